@@ -1,0 +1,1 @@
+"""stagekit: a staged-metaprogramming kernel builder."""

@@ -1,0 +1,56 @@
+"""The frozen result of compiling one specialisation for one target: all that the runtime ever sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType
+from stagekit.signature import LaunchSpec, Signature
+
+Style = Literal["block", "thread", "entry"]
+"""What stands in a launch's brackets: a grid ("block"), a grid and a block ("thread"), or nothing ("entry")."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSite:
+    """One `print` or `assert` of a kernel. Its records hold one 8-byte value per dtype, floats as float64 bits."""
+
+    kind: Literal["print", "assert"]
+    format: str  # a `str.format` template
+    dtypes: tuple[DType, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Machine code (cpu: an object file) or PTX text (cuda: utf-8), and what a launch must know.
+
+    entry: symbol of the kernel. block: threads per axis where fixed at compile time, else None.
+    shared_bytes: static shared memory per block. scratch_bytes: cpu only, memory per worker for shared memory and values
+    that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
+    has_records: the last native parameter is the address of a record buffer (`runtime/records.py`).
+    stages: text by stage name, `ir`, `llvm`, `ptx`, for people.
+
+    Native parameters: cuda takes one kernel parameter per slot of its own type. cpu: `entry(args, grid, first, last,
+    scratch)`: args is an array of 8-byte slots, grid of three int64, first/last a range of linear block numbers (x fastest).
+    """
+
+    target: Literal["cuda", "cpu"]
+    kernel_name: str
+    entry: str
+    code: bytes
+    signature: Signature
+    style: Style
+    launch: LaunchSpec | None
+    block: tuple[int, int, int] | None
+    shared_bytes: int
+    scratch_bytes: int = 0
+    capability: int = 0
+    has_records: bool = False
+    uses_dynamic_shared: bool = False
+    record_sites: tuple[RecordSite, ...] = ()
+    constexprs: tuple[tuple[str, str], ...] = ()
+    stages: Mapping[str, str] = field(default_factory=dict)

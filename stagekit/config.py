@@ -1,0 +1,36 @@
+"""Every switch read from the environment: one row each. `docs/debugging.md` shows the same table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """An environment variable. `choices` empty: free text."""
+
+    name: str
+    default: str
+    help: str
+    choices: tuple[str, ...] = ()
+
+    def get(self) -> str:
+        """The value now; read anew each time so that tests and notebooks can change it."""
+        return os.environ.get(self.name, self.default)
+
+
+DUMP = Switch(
+    "STAGEKIT_DUMP", "", "stages to print while compiling, comma separated (trace, a pass, llvm, ptx), or all"
+)
+DUMP_DIR = Switch("STAGEKIT_DUMP_DIR", "", "write the dumps to NN-stage.txt files in this folder instead of stderr")
+VERIFY = Switch(
+    "STAGEKIT_VERIFY",
+    "ends",
+    "check the IR after tracing and before emission (ends), or after every pass",
+    ("ends", "each"),
+)
+TARGET = Switch("STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", ("", "cpu", "cuda"))
+THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core")
+
+SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, THREADS)

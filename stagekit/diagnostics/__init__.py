@@ -1,0 +1,14 @@
+"""Places, errors and how they are shown. The ground that every room stands on."""
+
+from stagekit.diagnostics.diagnostic import (
+    Diagnostic,
+    InternalError,
+    Note,
+    StagekitError,
+    all_diagnostics,
+    hide_frames,
+)
+from stagekit.diagnostics.loc import Loc
+from stagekit.diagnostics.render import render
+
+__all__ = ["Diagnostic", "InternalError", "Loc", "Note", "StagekitError", "all_diagnostics", "hide_frames", "render"]

@@ -1,0 +1,110 @@
+"""What an error is: a frozen record with values, a place, and notes; the words live in one catalogue.
+
+A room raises `StagekitError` (or a subclass that says which kind of Python error it also is) around a `Diagnostic`.
+The record holds *values*; `render.py` makes the text. Each diagnostic class has an id (`UnrollBudget` is
+`UNROLL_BUDGET`), a page in `docs/errors.md` and a golden test.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from stagekit.diagnostics.loc import Loc
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_REGISTRY: dict[str, type[Diagnostic]] = {}
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """Base of the catalogue. `title`, `label` and `help` are templates over the fields: `{name}`.
+
+    title: what went wrong, no values. label: the same with values, shown under the caret. help: what to do.
+    """
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    label: ClassVar[str]
+    help: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.id = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
+        if cls.id in _REGISTRY:
+            raise InternalError(f"two diagnostics have the id {cls.id}")
+        _REGISTRY[cls.id] = cls
+
+    def values(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def label_text(self) -> str:
+        return self.label.format(**self.values())
+
+    def help_text(self) -> str:
+        return self.help.format(**self.values())
+
+
+def all_diagnostics() -> dict[str, type[Diagnostic]]:
+    """Every diagnostic that the imported rooms define, by id."""
+    return dict(_REGISTRY)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A second place that explains the first: 'assigned here as int32'."""
+
+    text: str
+    loc: Loc | None = None
+
+
+class StagekitError(Exception):
+    """A user's mistake, found before anything is launched or lost.
+
+    Fields: `diagnostic`, `loc`, `notes`, `context` (kernel and constexpr values, filled in by the driver) and `id`.
+    `str(error)` is the full text with caret, inline chain and constexprs.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
+        super().__init__(diagnostic, loc, notes)
+        self.diagnostic = diagnostic
+        self.loc = loc
+        self.notes = notes
+        self.context: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.diagnostic.id
+
+    def __str__(self) -> str:
+        from stagekit.diagnostics.render import render
+
+        return render(self)
+
+
+class InternalError(Exception):
+    """A fault of stagekit itself, never of the user's kernel."""
+
+
+def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a public entry point: a user's mistake shows the user's frames only.
+
+    A bare `raise` after clearing `__traceback__` re-raises without adding this frame, so the traceback ends in the
+    user's own call.
+    """
+
+    @functools.wraps(function)
+    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except StagekitError as error:
+            error.__traceback__ = None
+            error.__cause__ = None
+            error.__suppress_context__ = True
+            raise
+
+    return entry

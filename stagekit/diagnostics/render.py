@@ -1,0 +1,71 @@
+"""Turn a `StagekitError` into text: what, where with a caret, why, what to do, then the chain of calls.
+
+error[UNROLL_BUDGET]: Too many unrolled iterations (softmax.py:14:5)
+   |
+13 |     total = 0
+14 |     for i in sk.static_range(10**6):
+   |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 65537 iterations, the budget is 65536
+   = help: ...
+   = inlined at rows.py:40:9 in `softmax_rows`
+   = while specialising `softmax_rows` with BLOCK=128
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+
+from stagekit.diagnostics.diagnostic import StagekitError
+from stagekit.diagnostics.loc import Loc
+
+_CONTEXT_LINES = 1  # lines shown before the one at fault
+
+
+def render(error: StagekitError) -> str:
+    """The full text of an error, several lines, no trailing newline."""
+    return "\n".join(_lines(error))
+
+
+def _lines(error: StagekitError) -> Iterator[str]:
+    diagnostic, loc = error.diagnostic, error.loc
+    place = f" ({loc})" if loc else ""
+    yield f"error[{diagnostic.id}]: {diagnostic.title}{place}"
+    if loc:
+        yield from _excerpt(loc, diagnostic.label_text())
+    else:
+        yield f"  = {diagnostic.label_text()}"
+    for note in error.notes:
+        if note.loc:
+            yield f"note: {note.loc}"
+            yield from _excerpt(note.loc, note.text)
+        else:
+            yield f"  = note: {note.text}"
+    if help_text := diagnostic.help_text():
+        yield f"  = help: {help_text}"
+    yield from _chain(loc)
+    for line in error.context:
+        yield f"  = {line}"
+
+
+def _chain(loc: Loc | None) -> Iterator[str]:
+    for here in loc.chain() if loc else ():
+        if here.iteration:
+            yield f"  = in unrolled iteration {', '.join(here.iteration)}"
+        if here.call_site:
+            yield f"  = `{here.function}` inlined at {here.call_site} in `{here.call_site.function}`"
+
+
+def _excerpt(loc: Loc, label: str) -> Iterator[str]:
+    """The source around `loc` with the span underlined; only the label where the source cannot be read."""
+    text = linecache.getline(loc.file, loc.line).rstrip("\n")
+    if not text:
+        yield f"  = {label}"
+        return
+    width = len(str(loc.line))
+    yield f"{'':{width}} |"
+    for line in range(max(loc.line - _CONTEXT_LINES, 1), loc.line):
+        yield f"{line:{width}} | {linecache.getline(loc.file, line).rstrip()}"
+    yield f"{loc.line} | {text}"
+    end_col = loc.end_col if loc.end_line == loc.line else len(text)
+    carets = "^" * max(end_col - loc.col, 1)
+    yield f"{'':{width}} | {' ' * loc.col}{carets} {label}"

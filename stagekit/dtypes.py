@@ -1,0 +1,164 @@
+"""The scalar types of the language: one row per dtype, and the one promotion rule.
+
+A `DType` is also a conversion: inside a kernel `float16(x)` converts a traced value, outside it gives a NumPy scalar.
+Sources: NumPy 2 (NEP 50) for the idea that literals adapt; `docs/language.md` states every rule that differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True, eq=False)
+class DType:
+    """One scalar type. Compared by identity: every dtype exists once.
+
+    name: the public name, `float32`. short: its spelling in the IR, `f32`. bits: the size of the *value*; a bool is
+    one bit wide as a value and one byte in memory (`itemsize`, bytes). `is_storage_only` dtypes can be loaded,
+    stored and converted, and have no arithmetic.
+    """
+
+    name: str
+    short: str
+    kind: Kind
+    bits: int
+    numpy_name: str
+    is_storage_only: bool = False
+
+    def __repr__(self) -> str:
+        return f"stagekit.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_named, (self.name,)
+
+    def __call__(self, value: Any) -> Any:
+        """Convert a Python or NumPy number to a NumPy scalar of this dtype (in a kernel: convert a traced value)."""
+        from_python = np.asarray(value)
+        with np.errstate(all="ignore"):
+            return from_python.astype(self.numpy)[()]
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that stores this type."""
+        return np.dtype(getattr(ml_dtypes, self.numpy_name, self.numpy_name))
+
+    @property
+    def itemsize(self) -> int:
+        """Size of one element in memory, in bytes."""
+        return max(self.bits // 8, 1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """Is this a signed or unsigned integer (not bool)?"""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "int"
+
+    @property
+    def min(self) -> int:
+        """Smallest value of an integer or bool dtype."""
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max(self) -> int:
+        """Largest value of an integer or bool dtype."""
+        return (1 << (self.bits - (self.kind == "int"))) - 1
+
+    def holds(self, value: int) -> bool:
+        """Does this integer dtype represent `value` exactly?"""
+        return self.min <= value <= self.max
+
+
+bool_ = DType("bool", "bool", "bool", 1, "bool")
+int8 = DType("int8", "i8", "int", 8, "int8")
+int16 = DType("int16", "i16", "int", 16, "int16")
+int32 = DType("int32", "i32", "int", 32, "int32")
+int64 = DType("int64", "i64", "int", 64, "int64")
+uint8 = DType("uint8", "u8", "uint", 8, "uint8")
+uint16 = DType("uint16", "u16", "uint", 16, "uint16")
+uint32 = DType("uint32", "u32", "uint", 32, "uint32")
+uint64 = DType("uint64", "u64", "uint", 64, "uint64")
+float16 = DType("float16", "f16", "float", 16, "float16")
+bfloat16 = DType("bfloat16", "bf16", "float", 16, "bfloat16")
+float32 = DType("float32", "f32", "float", 32, "float32")
+float64 = DType("float64", "f64", "float", 64, "float64")
+float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8, "float8_e4m3fn", is_storage_only=True)
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, "float8_e5m2", is_storage_only=True)
+
+ALL_DTYPES: tuple[DType, ...] = (
+    *(bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64),
+    *(float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2),
+)
+ARITHMETIC_DTYPES = tuple(d for d in ALL_DTYPES if not d.is_storage_only)
+INTEGER_DTYPES = tuple(d for d in ALL_DTYPES if d.is_integer)
+FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
+
+INDEX = int64  # whatever the language itself counts with: thread and block indices, shapes, strides, loop variables
+
+_BY_NAME = {d.name: d for d in ALL_DTYPES}
+_BY_SHORT = {d.short: d for d in ALL_DTYPES}
+_BY_NUMPY = {d.numpy: d for d in ALL_DTYPES}
+_SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
+
+
+def dtype_named(name: str) -> DType:
+    """The dtype with this public name. Raises KeyError."""
+    return _BY_NAME[name]
+
+
+def dtype_from_short(short: str) -> DType:
+    """The dtype with this spelling in the IR. Raises KeyError."""
+    return _BY_SHORT[short]
+
+
+def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """The dtype that NumPy stores as `dtype` in native byte order, or None."""
+    return _BY_NUMPY.get(dtype)
+
+
+def promote(a: DType, b: DType) -> DType | None:
+    """The dtype in which two typed operands meet, or None where mixing is refused.
+
+    The wider of one kind; bool gives way to anything; int with float is that float; float16 with bfloat16 is
+    float32; a signed and an unsigned integer meet in the next wider signed one, which 64 bits do not have.
+    """
+    if a is b:
+        return a
+    if a.is_storage_only or b.is_storage_only:
+        return None
+    if bool_ in (a, b):
+        return b if a is bool_ else a
+    if a.is_float or b.is_float:
+        return _promote_float(a, b)
+    if a.kind == b.kind:
+        return a if a.bits >= b.bits else b
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    return _SIGNED_BY_BITS.get(max(signed.bits, 2 * unsigned.bits))
+
+
+def _promote_float(a: DType, b: DType) -> DType:
+    if not (a.is_float and b.is_float):
+        return a if a.is_float else b
+    if a.bits == b.bits:
+        return float32
+    return a if a.bits > b.bits else b
+
+
+def true_divide_dtype(a: DType) -> DType:
+    """The dtype of `/` on operands that met in `a`: float32 for integers up to 32 bits, float64 above."""
+    if a.is_float:
+        return a
+    return float64 if a.bits == 64 else float32

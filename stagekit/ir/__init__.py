@@ -1,0 +1,29 @@
+"""The intermediate representation: a small structured SSA. `docs/ir.md` has the grammar and the op table."""
+
+from stagekit.ir.builder import Builder, OpenBlock
+from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, walk
+from stagekit.ir.intrinsic import (
+    EXACT,
+    TARGETS,
+    Asm,
+    Expand,
+    Extern,
+    Intrinsic,
+    Llvm,
+    Lowering,
+    Native,
+    Param,
+    Sig,
+    Tolerance,
+    Unsupported,
+)
+from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+from stagekit.ir.types import BOOL, I32, INDEX, U32, Pointer, Scalar, Space, Type
+from stagekit.ir.typing import IrError
+
+__all__ = [
+    "BOOL", "EXACT", "I32", "INDEX", "PURE", "TARGETS", "U32",
+    "Asm", "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
+    "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
+    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "has_effect", "walk",
+]  # fmt: skip

@@ -1,0 +1,239 @@
+"""The only way to make ops: typed constructors that append to the current block and apply the typing rule.
+
+    b = Builder(loc)
+    with b.block(params) as arm:       # ops go to `arm` until the end of the `with`
+        total = b.add(x, y)
+        b.yield_(total)
+    (r,) = b.if_(cond, arm.done(), other.done())
+
+`b.loc` is the place given to the next ops; the front end moves it from statement to statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType
+from stagekit.ir import ops
+from stagekit.ir.core import Block, Op, Value
+from stagekit.ir.intrinsic import Intrinsic
+from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type
+from stagekit.ir.typing import IrError, infer, types_of
+
+
+class OpenBlock:
+    """A block under construction."""
+
+    def __init__(self, params: Sequence[Value]) -> None:
+        self.params = tuple(params)
+        self.ops: list[Op] = []
+
+    def done(self) -> Block:
+        return Block(self.params, tuple(self.ops))
+
+
+class Builder:
+    """Appends ops to the innermost open block."""
+
+    def __init__(self, loc: Loc, params: Sequence[Value] = ()) -> None:
+        self.loc = loc
+        self.current = OpenBlock(params)
+        self.op_count = 0  # ops appended so far, in every block: what the budget counts
+
+    @contextmanager
+    def block(self, params: Sequence[Value] = ()) -> Iterator[OpenBlock]:
+        """Open a nested block; it is the caller's to place into an op."""
+        with self.resume(OpenBlock(params)) as opened:
+            yield opened
+
+    @contextmanager
+    def resume(self, block: OpenBlock) -> Iterator[OpenBlock]:
+        """Append to `block` again, for example to end it."""
+        outer, self.current = self.current, block
+        try:
+            yield block
+        finally:
+            self.current = outer
+
+    def append(self, op: Op) -> tuple[Value, ...]:
+        self.current.ops.append(op)
+        self.op_count += 1
+        return op.results
+
+    def _one(self, cls: type[Op], name: str = "", **given: Any) -> Value:
+        (value,) = self._many(cls, (name,), **given)
+        return value
+
+    def _many(self, cls: type[Op], names: Sequence[str] = (), **given: Any) -> tuple[Value, ...]:
+        bare = cls(loc=self.loc, **given)
+        types = infer(bare)
+        if not types:
+            return self.append(bare)
+        hints = names if len(names) == len(types) else [""] * len(types)
+        results = tuple(Value(t, n) for t, n in zip(types, hints, strict=True))
+        object.__setattr__(bare, "results", results)  # the op is still ours alone: cheaper than building it twice
+        return self.append(bare)
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def constant(self, value: bool | float, dtype: DType) -> Value:
+        """A number; `value` must be exact in `dtype` (use `semantics.round_to`)."""
+        (result,) = self.append(ops.Constant(value=value, loc=self.loc, results=(Value(Scalar(dtype)),)))
+        return result
+
+    def index(self, value: int) -> Value:
+        return self.constant(value, INDEX.dtype)
+
+    def true(self) -> Value:
+        return self.constant(True, BOOL.dtype)
+
+    def false(self) -> Value:
+        return self.constant(False, BOOL.dtype)
+
+    def binary(self, kind: BinaryKind, lhs: Value, rhs: Value) -> Value:
+        return self._one(ops.Binary, kind=kind, lhs=lhs, rhs=rhs)
+
+    def unary(self, kind: UnaryKind, operand: Value) -> Value:
+        return self._one(ops.Unary, kind=kind, operand=operand)
+
+    def compare(self, kind: CompareKind, lhs: Value, rhs: Value) -> Value:
+        return self._one(ops.Compare, kind=kind, lhs=lhs, rhs=rhs)
+
+    def add(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.ADD, lhs, rhs)
+
+    def sub(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.SUB, lhs, rhs)
+
+    def mul(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.MUL, lhs, rhs)
+
+    def div(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.DIV, lhs, rhs)
+
+    def and_(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.AND, lhs, rhs)
+
+    def or_(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.OR, lhs, rhs)
+
+    def xor(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.XOR, lhs, rhs)
+
+    def shl(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.SHL, lhs, rhs)
+
+    def shr(self, lhs: Value, rhs: Value) -> Value:
+        return self.binary(BinaryKind.SHR, lhs, rhs)
+
+    def not_(self, operand: Value) -> Value:
+        return self.unary(UnaryKind.NOT, operand)
+
+    def neg(self, operand: Value) -> Value:
+        return self.unary(UnaryKind.NEG, operand)
+
+    def select(self, condition: Value, if_true: Value, if_false: Value) -> Value:
+        return self._one(ops.Select, condition=condition, if_true=if_true, if_false=if_false)
+
+    def cast(self, operand: Value, dtype: DType) -> Value:
+        """`operand` as `dtype`; the same value when it already is."""
+        if operand.type == Scalar(dtype):
+            return operand
+        return self._stated(ops.Cast, Scalar(dtype), operand=operand)
+
+    def bitcast(self, operand: Value, to: Type) -> Value:
+        return operand if operand.type == to else self._stated(ops.Bitcast, to, operand=operand)
+
+    def _stated(self, cls: type[Op], result: Type, **given: Any) -> Value:
+        op = cls(loc=self.loc, results=(Value(result),), **given)
+        infer(op)
+        return self.append(op)[0]
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def offset(self, pointer: Value, index: Value) -> Value:
+        return self._one(ops.Offset, pointer=pointer, index=index)
+
+    def load(self, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
+        return self._one(ops.Load, pointer=pointer, mask=mask, other=other)
+
+    def store(self, pointer: Value, value: Value, mask: Value | None = None) -> None:
+        self._many(ops.Store, pointer=pointer, value=value, mask=mask)
+
+    def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
+        return self._one(ops.Alloc, name, dtype=dtype, space=space, count=count, align=align)
+
+    # -- control ------------------------------------------------------------------------------------------------
+
+    def yield_(self, *values: Value) -> None:
+        self.append(ops.Yield(values=values, loc=self.loc))
+
+    def condition(self, flag: Value, *values: Value) -> None:
+        self.append(ops.Condition(flag=flag, values=values, loc=self.loc))
+
+    def if_(self, condition: Value, then_body: Block, else_body: Block, names: Sequence[str] = ()) -> tuple[Value, ...]:
+        return self._many(ops.If, names, condition=condition, then_body=then_body, else_body=else_body)
+
+    def for_(
+        self,
+        bounds: tuple[Value, Value, Value],
+        inits: tuple[Value, ...],
+        loop_body: Block,
+        *,
+        unroll: int | None = None,
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        start, stop, step = bounds
+        given = {"start": start, "stop": stop, "step": step, "inits": inits, "unroll": unroll, "loop_body": loop_body}
+        return self._many(ops.For, names, **given)
+
+    def while_(
+        self, inits: tuple[Value, ...], before: Block, after: Block, names: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
+        return self._many(ops.While, names, inits=inits, before=before, after=after)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def assert_(self, condition: Value, message: str, operands: tuple[Value, ...]) -> None:
+        self._many(ops.Assert, condition=condition, operands_=operands, message=message)
+
+    def print_(self, format: str, operands: tuple[Value, ...]) -> None:
+        self._many(ops.Print, operands_=operands, format=format)
+
+    def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
+        """Call an intrinsic; argument types must match one of its signatures exactly."""
+        return self._many(ops.IntrinsicOp, spec=spec, args=tuple(args), params=tuple(params))
+
+    def call_one(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> Value:
+        (value,) = self.call(spec, args, params)
+        return value
+
+    def asm(
+        self,
+        text: str,
+        constraints: str,
+        args: Sequence[Value],
+        results: Sequence[Type],
+        *,
+        has_side_effects: bool,
+        host: Block | None,
+    ) -> tuple[Value, ...]:
+        values = tuple(Value(t) for t in results)
+        op = ops.InlineAsm(
+            text=text,
+            constraints=constraints,
+            has_side_effects=has_side_effects,
+            args=tuple(args),
+            host=host,
+            loc=self.loc,
+            results=values,
+        )
+        infer(op)
+        return self.append(op)
+
+
+__all__ = ["Builder", "IrError", "OpenBlock", "types_of"]

@@ -1,0 +1,195 @@
+"""What IR is made of: values, ops, blocks, functions; everything mechanical is derived from field declarations.
+
+An op is a frozen dataclass. Each field is one of four kinds, and walking, cloning, printing, parsing and checking
+are written once over the kinds:
+
+    operand()     a Value that the op reads            (`operand_list()`: any number; `optional_operand()`: one or none)
+    attribute()   a compile-time constant of the op
+    body()        a nested Block
+    results       the Values it defines (every op has the field)
+
+Invariants: a Value is defined once, by a block parameter or an op's `results`; it is used only where its definition
+dominates; values and ops compare by identity. `loc` is required on every op: no op without a place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+
+from stagekit.diagnostics import Loc
+from stagekit.ir.types import Type
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """One SSA value. `name` is a hint for people; identity is what counts."""
+
+    type: Type
+    name: str = ""
+
+
+class Effect(Enum):
+    """What an op does besides computing its results. Passes ask nothing else about an op."""
+
+    READ = "read"  # reads memory
+    WRITE = "write"  # writes memory
+    SYNC = "sync"  # waits for other threads of the block
+    COLLECTIVE = "collective"  # result depends on other threads of the warp or block: must not move across control flow
+    HOST = "host"  # seen from outside: print, assert
+    VARYING = "varying"  # pure, but differs from thread to thread (thread index, lane)
+
+
+Effects = frozenset[Effect]
+PURE: Effects = frozenset()
+
+
+def operand() -> Any:
+    return field(metadata={"kind": "operand"})
+
+
+def optional_operand() -> Any:
+    return field(metadata={"kind": "optional_operand"})
+
+
+def operand_list() -> Any:
+    return field(metadata={"kind": "operand_list"})
+
+
+def attribute() -> Any:
+    return field(metadata={"kind": "attribute"})
+
+
+def body() -> Any:
+    return field(metadata={"kind": "body"})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """A straight list of ops with parameters; the last op is a terminator (`is_terminator`)."""
+
+    params: tuple[Value, ...]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Op:
+    """Base of the closed set in `ops.py`. Concrete ops are never subclassed."""
+
+    mnemonic: ClassVar[str]
+    is_terminator: ClassVar[bool] = False
+    OPERAND_FIELDS: ClassVar[tuple[tuple[str, str], ...]] = ()
+    ATTRIBUTE_FIELDS: ClassVar[tuple[str, ...]] = ()
+    BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    loc: Loc
+    results: tuple[Value, ...] = ()
+
+    @property
+    def effects(self) -> Effects:
+        """What this op itself does; nested bodies are asked through `walk`."""
+        return PURE
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def operands(self) -> tuple[Value, ...]:
+        """Every value this op reads directly, in field order."""
+        found: list[Value] = []
+        for name, kind in self.OPERAND_FIELDS:
+            value = getattr(self, name)
+            if kind == "operand_list":
+                found.extend(value)
+            elif value is not None:
+                found.append(value)
+        return tuple(found)
+
+    def attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.ATTRIBUTE_FIELDS}
+
+    def bodies(self) -> tuple[Block, ...]:
+        return tuple(b for name in self.BODY_FIELDS if (b := getattr(self, name)) is not None)
+
+    def with_operands(self, mapping: Mapping[Value, Value]) -> Op:
+        """The same op with operands replaced by `mapping`; the same object when nothing changes. Bodies are untouched."""
+        changed: dict[str, Any] = {}
+        for name, kind in self.OPERAND_FIELDS:
+            old = getattr(self, name)
+            new = _mapped(old, kind, mapping)
+            if new is not old:
+                changed[name] = new
+        return dataclasses.replace(self, **changed) if changed else self
+
+
+def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
+    if kind == "operand_list":
+        new = tuple(mapping.get(v, v) for v in old)
+        return old if all(a is b for a, b in zip(new, old, strict=True)) else new
+    return old if old is None else mapping.get(old, old)
+
+
+OpClass = TypeVar("OpClass", bound=type[Op])
+
+OP_CLASSES: dict[str, type[Op]] = {}
+
+
+@dataclass_transform(
+    eq_default=False,
+    kw_only_default=True,
+    frozen_default=True,
+    field_specifiers=(operand, optional_operand, operand_list, attribute, body),
+)
+def op(mnemonic: str, *, is_terminator: bool = False) -> Callable[[OpClass], OpClass]:
+    """Declare a core op: make the dataclass, derive its field tables, and register its mnemonic."""
+
+    def declare(cls: OpClass) -> OpClass:
+        made = dataclass(frozen=True, eq=False, kw_only=True)(cls)
+        kinds = [(f.name, f.metadata["kind"]) for f in dataclasses.fields(made) if "kind" in f.metadata]
+        made.mnemonic = mnemonic
+        made.is_terminator = is_terminator
+        made.OPERAND_FIELDS = tuple((n, k) for n, k in kinds if k.endswith(("operand", "operand_list")))
+        made.ATTRIBUTE_FIELDS = tuple(n for n, k in kinds if k == "attribute")
+        made.BODY_FIELDS = tuple(n for n, k in kinds if k == "body")
+        OP_CLASSES[mnemonic] = made
+        return cast(OpClass, made)
+
+    return declare
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One kernel: parameters, a body, and what the targets must know about it.
+
+    attributes: plain data such as `("block", (256, 1, 1))` or `("fastmath", True)`; `docs/ir.md` lists the keys.
+    """
+
+    name: str
+    body: Block
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def params(self) -> tuple[Value, ...]:
+        return self.body.params
+
+    def attribute(self, key: str, default: Any = None) -> Any:
+        return dict(self.attributes).get(key, default)
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """Every op under `block`, outer before inner, in program order."""
+    for each in block.ops:
+        yield each
+        for nested in each.bodies():
+            yield from walk(nested)
+
+
+def has_effect(each: Op, *effects: Effect) -> bool:
+    """Does `each`, or anything nested in it, have one of `effects`?"""
+    wanted = frozenset(effects)
+    return bool(each.effects & wanted) or any(inner.effects & wanted for b in each.bodies() for inner in walk(b))

@@ -1,0 +1,194 @@
+"""What an intrinsic is: one record with its signatures, effects, meaning, and lowering per target. Descriptions only.
+
+The records themselves are in `stagekit/intrinsics/`, one file per family. From one record derive: the public function,
+overload errors, constant folding, the interpreter, emission on every target, the docs row and the conformance tests.
+A lowering is *data*, or an expansion into other IR; it never calls into LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from stagekit.dtypes import DType
+from stagekit.ir.core import Effects
+from stagekit.ir.types import Pointer, Scalar, Type
+
+TARGETS = ("cuda", "cpu", "interp")
+
+
+@dataclass(frozen=True, slots=True)
+class Sig:
+    """One overload: exact argument types to result types."""
+
+    args: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.args))}) -> {', '.join(map(str, self.results)) or 'nothing'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A compile-time parameter, such as `axis`: its name, what it may be, and its default (`...`: none)."""
+
+    name: str
+    choices: tuple[Any, ...] | type
+    default: Any = ...
+
+    def allows(self, value: Any) -> bool:
+        if isinstance(self.choices, tuple):
+            return any(type(value) is type(c) and value == c for c in self.choices)
+        return type(value) is self.choices
+
+
+class Native(Enum):
+    """What only a target itself can do; each backend has one table row per member that it supports."""
+
+    THREAD_IDX = "thread_idx"  # params: axis
+    BLOCK_IDX = "block_idx"
+    BLOCK_DIM = "block_dim"
+    GRID_DIM = "grid_dim"
+    LANE_ID = "lane_id"
+    WARP_ID = "warp_id"
+    BARRIER = "barrier"  # whole block
+    BARRIER_COUNT = "barrier_count"  # barrier that also counts, ands or ors a bool over the block
+    BARRIER_AND = "barrier_and"
+    BARRIER_OR = "barrier_or"
+    WARP_BARRIER = "warp_barrier"
+    SHUFFLE_IDX = "shuffle_idx"  # 32-bit payload; args: mask, value, source lane
+    SHUFFLE_UP = "shuffle_up"
+    SHUFFLE_DOWN = "shuffle_down"
+    SHUFFLE_XOR = "shuffle_xor"
+    BALLOT = "ballot"
+    VOTE_ANY = "vote_any"
+    VOTE_ALL = "vote_all"
+    MATCH_ANY = "match_any"
+    ACTIVE_MASK = "active_mask"
+    ATOMIC_ADD = "atomic_add"  # args: pointer, value -> old value
+    ATOMIC_SUB = "atomic_sub"
+    ATOMIC_MIN = "atomic_min"
+    ATOMIC_MAX = "atomic_max"
+    ATOMIC_AND = "atomic_and"
+    ATOMIC_OR = "atomic_or"
+    ATOMIC_XOR = "atomic_xor"
+    ATOMIC_EXCHANGE = "atomic_exchange"
+    ATOMIC_CAS = "atomic_cas"  # args: pointer, expected, desired -> old value
+    FENCE = "fence"  # params: scope
+
+
+@dataclass(frozen=True, slots=True)
+class Llvm:
+    """An LLVM intrinsic that exists for scalars and vectors alike. `{T}` in `name` becomes the type suffix (`f32`, `v32f32`).
+
+    immediates: constants appended to the arguments, as (LLVM type, text).
+    """
+
+    name: str
+    immediates: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """A C function called per thread: libdevice on cuda (`__nv_expf`), libm on cpu (`expf`)."""
+
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asm:
+    """PTX text with LLVM constraints; cuda only."""
+
+    text: str
+    constraints: str
+    has_side_effects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`."""
+
+    build: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """This target cannot do it; `reason` is shown to the user."""
+
+    reason: str
+
+
+Lowering = Llvm | Extern | Asm | Expand | Native | Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a target may be from the correctly rounded result, in units in the last place of the result's dtype."""
+
+    ulp: float = 0.0
+
+
+EXACT = Tolerance()
+
+
+@dataclass(frozen=True, eq=False)
+class Intrinsic:
+    """One record. Compared by identity; `registry.by_name` finds it again.
+
+    args: names of the run-time arguments. params: compile-time ones. defaults: Python literals for trailing args.
+    lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
+    `lower_fast` replaces it under `fastmath=True` where it has an entry.
+    evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
+    integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
+    min_capability: compute capability times ten.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    sigs: tuple[Sig, ...]
+    effects: Effects
+    lower: Mapping[str, Lowering | Mapping[DType, Lowering]]
+    doc: str
+    source: str
+    params: tuple[Param, ...] = ()
+    defaults: tuple[Any, ...] = ()
+    lower_fast: Mapping[str, Lowering | Mapping[DType, Lowering]] = field(default_factory=dict)
+    evaluate: Callable[..., Any] | None = None
+    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    fast_tolerance: Tolerance = EXACT
+    integers_as_float: bool = False
+    min_capability: int = 75
+
+    def __repr__(self) -> str:
+        return f"<stagekit intrinsic {self.name}>"
+
+    def overload(self, arg_types: tuple[Type, ...]) -> Sig | None:
+        """The signature with exactly these argument types."""
+        return self._by_args.get(arg_types)
+
+    @property
+    def _by_args(self) -> dict[tuple[Type, ...], Sig]:
+        cached: dict[tuple[Type, ...], Sig] | None = self.__dict__.get("_overloads")
+        if cached is None:
+            cached = {sig.args: sig for sig in self.sigs}
+            self.__dict__["_overloads"] = cached
+        return cached
+
+    def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: bool) -> Lowering:
+        """How `target` does this for these argument types."""
+        fast = self.lower_fast.get(target) if fastmath else None
+        dtype = _key_dtype(arg_types)
+        for table in (fast, self.lower[target]):
+            found = (table.get(dtype) if dtype else None) if isinstance(table, Mapping) else table
+            if found is not None:
+                return found
+        return Unsupported(f"`{self.name}` has no form for ({', '.join(map(str, arg_types))})")
+
+
+def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
+    """The dtype that selects among lowerings: of the first pointer if there is one, else of the first scalar."""
+    pointers = [t.dtype for t in arg_types if isinstance(t, Pointer)]
+    scalars = [t.dtype for t in arg_types if isinstance(t, Scalar)]
+    return next(iter(pointers + scalars), None)

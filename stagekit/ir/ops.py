@@ -1,0 +1,282 @@
+"""The closed set of core ops: what passes and control flow must understand. Everything else is an `Intrinsic`.
+
+Typing rules live in `builder.py` (which makes ops) and are called again by `verifier.py`; meaning lives in `semantics.py`.
+Control flow is structured: `If`, `For` and `While` carry values through `Yield`.
+
+    %r = if %c { yield %a } else { yield %b }
+    %r = for %i = %lo to %hi step %s carry(%acc = %init) { ... yield %next }
+    %r = while carry(%x = %init) { ... condition %go, %x } do(%y) { ... yield %next }
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from stagekit.dtypes import DType
+from stagekit.ir.core import (
+    PURE,
+    Block,
+    Effect,
+    Effects,
+    Op,
+    Value,
+    attribute,
+    body,
+    op,
+    operand,
+    operand_list,
+    optional_operand,
+)
+from stagekit.ir.intrinsic import Intrinsic
+from stagekit.ir.types import Space
+
+
+class BinaryKind(Enum):
+    """Arithmetic on two operands of one dtype; the exact meaning of each is a row of `semantics.BINARY`."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"  # floats only, correctly rounded; `/` on integers converts first
+    FLOORDIV = "floordiv"  # rounds towards minus infinity, x // 0 == 0 for integers
+    MOD = "mod"  # sign of the divisor, x % 0 == 0 for integers
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    SHL = "shl"  # amount >= width gives 0
+    SHR = "shr"  # arithmetic on signed; amount >= width gives 0 or -1
+
+
+class UnaryKind(Enum):
+    NEG = "neg"
+    NOT = "not"  # bitwise on integers, logical on bool
+
+
+class CompareKind(Enum):
+    """Ordered comparison giving bool; with a NaN everything is false but NE."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+
+@op("const")
+class Constant(Op):
+    """A number of the result's dtype. `value` is a Python bool, int or float that the dtype represents exactly."""
+
+    value: bool | int | float = attribute()
+
+
+@op("binary")
+class Binary(Op):
+    kind: BinaryKind = attribute()
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+
+@op("unary")
+class Unary(Op):
+    kind: UnaryKind = attribute()
+    operand: Value = operand()
+
+
+@op("compare")
+class Compare(Op):
+    kind: CompareKind = attribute()
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+
+@op("select")
+class Select(Op):
+    """`if_true` where `condition` holds, else `if_false`; both are evaluated."""
+
+    condition: Value = operand()
+    if_true: Value = operand()
+    if_false: Value = operand()
+
+
+@op("cast")
+class Cast(Op):
+    """Convert to the result's dtype: to nearest even, saturating from float to integer (NaN gives 0), wrapping between
+    integers, `!= 0` to bool.
+    """
+
+    operand: Value = operand()
+
+
+@op("bitcast")
+class Bitcast(Op):
+    """The same bits as another type of the same size: scalar to scalar, pointer to pointer of one space, pointer to i64."""
+
+    operand: Value = operand()
+
+
+@op("offset")
+class Offset(Op):
+    """`pointer` moved by `index` elements (i64)."""
+
+    pointer: Value = operand()
+    index: Value = operand()
+
+
+@op("load")
+class Load(Op):
+    """Read one element. Where `mask` is false nothing is touched and the result is `other` (both or neither given)."""
+
+    pointer: Value = operand()
+    mask: Value | None = optional_operand()
+    other: Value | None = optional_operand()
+
+    @property
+    def effects(self) -> Effects:
+        return _READ
+
+
+@op("store")
+class Store(Op):
+    """Write one element, where `mask` holds."""
+
+    pointer: Value = operand()
+    value: Value = operand()
+    mask: Value | None = optional_operand()
+
+    @property
+    def effects(self) -> Effects:
+        return _WRITE
+
+
+@op("alloc")
+class Alloc(Op):
+    """Memory of `count` elements in SHARED (one per block) or LOCAL (one per thread) space, for the kernel's life.
+
+    count None: the dynamic shared memory of the launch, whose size in bytes the launch gives. align: bytes.
+    Not initialised. Two executions of one SHARED `Alloc` op give the same memory.
+    """
+
+    dtype: DType = attribute()
+    space: Space = attribute()
+    count: int | None = attribute()
+    align: int = attribute()
+
+    @property
+    def effects(self) -> Effects:
+        return PURE
+
+
+@op("if")
+class If(Op):
+    condition: Value = operand()
+    then_body: Block = body()
+    else_body: Block = body()
+
+
+@op("for")
+class For(Op):
+    """Run `loop_body` for i in range(start, stop, step). Parameters of the body: i, then the carried values.
+
+    start, stop, step and i share one integer dtype; step is not 0 (a step known only at run time that is 0 runs no
+    iteration). unroll: None leaves it to the target, else the factor asked for.
+    """
+
+    start: Value = operand()
+    stop: Value = operand()
+    step: Value = operand()
+    inits: tuple[Value, ...] = operand_list()
+    unroll: int | None = attribute()
+    loop_body: Block = body()
+
+
+@op("while")
+class While(Op):
+    """Evaluate `before` (ends in `Condition`); while its flag holds, run `after` with the values it forwards.
+
+    Parameters of `before`: the carried values. Parameters of `after` and the results: what `Condition` forwards.
+    """
+
+    inits: tuple[Value, ...] = operand_list()
+    before: Block = body()
+    after: Block = body()
+
+
+@op("yield", is_terminator=True)
+class Yield(Op):
+    """End a body and hand its values to the op it belongs to."""
+
+    values: tuple[Value, ...] = operand_list()
+
+
+@op("condition", is_terminator=True)
+class Condition(Op):
+    """End the `before` body of a `While`."""
+
+    flag: Value = operand()
+    values: tuple[Value, ...] = operand_list()
+
+
+@op("assert")
+class Assert(Op):
+    """Report `message` with the values of `operands` when `condition` is false; the kernel goes on.
+
+    message: a format string with one `{}` (or `{:spec}`) per operand.
+    """
+
+    condition: Value = operand()
+    operands_: tuple[Value, ...] = operand_list()
+    message: str = attribute()
+
+    @property
+    def effects(self) -> Effects:
+        return _HOST
+
+
+@op("print")
+class Print(Op):
+    """Print one line per thread that reaches it. `format`: as in `Assert`, with its line ending."""
+
+    operands_: tuple[Value, ...] = operand_list()
+    format: str = attribute()
+
+    @property
+    def effects(self) -> Effects:
+        return _HOST
+
+
+@op("intrinsic")
+class IntrinsicOp(Op):
+    """A call of a record in `stagekit.intrinsics`. `params`: its compile-time arguments, in the record's order."""
+
+    spec: Intrinsic = attribute()
+    params: tuple[Any, ...] = attribute()
+    args: tuple[Value, ...] = operand_list()
+
+    @property
+    def effects(self) -> Effects:
+        return self.spec.effects
+
+
+@op("asm")
+class InlineAsm(Op):
+    """PTX text with LLVM constraints (`"=r,r,r"`); one result per output constraint. `host` is what it means elsewhere:
+    a body whose parameters are the operands and which yields the results, or None where only cuda can run it.
+    """
+
+    text: str = attribute()
+    constraints: str = attribute()
+    has_side_effects: bool = attribute()
+    args: tuple[Value, ...] = operand_list()
+    host: Block | None = body()
+
+    @property
+    def effects(self) -> Effects:
+        return _ASM if self.has_side_effects else PURE
+
+
+_READ: Effects = frozenset({Effect.READ})
+_WRITE: Effects = frozenset({Effect.WRITE})
+_HOST: Effects = frozenset({Effect.HOST})
+_ASM: Effects = frozenset({Effect.READ, Effect.WRITE, Effect.COLLECTIVE})

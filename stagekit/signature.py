@@ -1,0 +1,109 @@
+"""What a specialised kernel accepts: the one record from which the launcher, its checks and its error texts are made.
+
+A user's arguments (`specs`, one per run-time parameter) become a flat list of native values (`slots`): a tensor gives
+its address and those sizes and strides that are not fixed; a scalar gives itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stagekit.dtypes import DType
+from stagekit.hostexpr import HostExpr
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """An array argument. shape: per axis an exact size (int), a host expression that must hold, or None for any size.
+
+    is_contiguous: C order without gaps is required (strides are then implied); else element strides are read per axis.
+    is_written, is_read: what the kernel does with it; a written array must be writable. align: bytes, of the address.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int | HostExpr | None, ...]
+    is_contiguous: bool
+    is_written: bool
+    align: int
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        sizes = ", ".join(str(s) if isinstance(s, int) else "?" for s in self.shape)
+        return f"{self.name}: Tensor(({sizes}{',' if len(self.shape) == 1 else ''}), {self.dtype.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class PointerSpec:
+    """An array of any shape and strides, taken by its address alone."""
+
+    name: str
+    dtype: DType
+    is_written: bool
+    align: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: Pointer({self.dtype.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSpec:
+    """A number, converted to `dtype` by correct rounding; an integer that does not fit is refused."""
+
+    name: str
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoneSpec:
+    """An optional parameter that this specialisation fixed to None."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: None"
+
+
+ArgSpec = ArraySpec | PointerSpec | ScalarSpec | NoneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSlot:
+    """One native kernel parameter: the address, one size (elements), one element stride, or the value of argument `argument`."""
+
+    kind: Literal["address", "size", "stride", "value"]
+    argument: int
+    dtype: DType  # int64 for sizes and strides; the element dtype for addresses
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none."""
+
+    specs: tuple[ArgSpec, ...]
+    slots: tuple[ParamSlot, ...]
+    defaults: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.specs))})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.specs)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """A launch that the kernel computes itself: grid (blocks), block (threads) per axis x, y, z, and dynamic shared bytes."""
+
+    grid: tuple[HostExpr, HostExpr, HostExpr]
+    block: tuple[HostExpr, HostExpr, HostExpr]
+    shared_bytes: HostExpr
