@@ -1,0 +1,262 @@
+"""What arithmetic means: the one table that folding, the interpreter, the front end and the tests all read.
+
+In: NumPy arrays or scalars of `dtype.numpy`, any shape, lane by lane. Out: the same kind, of the result's dtype.
+Nothing here warns or raises for a value; `docs/arithmetic.md` shows every edge case, computed by this module.
+
+    binary(BinaryKind.FLOORDIV, int32, np.int32(-7), np.int32(2))    ->  np.int32(-4)
+    cast(np.float32(3e9), float32, int32)                            ->  np.int32(2147483647)
+
+float16 and bfloat16 arithmetic is one float32 operation, rounded back: for + - * / that equals rounding the exact
+result once, as 24 bits are at least 2 * 11 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
+Sources: IEEE 754-2019 for floats; NumPy 2 for `//` and `%` of floats (`npy_divmod`); `ml_dtypes` for bfloat16 and float8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import DType, bool_, float64, int64
+from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Number = bool | int | float
+
+# Figueroa's bound holds for two formats at once only if the wide one has 2p + 2 bits: true for these in float32.
+_THROUGH_FLOAT32_BITS = 16
+
+
+def binary(kind: BinaryKind, dtype: DType, a: Any, b: Any) -> Any:
+    """`a kind b` for operands of `dtype`."""
+    return _apply(BINARY[kind], dtype, a, b)
+
+
+def unary(kind: UnaryKind, dtype: DType, a: Any) -> Any:
+    """`kind a` for an operand of `dtype`."""
+    return _apply(UNARY[kind], dtype, a)
+
+
+def compare(kind: CompareKind, dtype: DType, a: Any, b: Any) -> Any:
+    """`a kind b` as bool for operands of `dtype`."""
+    return _same_kind(_quietly(COMPARE[kind], *(_wide(np.asarray(x), dtype) for x in (a, b))), a, b)
+
+
+def cast(value: Any, source: DType, target: DType) -> Any:
+    """`value` of dtype `source` as dtype `target`, rounded at most once."""
+    array = np.asarray(value)
+    if source is target:
+        return value
+    return _same_kind(_quietly(CAST[_cast_kind(source), _cast_kind(target)], array, source, target), value)
+
+
+def round_to(value: Any, dtype: DType) -> Number:
+    """The payload of a Python number in `dtype`: what `cast` would give if it could read the exact number.
+
+    Floats round to nearest even and may become infinite; an integer dtype wraps an int and saturates a float.
+    """
+    return to_python(typed(value, dtype), dtype)
+
+
+def typed(value: Any, dtype: DType) -> Any:
+    """A Python (or NumPy) number as a NumPy scalar of `dtype`, by the rule of `round_to`."""
+    if isinstance(value, int | np.integer | np.bool_):
+        return _integer_as(int(value), dtype)
+    return cast(np.float64(value), float64, dtype)
+
+
+def to_python(value: Any, dtype: DType) -> Number:
+    """The exact Python number behind a NumPy scalar of `dtype`."""
+    return _PYTHON_TYPES[dtype.kind](value)
+
+
+_PYTHON_TYPES: dict[str, Callable[[Any], Number]] = {"bool": bool, "int": int, "uint": int, "float": float}
+
+
+# -- calling a row ----------------------------------------------------------------------------------------------------
+
+
+def _quietly(row: Callable[..., Any], *args: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return row(*args)
+
+
+def _same_kind(result: Any, *given: Any) -> Any:
+    """An array where an array was given, else a scalar."""
+    return np.asarray(result) if any(isinstance(x, np.ndarray) for x in given) else np.asarray(result)[()]
+
+
+def _apply(row: Callable[..., Any], dtype: DType, *operands: Any) -> Any:
+    wide = [_wide(np.asarray(x), dtype) for x in operands]
+    result = np.asarray(_quietly(row, *wide))
+    return _same_kind(_quietly(result.astype, dtype.numpy, "K", "unsafe", True, False), *operands)
+
+
+def _wide(array: Array, dtype: DType) -> Array:
+    """The dtype in which `dtype` computes: float32 for every float of 16 bits or fewer."""
+    narrow = dtype.is_float and dtype.bits <= _THROUGH_FLOAT32_BITS
+    return array.astype(np.float32) if narrow else array
+
+
+# -- binary, unary, compare -------------------------------------------------------------------------------------------
+
+
+def _is_too_far(amount: Array) -> Array:
+    """Is this shift amount, read as unsigned, at least the width?"""
+    width = amount.dtype.itemsize * 8
+    return np.asarray((amount < 0) | (amount >= width))
+
+
+def _shift_left(a: Array, amount: Array) -> Array:
+    too_far = _is_too_far(amount)
+    return np.where(too_far, np.zeros_like(a), np.left_shift(a, np.where(too_far, np.zeros_like(amount), amount)))
+
+
+def _shift_right(a: Array, amount: Array) -> Array:
+    """Arithmetic on signed integers; by the width or more it leaves the sign, or 0."""
+    too_far = _is_too_far(amount)
+    near = np.right_shift(a, np.where(too_far, np.zeros_like(amount), amount))
+    return np.where(too_far, np.where(a < 0, ~np.zeros_like(a), np.zeros_like(a)), near)
+
+
+BINARY: dict[BinaryKind, Callable[[Any, Any], Any]] = {
+    BinaryKind.ADD: np.add,
+    BinaryKind.SUB: np.subtract,
+    BinaryKind.MUL: np.multiply,
+    BinaryKind.DIV: np.divide,
+    BinaryKind.FLOORDIV: np.floor_divide,  # NumPy: x // 0 == 0 and INT_MIN // -1 == INT_MIN for integers
+    BinaryKind.MOD: np.remainder,  # NumPy: x % 0 == 0 for integers
+    BinaryKind.AND: np.bitwise_and,
+    BinaryKind.OR: np.bitwise_or,
+    BinaryKind.XOR: np.bitwise_xor,
+    BinaryKind.SHL: _shift_left,
+    BinaryKind.SHR: _shift_right,
+}
+
+UNARY: dict[UnaryKind, Callable[[Any], Any]] = {
+    UnaryKind.NEG: np.negative,
+    UnaryKind.NOT: np.invert,  # logical on bool
+}
+
+COMPARE: dict[CompareKind, Callable[[Any, Any], Any]] = {
+    CompareKind.EQ: np.equal,
+    CompareKind.NE: np.not_equal,
+    CompareKind.LT: np.less,
+    CompareKind.LE: np.less_equal,
+    CompareKind.GT: np.greater,
+    CompareKind.GE: np.greater_equal,
+}
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+
+
+def _to_bool(value: Array, source: DType, target: DType) -> Array:
+    return np.asarray(_wide(value, source) != 0)
+
+
+def _wrap(value: Array, source: DType, target: DType) -> Array:
+    """Integer or bool to integer: the low bits, sign- or zero-extended by the *source's* sign."""
+    return value.astype(target.numpy)
+
+
+def _saturate(value: Array, source: DType, target: DType) -> Array:
+    """Float to integer: towards zero, clamped to the range, NaN to 0."""
+    exact = value.astype(np.float64)
+    too_high = exact >= 2.0 ** target.max.bit_length()  # the first float64 above the range; `max` may not be one
+    too_low = exact < float(target.min)
+    inside = np.where(too_high | too_low | np.isnan(exact), 0.0, exact)
+    carrier = np.int64 if target.is_signed else np.uint64
+    limited = np.trunc(inside).astype(carrier).astype(target.numpy)
+    return np.where(too_high, target.numpy.type(target.max), np.where(too_low, target.numpy.type(target.min), limited))
+
+
+def _int_to_float(value: Array, source: DType, target: DType) -> Array:
+    """Integer or bool to float. NumPy goes to the narrow floats through a rounded float32, so make that step exact."""
+    if target.bits > _THROUGH_FLOAT32_BITS:
+        return value.astype(target.numpy)
+    return _float_to_float(_int_to_odd_float64(value), float64, target)
+
+
+def _int_to_odd_float64(value: Array) -> Array:
+    """An integer as float64 in which any lost bit is kept as a sticky low bit (good for rounding again to 24 bits).
+
+    The low 12 bits of a number of 53 bits or more lie below every narrower rounding point: one bit can stand for all.
+    """
+    if value.dtype.itemsize < int64.itemsize:
+        return value.astype(np.float64)
+    low = value.dtype.type(0xFFF)
+    sticky = (value & ~low) | np.where(value & low, value.dtype.type(0x800), value.dtype.type(0))
+    magnitude = np.abs(value.astype(np.float64))
+    return np.where(magnitude < 2.0**53, value, sticky).astype(np.float64)
+
+
+def _float_to_float(value: Array, source: DType, target: DType) -> Array:
+    if source is float64 and target.bits <= _THROUGH_FLOAT32_BITS:
+        value = _to_odd_float32(value)
+    elif source.bits <= _THROUGH_FLOAT32_BITS:
+        value = value.astype(np.float32)
+    return value.astype(target.numpy)
+
+
+def _to_odd_float32(value: Array) -> Array:
+    """Round float64 to float32 so that a second rounding (to 22 bits or fewer) is as if done at once.
+
+    Towards zero, then the last bit set when inexact. Source: Boldo and Melquiond, "Emulation of FMA and correctly
+    rounded sums: proved algorithms using rounding to odd", 2008.
+    """
+    near = value.astype(np.float32)
+    toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(value), np.nextafter(near, np.float32(0)), near)
+    is_inexact = (toward_zero.astype(np.float64) != value) & ~np.isnan(value)
+    bits = toward_zero.astype(np.float32).view(np.uint32) | is_inexact.astype(np.uint32)
+    return np.asarray(bits).view(np.float32)
+
+
+def _cast_kind(dtype: DType) -> str:
+    return "int" if dtype.is_integer else dtype.kind
+
+
+CAST: dict[tuple[str, str], Callable[[Array, DType, DType], Array]] = {
+    ("bool", "bool"): _wrap,
+    ("bool", "int"): _wrap,
+    ("bool", "float"): _int_to_float,
+    ("int", "bool"): _to_bool,
+    ("int", "int"): _wrap,
+    ("int", "float"): _int_to_float,
+    ("float", "bool"): _to_bool,
+    ("float", "int"): _saturate,
+    ("float", "float"): _float_to_float,
+}
+
+
+# -- exact Python numbers ---------------------------------------------------------------------------------------------
+
+
+def _integer_as(value: int, dtype: DType) -> Any:
+    if dtype is bool_:
+        return np.bool_(value != 0)
+    if dtype.is_integer:
+        return dtype.numpy.type(((value - dtype.min) % (1 << dtype.bits)) + dtype.min)
+    if dtype is float64:
+        return np.float64(_integer_as_float(value, float))
+    return cast(np.float64(_integer_as_float(value, _odd_float)), float64, dtype)
+
+
+def _integer_as_float(value: int, convert: Callable[[int], float]) -> float:
+    try:
+        return convert(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _odd_float(value: int) -> float:
+    """An int of any size as float64, rounded to odd so that the next rounding is the only one that counts."""
+    drop = max(abs(value).bit_length() - 53, 0)
+    kept = abs(value) >> drop
+    sticky = int(kept << drop != abs(value))
+    return math.ldexp((kept | sticky) * (1 if value > 0 else -1), drop)
+
+
+__all__ = ["BINARY", "CAST", "COMPARE", "UNARY", "binary", "cast", "compare", "round_to", "to_python", "typed", "unary"]
