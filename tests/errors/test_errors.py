@@ -1,0 +1,66 @@
+"""Every error, word for word: `name.py` is a small wrong program, `name.err` the text that its user sees.
+
+`pytest --update-golden` rewrites the `.err` files; review the diff as a user would read it. The path of the program is
+written `$FILE`. A program may end in a comment line `# gpu`: it then runs where there is a GPU only.
+"""
+
+from __future__ import annotations
+
+import runpy
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import stagekit as sk
+from stagekit.diagnostics import all_diagnostics
+
+if TYPE_CHECKING:
+    from conftest import Golden
+
+HERE = Path(__file__).parent
+ERROR_PAGE = HERE.parents[1] / "docs" / "errors.md"
+PROGRAMS = sorted(path for path in HERE.glob("*.py") if not path.name.startswith("test_"))
+
+
+def _case(path: Path) -> object:
+    needs_gpu = path.read_text(encoding="utf-8").rstrip().endswith("# gpu")
+    return pytest.param(path, id=path.stem, marks=pytest.mark.gpu if needs_gpu else ())
+
+
+@pytest.mark.parametrize("program", map(_case, PROGRAMS))
+def test_the_text_of_the_error(program: Path, golden: Golden) -> None:
+    """The text says what, where, why and what to do; it changes only on purpose."""
+    error = _error_of(program)
+
+    golden.check(program.with_suffix(".err"), f"{error}\n".replace(str(program), "$FILE"))
+
+
+@pytest.mark.parametrize("program", map(_case, PROGRAMS))
+def test_the_traceback_shows_the_users_frames_only(program: Path) -> None:
+    """A user's mistake must not bury the user's line under frames of ours."""
+    package = str(Path(sk.__file__).parent)
+
+    frames = traceback.extract_tb(_error_of(program).__traceback__)
+
+    assert [] == [f"{f.filename}:{f.lineno}" for f in frames if f.filename.startswith(package)]
+
+
+@pytest.mark.parametrize("name", sorted(all_diagnostics()))
+def test_every_diagnostic_has_a_golden_and_a_page(name: str) -> None:
+    """An error that nobody has seen is an error that nobody has read."""
+    goldens = [path.stem for path in HERE.glob("*.err") if f"error[{name}]" in path.read_text(encoding="utf-8")]
+
+    assert goldens, f"no tests/errors/*.err holds error[{name}]"
+    assert f"\n## {name}\n" in ERROR_PAGE.read_text(encoding="utf-8"), "no entry in docs/errors.md"
+
+
+def test_every_golden_has_its_program() -> None:
+    assert [] == [path.name for path in HERE.glob("*.err") if not path.with_suffix(".py").exists()]
+
+
+def _error_of(program: Path) -> sk.StagekitError:
+    with pytest.raises(sk.StagekitError) as caught:
+        runpy.run_path(str(program), run_name=program.stem)
+    return caught.value
