@@ -107,6 +107,7 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: len(r.defaults) <= len(r.args), "more defaults than arguments"),
     (lambda r: {"cuda", "cpu"} <= r.lower.keys(), "needs a lowering for cuda and cpu (`Unsupported` with a reason)"),
     (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
-    (lambda r: r.effects != PURE or r.evaluate is not None, "a pure intrinsic needs `evaluate`"),
+    # Without arguments there is nothing to evaluate: `block_idx` is pure, and only the target knows it.
+    (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
     (_has_interp_meaning, "needs `evaluate` or a lowering for interp"),
 )
