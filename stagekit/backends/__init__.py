@@ -1,1 +1,1 @@
-"""Room."""
+"""IR to code, one module per target: `nvptx`, `host` and `interp`. The only room that imports llvmlite."""

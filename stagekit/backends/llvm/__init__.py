@@ -1,0 +1,1 @@
+"""What both LLVM targets share: types, a text writer, scalar and vector arithmetic, and the optimiser."""

@@ -1,0 +1,478 @@
+"""The arithmetic of the language in LLVM IR, one text for scalars and for vectors of `lanes` values.
+
+In: operands as bare text ("%t3", "7", "splat (i32 7)") of `llvm_type(dtype, lanes)`. Out: the result's name.
+
+    binary(w, BinaryKind.SHL, int32, None, "%x", "%n")
+        %t0 = icmp ult i32 %n, 32
+        %t1 = shl i32 %x, %n
+        %t2 = select i1 %t0, i32 %t1, i32 0
+
+Nothing here is undefined or a trap for any operand: `semantics.py` is the meaning. No fast-math flag is set unless the
+writer's module asks for it. Vector forms are chosen by measurement on x86, which scalarises vector integer division
+and the saturating conversions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from stagekit import dtypes
+from stagekit.backends.llvm.fmod import fmod_function
+from stagekit.backends.llvm.types import Lanes, llvm_type, scalar_type, suffix
+from stagekit.backends.llvm.writer import Writer
+from stagekit.diagnostics import InternalError
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Type, UnaryKind
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+
+def constant(dtype: DType, lanes: Lanes, value: bool | float) -> str:
+    """The operand text of a number, in every lane."""
+    text = _CONSTANTS.get(dtype, _bits_constant)(dtype, value)
+    return text if lanes is None else f"splat ({scalar_type(dtype)} {text})"
+
+
+def _double_constant(dtype: DType, value: float) -> str:
+    # LLVM spells a float constant by the bits of the double of the same value.
+    return f"0x{struct.pack('>d', value).hex().upper()}"
+
+
+def _half_constant(dtype: DType, value: float) -> str:
+    return f"0xH{struct.pack('>e', value).hex().upper()}"
+
+
+def _bool_constant(dtype: DType, value: float) -> str:
+    return "true" if value else "false"
+
+
+def _bits_constant(dtype: DType, value: float) -> str:
+    """Integers as they are; floats that are held as bits by their bits."""
+    return str(int.from_bytes(dtype(value).tobytes(), "little") if dtype.is_float else int(value))
+
+
+_CONSTANTS: dict[DType, Callable[[DType, float], str]] = {
+    dtypes.bool_: _bool_constant,
+    dtypes.float16: _half_constant,
+    dtypes.float32: _double_constant,
+    dtypes.float64: _double_constant,
+}
+
+
+def literal(operand: str) -> int | None:
+    """The integer that a constant operand spells in every lane, or None."""
+    if operand[0] == "%":
+        return None
+    try:
+        return int(operand.removesuffix(")").rpartition(" ")[2])
+    except ValueError:
+        return None
+
+
+# -- binary -----------------------------------------------------------------------------------------------------------
+
+_INTEGER_OPCODES = {
+    BinaryKind.ADD: "add",
+    BinaryKind.SUB: "sub",
+    BinaryKind.MUL: "mul",
+    BinaryKind.AND: "and",
+    BinaryKind.OR: "or",
+    BinaryKind.XOR: "xor",
+}
+_FLOAT_OPCODES = {
+    BinaryKind.ADD: "fadd",
+    BinaryKind.SUB: "fsub",
+    BinaryKind.MUL: "fmul",
+    BinaryKind.DIV: "fdiv",
+}
+
+
+def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    """`a kind b` for operands of `dtype`: integers, bool, float32 or float64."""
+    opcode = (_FLOAT_OPCODES if dtype.is_float else _INTEGER_OPCODES).get(kind)
+    if opcode is None:
+        return _IRREGULAR[kind, dtype.is_float](w, dtype, lanes, a, b)
+    flags = w.flags if dtype.is_float else ""
+    return w.emit(f"{opcode} {flags}{llvm_type(dtype, lanes)} {a}, {b}")
+
+
+def select(w: Writer, type_: DType | Type, lanes: Lanes, condition: str, if_true: str, if_false: str) -> str:
+    """`if_true` where `condition` holds; every operand has `lanes` lanes."""
+    held = w.type(type_, lanes)
+    return w.emit(f"select {llvm_type(dtypes.bool_, lanes)} {condition}, {held} {if_true}, {held} {if_false}")
+
+
+def _shift_left(w: Writer, dtype: DType, lanes: Lanes, a: str, amount: str) -> str:
+    known, held = literal(amount), llvm_type(dtype, lanes)
+    zero = constant(dtype, lanes, 0)
+    if known is not None:
+        return w.emit(f"shl {held} {a}, {amount}") if 0 <= known < dtype.bits else zero
+    is_near = w.emit(f"icmp ult {held} {amount}, {constant(dtype, lanes, dtype.bits)}")
+    return select(w, dtype, lanes, is_near, w.emit(f"shl {held} {a}, {amount}"), zero)
+
+
+def _shift_right(w: Writer, dtype: DType, lanes: Lanes, a: str, amount: str) -> str:
+    """Arithmetic on signed integers, where too far is as far as `bits - 1`."""
+    known, held = literal(amount), llvm_type(dtype, lanes)
+    if known is not None and not 0 <= known < dtype.bits:
+        known, amount = dtype.bits, constant(dtype, lanes, dtype.bits - 1)
+    if dtype.is_signed:
+        near = amount if known is not None else _minimum(w, dtype, lanes, amount, dtype.bits - 1)
+        return w.emit(f"ashr {held} {a}, {near}")
+    zero = constant(dtype, lanes, 0)
+    if known is not None:
+        return w.emit(f"lshr {held} {a}, {amount}") if known < dtype.bits else zero
+    is_near = w.emit(f"icmp ult {held} {amount}, {constant(dtype, lanes, dtype.bits)}")
+    return select(w, dtype, lanes, is_near, w.emit(f"lshr {held} {a}, {amount}"), zero)
+
+
+def _minimum(w: Writer, dtype: DType, lanes: Lanes, a: str, limit: int) -> str:
+    held = llvm_type(dtype, lanes)
+    return w.call(held, f"llvm.umin.{suffix(held)}", [(held, a), (held, constant(dtype, lanes, limit))])
+
+
+# -- integer division -------------------------------------------------------------------------------------------------
+
+
+def _floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    known = literal(b)
+    if known is not None:
+        return _floor_divide_by(w, dtype, lanes, a, known)
+    held, zero = llvm_type(dtype, lanes), constant(dtype, lanes, 0)
+    is_zero = w.emit(f"icmp eq {held} {b}, {zero}")
+    divisor = _safe_divisor(w, dtype, lanes, a, b, is_zero)
+    quotient = _quotient(w, dtype, lanes, a, divisor)
+    if dtype.is_signed:
+        rest = _rest(w, held, a, quotient, divisor)
+        quotient = _lowered(w, held, lanes, quotient, _has_other_sign(w, dtype, lanes, rest, divisor))
+    return select(w, dtype, lanes, is_zero, zero, quotient)
+
+
+def _modulo(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    known = literal(b)
+    if known is not None:
+        return _modulo_by(w, dtype, lanes, a, known)
+    held, zero = llvm_type(dtype, lanes), constant(dtype, lanes, 0)
+    # A bad divisor becomes 1, whose remainder 0 is already the answer for x % 0 and INT_MIN % -1.
+    divisor = _safe_divisor(w, dtype, lanes, a, b, w.emit(f"icmp eq {held} {b}, {zero}"))
+    rest = _rest(w, held, a, _quotient(w, dtype, lanes, a, divisor), divisor)
+    if not dtype.is_signed:
+        return rest
+    correction = select(w, dtype, lanes, _has_other_sign(w, dtype, lanes, rest, divisor), divisor, zero)
+    return w.emit(f"add {held} {rest}, {correction}")
+
+
+def _safe_divisor(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str, is_zero: str) -> str:
+    """`b`, or 1 where a machine's division would trap: x / 0 and INT_MIN / -1."""
+    held, flag = llvm_type(dtype, lanes), llvm_type(dtypes.bool_, lanes)
+    is_bad = is_zero
+    if dtype.is_signed:
+        is_lowest = w.emit(f"icmp eq {held} {a}, {constant(dtype, lanes, dtype.min)}")
+        is_minus_one = w.emit(f"icmp eq {held} {b}, {constant(dtype, lanes, -1)}")
+        is_bad = w.emit(f"or {flag} {is_zero}, {w.emit(f'and {flag} {is_lowest}, {is_minus_one}')}")
+    return select(w, dtype, lanes, is_bad, constant(dtype, lanes, 1), b)
+
+
+def _quotient(w: Writer, dtype: DType, lanes: Lanes, a: str, divisor: str) -> str:
+    """`a / divisor` towards zero; the divisor is safe.
+
+    Vectors go through a float with more bits than the operands have: a quotient below an integer is below it by
+    1 / a of itself at least, which is more than one rounding can hide, so truncating is exact.
+    """
+    held, opcode = llvm_type(dtype, lanes), "sdiv" if dtype.is_signed else "udiv"
+    via = _DIVIDES_THROUGH.get(dtype.bits) if lanes is not None else None
+    if via is None:
+        return w.emit(f"{opcode} {held} {a}, {divisor}")
+    real, to_real, back = llvm_type(via, lanes), *(("sitofp", "fptosi") if dtype.is_signed else ("uitofp", "fptoui"))
+    wide_a, wide_b = (w.emit(f"{to_real} {held} {x} to {real}") for x in (a, divisor))
+    return w.emit(f"{back} {real} {w.emit(f'fdiv {real} {wide_a}, {wide_b}')} to {held}")
+
+
+# Width of the operands -> the float with enough bits for their quotients.
+_DIVIDES_THROUGH = {8: dtypes.float32, 16: dtypes.float32, 32: dtypes.float64}
+
+
+def _rest(w: Writer, held: str, a: str, quotient: str, divisor: str) -> str:
+    return w.emit(f"sub {held} {a}, {w.emit(f'mul {held} {quotient}, {divisor}')}")
+
+
+def _has_other_sign(w: Writer, dtype: DType, lanes: Lanes, rest: str, divisor: str) -> str:
+    """Is the remainder not 0 and of the other sign than the divisor, so that flooring differs from truncating?"""
+    held, flag, zero = llvm_type(dtype, lanes), llvm_type(dtypes.bool_, lanes), constant(dtype, lanes, 0)
+    differs = w.emit(f"icmp slt {held} {w.emit(f'xor {held} {rest}, {divisor}')}, {zero}")
+    return w.emit(f"and {flag} {differs}, {w.emit(f'icmp ne {held} {rest}, {zero}')}")
+
+
+def _lowered(w: Writer, held: str, lanes: Lanes, quotient: str, condition: str) -> str:
+    """`quotient - 1` where `condition` holds."""
+    minus_one = w.emit(f"sext {llvm_type(dtypes.bool_, lanes)} {condition} to {held}")
+    return w.emit(f"add {held} {quotient}, {minus_one}")
+
+
+def _floor_divide_by(w: Writer, dtype: DType, lanes: Lanes, a: str, divisor: int) -> str:
+    """A divisor known now: no guard, and LLVM turns the division into shifts or a multiplication."""
+    held = llvm_type(dtype, lanes)
+    by = constant(dtype, lanes, divisor)
+    if divisor == 0:
+        return constant(dtype, lanes, 0)
+    if divisor == -1:
+        return w.emit(f"sub {held} {constant(dtype, lanes, 0)}, {a}")
+    if not dtype.is_signed:
+        return w.emit(f"udiv {held} {a}, {by}")
+    if _is_power_of_two(divisor):
+        return w.emit(f"ashr {held} {a}, {constant(dtype, lanes, divisor.bit_length() - 1)}")
+    quotient = w.emit(f"sdiv {held} {a}, {by}")
+    return _lowered(w, held, lanes, quotient, _must_floor(w, dtype, lanes, a, divisor)[1])
+
+
+def _modulo_by(w: Writer, dtype: DType, lanes: Lanes, a: str, divisor: int) -> str:
+    held = llvm_type(dtype, lanes)
+    if divisor in (0, 1, -1):
+        return constant(dtype, lanes, 0)
+    if not dtype.is_signed:
+        return w.emit(f"urem {held} {a}, {constant(dtype, lanes, divisor)}")
+    if _is_power_of_two(divisor):
+        return w.emit(f"and {held} {a}, {constant(dtype, lanes, divisor - 1)}")
+    rest, must_floor = _must_floor(w, dtype, lanes, a, divisor)
+    by, zero = constant(dtype, lanes, divisor), constant(dtype, lanes, 0)
+    return w.emit(f"add {held} {rest}, {select(w, dtype, lanes, must_floor, by, zero)}")
+
+
+def _must_floor(w: Writer, dtype: DType, lanes: Lanes, a: str, divisor: int) -> tuple[str, str]:
+    """The remainder of a signed division by a known divisor, and whether it has the wrong sign.
+
+    As an `srem`, so that LLVM sees the sign of a remainder of something that is never negative, such as a thread index.
+    """
+    held = llvm_type(dtype, lanes)
+    rest = w.emit(f"srem {held} {a}, {constant(dtype, lanes, divisor)}")
+    predicate = "slt" if divisor > 0 else "sgt"
+    return rest, w.emit(f"icmp {predicate} {held} {rest}, {constant(dtype, lanes, 0)}")
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+# -- float division ---------------------------------------------------------------------------------------------------
+# NumPy's `npy_divmod`, lane by lane and without branches.
+
+
+def _float_modulo(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    rest, is_zero, crosses = _float_rest(w, dtype, lanes, a, b)
+    held = llvm_type(dtype, lanes)
+    moved = select(w, dtype, lanes, crosses, w.emit(f"fadd {held} {rest}, {b}"), rest)
+    return select(w, dtype, lanes, is_zero, _float_call(w, dtype, lanes, "copysign", rest, b), moved)
+
+
+def _float_floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    held, zero = llvm_type(dtype, lanes), constant(dtype, lanes, 0)
+    rest, _, crosses = _float_rest(w, dtype, lanes, a, b)
+    exact = w.emit(f"fdiv {held} {w.emit(f'fsub {held} {a}, {rest}')}, {b}")
+    one = constant(dtype, lanes, 1)
+    count = w.emit(f"fsub {held} {exact}, {select(w, dtype, lanes, crosses, one, zero)}")
+    floor = _float_call(w, dtype, lanes, "floor", count)
+    half = constant(dtype, lanes, 0.5)
+    is_low = w.emit(f"fcmp ogt {held} {w.emit(f'fsub {held} {count}, {floor}')}, {half}")
+    snapped = w.emit(f"fadd {held} {floor}, {select(w, dtype, lanes, is_low, one, zero)}")
+    ratio = w.emit(f"fdiv {held} {a}, {b}")
+    signed_zero = _float_call(w, dtype, lanes, "copysign", zero, ratio)
+    is_none = w.emit(f"fcmp oeq {held} {count}, {zero}")
+    result = select(w, dtype, lanes, is_none, signed_zero, snapped)
+    return select(w, dtype, lanes, w.emit(f"fcmp oeq {held} {b}, {zero}"), ratio, result)
+
+
+def _float_rest(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> tuple[str, str, str]:
+    """C's fmod(a, b); whether it is 0; whether it is on the other side of 0 than `b`."""
+    held, flag, zero = llvm_type(dtype, lanes), llvm_type(dtypes.bool_, lanes), constant(dtype, lanes, 0)
+    rest = _fmod(w, dtype, lanes, a, b)
+    is_zero = w.emit(f"fcmp oeq {held} {rest}, {zero}")
+    signs = w.emit(f"xor {flag} {w.emit(f'fcmp olt {held} {b}, {zero}')}, {w.emit(f'fcmp olt {held} {rest}, {zero}')}")
+    crosses = w.emit(f"and {flag} {signs}, {w.emit(f'xor {flag} {is_zero}, {constant(dtypes.bool_, lanes, 1)}')}")
+    return rest, is_zero, crosses
+
+
+def _fmod(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
+    held = llvm_type(dtype, lanes)
+    if w.abilities.has_libm:
+        return w.emit(f"frem {held} {a}, {b}")
+    if lanes is not None:
+        raise InternalError("vector fmod needs a target with libm")
+    return w.emit(f"call {held} @{fmod_function(w.module, held)}({held} {a}, {held} {b})")
+
+
+def _float_call(w: Writer, dtype: DType, lanes: Lanes, name: str, *args: str) -> str:
+    held = llvm_type(dtype, lanes)
+    return w.call(held, f"llvm.{name}.{suffix(held)}", [(held, a) for a in args])
+
+
+_IRREGULAR: dict[tuple[BinaryKind, bool], Callable[[Writer, DType, Lanes, str, str], str]] = {
+    (BinaryKind.FLOORDIV, False): _floor_divide,
+    (BinaryKind.MOD, False): _modulo,
+    (BinaryKind.SHL, False): _shift_left,
+    (BinaryKind.SHR, False): _shift_right,
+    (BinaryKind.FLOORDIV, True): _float_floor_divide,
+    (BinaryKind.MOD, True): _float_modulo,
+}
+
+# -- unary, compare ---------------------------------------------------------------------------------------------------
+
+
+def unary(w: Writer, kind: UnaryKind, dtype: DType, lanes: Lanes, a: str) -> str:
+    """`kind a` for an operand of `dtype`: integers, bool, float32 or float64."""
+    held = llvm_type(dtype, lanes)
+    if kind is UnaryKind.NOT:
+        return w.emit(f"xor {held} {a}, {constant(dtype, lanes, 1 if dtype is dtypes.bool_ else -1)}")
+    if dtype.is_float:
+        return w.emit(f"fneg {w.flags}{held} {a}")
+    return w.emit(f"sub {held} {constant(dtype, lanes, 0)}, {a}")
+
+
+_ORDERS = {CompareKind.LT: "lt", CompareKind.LE: "le", CompareKind.GT: "gt", CompareKind.GE: "ge"}
+_FLOAT_PREDICATES = {CompareKind.EQ: "oeq", CompareKind.NE: "une", **{k: f"o{v}" for k, v in _ORDERS.items()}}
+_UNSIGNED_PREDICATES = {CompareKind.EQ: "eq", CompareKind.NE: "ne", **{k: f"u{v}" for k, v in _ORDERS.items()}}
+_SIGNED_PREDICATES = {CompareKind.EQ: "eq", CompareKind.NE: "ne", **{k: f"s{v}" for k, v in _ORDERS.items()}}
+
+
+def compare(w: Writer, kind: CompareKind, type_: DType | Type, lanes: Lanes, a: str, b: str) -> str:
+    """`a kind b` as bool: of integers, bool, float32, float64 or pointers."""
+    held = w.type(type_, lanes)
+    dtype = type_.dtype if isinstance(type_, Scalar) else type_
+    if isinstance(dtype, Pointer) or not (dtype.is_float or dtype.is_signed):
+        return w.emit(f"icmp {_UNSIGNED_PREDICATES[kind]} {held} {a}, {b}")
+    if dtype.is_float:
+        return w.emit(f"fcmp {w.flags}{_FLOAT_PREDICATES[kind]} {held} {a}, {b}")
+    return w.emit(f"icmp {_SIGNED_PREDICATES[kind]} {held} {a}, {b}")
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+
+
+def cast(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    """`a` of `source` as `target`: among bool, integers, float32 and float64, and the pairs of `_NARROW_FLOAT_CASTS`."""
+    if source is target:
+        return a
+    rule = _NARROW_FLOAT_CASTS.get((source, target)) or _CASTS[_cast_kind(source), _cast_kind(target)]
+    return rule(w, source, target, lanes, a)
+
+
+def bitcast(w: Writer, source: Type, target: Type, lanes: Lanes, a: str) -> str:
+    """The same bits as another type; a pointer as an integer is its address."""
+    old, new = w.type(source, lanes), w.type(target, lanes)
+    if old == new:
+        return a
+    return w.emit(f"{'ptrtoint' if isinstance(source, Pointer) else 'bitcast'} {old} {a} to {new}")
+
+
+def _cast_kind(dtype: DType) -> str:
+    return "int" if dtype.is_integer else dtype.kind
+
+
+def _convert(w: Writer, opcode: str, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    return w.emit(f"{opcode} {llvm_type(source, lanes)} {a} to {llvm_type(target, lanes)}")
+
+
+def _integer_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    if source.bits == target.bits:
+        return a
+    if target.bits < source.bits:
+        return _convert(w, "trunc", source, target, lanes, a)
+    return _convert(w, "sext" if source.is_signed else "zext", source, target, lanes, a)
+
+
+def _integer_to_bool(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    return compare(w, CompareKind.NE, source, lanes, a, constant(source, lanes, 0))
+
+
+def _integer_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    return _convert(w, "sitofp" if source.is_signed else "uitofp", source, target, lanes, a)
+
+
+def _float_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    return _convert(w, "fptrunc" if target.bits < source.bits else "fpext", source, target, lanes, a)
+
+
+def _float_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    """Saturating, NaN to 0."""
+    if lanes is not None:
+        return _clamped_to_integer(w, source, target, lanes, a)
+    real, integer = llvm_type(source, None), llvm_type(target, None)
+    name = "fptosi" if target.is_signed else "fptoui"
+    return w.call(integer, f"llvm.{name}.sat.{suffix(integer)}.{suffix(real)}", [(real, a)])
+
+
+def _clamped_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    """The vector form: x86 turns the intrinsic into one conversion per lane."""
+    real = llvm_type(source, lanes)
+    high = _highest_float(source, target)
+    low_limit, high_limit = constant(source, lanes, float(target.min)), constant(source, lanes, high)
+    # NaN compares false and so becomes the low limit: the conversion itself never sees it.
+    raised = select(w, source, lanes, w.emit(f"fcmp ogt {real} {a}, {low_limit}"), a, low_limit)
+    inside = select(w, source, lanes, w.emit(f"fcmp olt {real} {raised}, {high_limit}"), raised, high_limit)
+    result = _convert(w, "fptosi" if target.is_signed else "fptoui", source, target, lanes, inside)
+    if int(high) != target.max:
+        is_above = w.emit(f"fcmp ogt {real} {a}, {high_limit}")
+        result = select(w, target, lanes, is_above, constant(target, lanes, target.max), result)
+    if target.min == 0:
+        return result
+    is_nan = w.emit(f"fcmp uno {real} {a}, {a}")
+    return select(w, target, lanes, is_nan, constant(target, lanes, 0), result)
+
+
+_MANTISSA_BITS = {dtypes.float32: 24, dtypes.float64: 53}
+
+
+def _highest_float(source: DType, target: DType) -> float:
+    """The largest value of `source` that `target` holds."""
+    dropped_bits = max(target.max.bit_length() - _MANTISSA_BITS[source], 0)
+    return float(target.max >> dropped_bits << dropped_bits)
+
+
+def _float_to_bool(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    return compare(w, CompareKind.NE, source, lanes, a, constant(source, lanes, 0))
+
+
+def _bfloat_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    word = llvm_type(dtypes.uint32, lanes)
+    wide = _convert(w, "zext", dtypes.uint16, dtypes.uint32, lanes, a)
+    high = w.emit(f"shl {word} {wide}, {constant(dtypes.uint32, lanes, 16)}")
+    return w.emit(f"bitcast {word} {high} to {llvm_type(target, lanes)}")
+
+
+def _float_to_bfloat(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+    """To nearest even: add half a unit less the bit that decides ties; the carry also makes infinity from overflow."""
+    if w.abilities.has_bfloat_rounding and lanes is None:
+        return w.emit(f"bitcast bfloat {w.emit(f'fptrunc float {a} to bfloat')} to i16")
+    word, half = llvm_type(dtypes.uint32, lanes), llvm_type(dtypes.uint16, lanes)
+    sixteen, one = constant(dtypes.uint32, lanes, 16), constant(dtypes.uint32, lanes, 1)
+    bits = w.emit(f"bitcast {llvm_type(source, lanes)} {a} to {word}")
+    odd = w.emit(f"and {word} {w.emit(f'lshr {word} {bits}, {sixteen}')}, {one}")
+    bias = w.emit(f"add {word} {odd}, {constant(dtypes.uint32, lanes, 0x7FFF)}")
+    rounded = w.emit(f"lshr {word} {w.emit(f'add {word} {bits}, {bias}')}, {sixteen}")
+    narrow = w.emit(f"trunc {word} {rounded} to {half}")
+    is_nan = w.emit(f"fcmp uno {llvm_type(source, lanes)} {a}, {a}")
+    return select(w, target, lanes, is_nan, constant(dtypes.uint16, lanes, _BFLOAT_NAN), narrow)
+
+
+_BFLOAT_NAN = 0x7FC0
+
+CastRule = Callable[[Writer, DType, DType, Lanes, str], str]
+
+_CASTS: dict[tuple[str, str], CastRule] = {
+    ("bool", "int"): _integer_to_integer,
+    ("bool", "float"): _integer_to_float,
+    ("int", "bool"): _integer_to_bool,
+    ("int", "int"): _integer_to_integer,
+    ("int", "float"): _integer_to_float,
+    ("float", "bool"): _float_to_bool,
+    ("float", "int"): _float_to_integer,
+    ("float", "float"): _float_to_float,
+}
+
+_NARROW_FLOAT_CASTS: dict[tuple[DType, DType], CastRule] = {
+    (dtypes.float16, dtypes.float32): _float_to_float,
+    (dtypes.float16, dtypes.float64): _float_to_float,
+    (dtypes.float32, dtypes.float16): _float_to_float,
+    (dtypes.bfloat16, dtypes.float32): _bfloat_to_float,
+    (dtypes.float32, dtypes.bfloat16): _float_to_bfloat,
+}

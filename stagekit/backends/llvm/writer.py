@@ -1,0 +1,149 @@
+"""Write LLVM IR as text: a `Module` collects globals, declarations and functions, a `Writer` the lines of one function.
+
+    w = Writer(module)
+    total = w.emit("add i32 %a, 1")                                # "%t0", and the line `%t0 = add i32 %a, 1`
+    root = w.call("float", "llvm.sqrt.f32", [("float", "%x")])     # declares what it calls
+
+Text, because it is several times faster to make than an object tree that LLVM would print and parse anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type
+from stagekit.dtypes import DType
+from stagekit.ir import Space, Type
+
+FAST_FLAGS = "reassoc nsz arcp contract afn "
+"""What `fastmath=True` allows. Not `nnan` and `ninf`: a kernel that masks with -inf or tests for NaN stays meaningful."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the writers of a module may rely on.
+
+    spaces: LLVM's number of each address space. has_libm: `frem` of floats can be called. has_bfloat_rounding: the
+    target rounds float to bfloat by one instruction. fastmath: floats may be reassociated, contracted, approximated.
+    """
+
+    spaces: Mapping[Space, int] = field(default_factory=lambda: FLAT)
+    has_libm: bool = True
+    has_bfloat_rounding: bool = False
+    fastmath: bool = False
+
+
+class Module:
+    """Everything of one LLVM module; each name is added once."""
+
+    def __init__(self, abilities: Abilities) -> None:
+        self.abilities = abilities
+        self._globals: dict[str, str] = {}
+        self._declarations: dict[str, None] = {}
+        self._functions: dict[str, str] = {}
+        self._tail: list[str] = []
+        self._metadata = 0
+
+    def declare(self, signature: str) -> None:
+        """Declare an external function: `"float @llvm.sqrt.f32(float)"`."""
+        self._declarations[signature] = None
+
+    def add_global(self, name: str, definition: str) -> str:
+        """Define `@name = definition`; gives `@name`."""
+        self._globals[name] = definition
+        return f"@{name}"
+
+    def has_function(self, name: str) -> bool:
+        return name in self._functions
+
+    def add_function(self, name: str, text: str) -> None:
+        """Add a whole `define ... { ... }` (or several that belong together) under `name`."""
+        self._functions[name] = text
+
+    def add_tail(self, text: str) -> None:
+        """Add lines after the functions: attribute groups, named metadata."""
+        self._tail.append(text)
+
+    def metadata(self, body: str, *, is_distinct: bool = False) -> str:
+        """Add a metadata node `!{body}`; `{self}` in it is the node's own name. Gives `!N`."""
+        name = f"!{self._metadata}"
+        self._metadata += 1
+        self._tail.append(f"{name} = {'distinct ' if is_distinct else ''}!{{{body.replace('{self}', name)}}}")
+        return name
+
+    def text(self) -> str:
+        return "\n".join(
+            (
+                *(f"@{name} = {definition}" for name, definition in self._globals.items()),
+                *(f"declare {signature}" for signature in self._declarations),
+                *self._functions.values(),
+                *self._tail,
+                "",
+            )
+        )
+
+
+class Writer:
+    """The body of one function, from its entry block on. Temporaries are `%tN`; labels never collide with them."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.abilities = module.abilities
+        self.flags = FAST_FLAGS if module.abilities.fastmath else ""  # ends in a space where not empty
+        self.block = "entry"  # label of the block being written, as phis need it
+        self._lines: list[str] = []
+        self._entry: list[str] = []
+        self._temporaries = 0
+        self._labels = 0
+
+    def fresh(self) -> str:
+        """A temporary not used yet, for text that names its own result."""
+        name = f"%t{self._temporaries}"
+        self._temporaries += 1
+        return name
+
+    def emit(self, text: str) -> str:
+        """Write `%tN = text`; gives `%tN`."""
+        name = f"%t{self._temporaries}"
+        self._temporaries += 1
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def emit_entry(self, text: str) -> str:
+        """`emit` at the top of the entry block: where an alloca must be to become a register or a fixed slot."""
+        name = self.fresh()
+        self._entry.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self._lines.append(f"  {text}")
+
+    def new_label(self, hint: str) -> str:
+        self._labels += 1
+        return f"{hint}{self._labels}"
+
+    def label(self, name: str) -> None:
+        """Start the block `name`; the one before must have ended."""
+        self._lines.append(f"{name}:")
+        self.block = name
+
+    def type(self, type_: DType | Type, lanes: Lanes) -> str:
+        """`llvm_type` with this target's address spaces."""
+        return llvm_type(type_, lanes, self.abilities.spaces)
+
+    def declare(self, signature: str) -> None:
+        self.module.declare(signature)
+
+    def call(self, result: str, name: str, args: Sequence[tuple[str, str]], attributes: str = "") -> str:
+        """Declare `name` and call it with (type, operand) pairs; gives the result, or "" for a `void` function."""
+        self.declare(f"{result} @{name}({', '.join(t for t, _ in args)})")
+        text = f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in args)}){attributes}"
+        if result != "void":
+            return self.emit(text)
+        self.line(text)
+        return ""
+
+    def body(self) -> str:
+        """The lines so far, with `entry:` first."""
+        return "\n".join(("entry:", *self._entry, *self._lines))
