@@ -1,1 +1,9 @@
-"""Room."""
+"""Block-level values and reductions, written in stagekit itself: nothing here is known to the compiler.
+
+The modules import only `stagekit`'s public names, and their functions are staged like a user's own.
+"""
+
+from stagekit.lib.reductions import block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
+from stagekit.lib.tile import Tile, arange
+
+__all__ = ["Tile", "arange", "block_reduce", "reduce_max", "reduce_min", "reduce_sum", "warp_reduce"]

@@ -1,0 +1,167 @@
+"""Reductions over a warp, a block or a tile: shuffles, one shared buffer, two barriers. Every thread gets the result.
+
+    total = sk.reduce_sum(x)                                            # x: a tile
+    best = sk.block_reduce(score, sk.maximum, -float("inf"), 256)       # score: one scalar per thread
+    both = sk.warp_reduce(flags, lambda a, b: a | b)
+
+The order of combination depends only on the number of threads, so a result is the same on every run and every target;
+for floats it differs from NumPy's pairwise order. All threads of the warp or block must take part.
+
+Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shfl.sync`, PTX ISA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import stagekit as sk
+from stagekit.lib.tile import Tile, Traced
+
+WARP = 32  # lanes of a full warp
+
+Combine = Callable[[Traced, Traced], Traced]
+
+
+def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
+    """`combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.
+
+    combine: a function of two scalars, associative and commutative up to rounding.
+    """
+    _require_count("warp_reduce", "lanes", lanes, WARP)
+    everyone = (1 << lanes) - 1
+    if lanes & (lanes - 1) == 0:
+        return _butterfly(value, combine, lanes, everyone)
+    return sk.shfl_sync(everyone, _gather_down(value, combine, lanes, everyone), 0)
+
+
+def _butterfly(value: Traced, combine: Combine, lanes: int, mask: int) -> Traced:
+    """Exchange with the lane that differs in one bit, bit after bit; `lanes` is a power of two.
+
+    Combines within each group of `lanes` neighbours; every lane of a group gets the same result.
+    """
+    distance = lanes // 2
+    while distance > 0:
+        value = combine(value, sk.shfl_xor_sync(mask, value, distance))
+        distance = distance // 2
+    return value
+
+
+def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -> Traced:
+    """A tree towards lane 0 for any number of lanes, known at compile time or not; only lane 0's result counts."""
+    for distance in (16, 8, 4, 2, 1):
+        above = sk.shfl_down_sync(mask, value, distance)
+        value = sk.where(sk.lane_id() + distance < lanes, combine(value, above), value)
+    return value
+
+
+def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
+    """`combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
+
+    combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
+    """
+    _require_count("block_reduce", "block_threads", block_threads, 1024)
+    if block_threads <= WARP:
+        return warp_reduce(value, combine, block_threads)
+    warps = sk.ceildiv(block_threads, WARP)
+    scratch = sk.alloc_shared((warps,), value.dtype)
+    of_warp = _of_warp(value, combine, block_threads)
+    if sk.lane_id() == 0:
+        scratch[sk.warp_id()] = of_warp
+    sk.syncthreads()
+    total = _of_warps(scratch, combine, identity, block_threads)
+    sk.syncthreads()  # in a loop, the next round writes to the same scratch
+    return total
+
+
+def _of_warp(value: Traced, combine: Combine, block_threads: int) -> Traced:
+    """The reduction of this thread's warp, right in lane 0 at least."""
+    if block_threads % WARP == 0:
+        return _butterfly(value, combine, WARP, 0xFFFFFFFF)
+    # The last warp is shorter, and lanes that do not exist must not be named.
+    lanes = block_threads - sk.warp_id() * WARP
+    mask = sk.where(lanes < WARP, sk.uint32((1 << block_threads % WARP) - 1), sk.uint32(0xFFFFFFFF))
+    return _gather_down(value, combine, lanes, mask)
+
+
+def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
+    """The reduction of `scratch`, which has one element per warp, in every thread."""
+    warps = scratch.shape[0]
+    if block_threads % WARP != 0:  # too few lanes in the last warp to do it side by side
+        total = scratch[0]
+        for warp in sk.static_range(1, warps):
+            total = combine(total, scratch[warp])
+        return total
+    group = 1 << (warps - 1).bit_length()  # lanes that hold all of it: as many as warps, up to a power of two
+    place = sk.lane_id() % group
+    value = scratch[place] if group == warps or place < warps else scratch.dtype(identity)
+    return _butterfly(value, combine, group, 0xFFFFFFFF)
+
+
+def _require_count(function: str, name: str, value: int, most: int) -> None:
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    sk.static_assert(
+        is_int and 1 <= value <= most,
+        f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}",
+    )
+
+
+def reduce_sum(tile: Tile) -> Traced:
+    """The sum of a tile's elements, a scalar that is equal in every thread.
+
+    Integers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in
+    float32 and rounded once.
+    """
+    _require_tile("reduce_sum", tile)
+    working = _sum_dtype(tile.dtype)
+    zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
+    total = _reduce(tile.to(working), lambda a, b: a + b, zero)
+    return total.to(tile.dtype) if tile.dtype.is_float else total
+
+
+def _sum_dtype(dtype: sk.DType) -> sk.DType:
+    """The dtype in which a sum of `dtype` is done."""
+    if dtype.bits >= 32:
+        return dtype
+    if dtype.is_float:
+        return sk.float32
+    return sk.uint32 if dtype.kind == "uint" else sk.int32
+
+
+def reduce_max(tile: Tile) -> Traced:
+    """The largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+    _require_tile("reduce_max", tile)
+    dtype = tile.dtype
+    if dtype is sk.bool_:
+        return _reduce(tile, lambda a, b: a | b, False)
+    return _reduce(tile, sk.maximum, -float("inf") if dtype.is_float else dtype.min)
+
+
+def reduce_min(tile: Tile) -> Traced:
+    """The smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+    _require_tile("reduce_min", tile)
+    dtype = tile.dtype
+    if dtype is sk.bool_:
+        return _reduce(tile, lambda a, b: a & b, True)
+    return _reduce(tile, sk.minimum, float("inf") if dtype.is_float else dtype.max)
+
+
+def _require_tile(function: str, value: object) -> None:
+    sk.static_assert(
+        isinstance(value, Tile),
+        f"{function} takes a tile; for one scalar per thread use block_reduce",
+    )
+
+
+def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
+    """First what this thread holds, then the block."""
+    identity = tile.dtype(identity)
+    partial = identity
+    for e in range(len(tile.elements)):
+        element = _element_or(tile, e, identity)
+        partial = element if e == 0 else combine(partial, element)
+    return block_reduce(partial, combine, identity, tile.threads)
+
+
+def _element_or(tile: Tile, e: int, identity: Traced) -> Traced:
+    valid = tile.is_valid(e)
+    return tile.elements[e] if valid is True else sk.where(valid, tile.elements[e], identity)
