@@ -1,0 +1,325 @@
+"""Text to IR: reads whatever `printer.py` writes (grammar in `docs/ir.md`).
+
+    parse_function(text, registry.by_name) -> Function
+
+The parser knows syntax and scopes; whether the types fit is the verifier's question. Line breaks and comments mean nothing.
+Errors show the line with a caret. An op without `loc(...)` gets `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn, TypeVar
+
+from stagekit.artifact import RecordSite
+from stagekit.diagnostics import Loc
+from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.dtypes import DType, dtype_from_short
+from stagekit.ir import ops as _ops  # noqa: F401 - declares the op classes
+from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
+from stagekit.ir.intrinsic import Intrinsic
+from stagekit.ir.printer import Spelling, spelling
+from stagekit.ir.types import Pointer, Scalar, Space, Type
+
+T = TypeVar("T")
+Resolve = Callable[[str], Intrinsic]
+
+_TOKENS = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+      | (?P<value>%[\w.]+)
+      | (?P<number>-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf\b|nan\b))
+      | (?P<string>"(?:[^"\\]|\\.)*")
+      | (?P<word>[A-Za-z_][\w.]*)
+      | (?P<mark>[@(){}<>,:=])
+      | (?P<wrong>.)""",
+    re.VERBOSE,
+)
+_WORD_LITERALS: dict[str, Any] = {"none": None, "true": True, "false": False}
+
+
+class ParseError(ValueError):
+    """Text that is not IR."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+
+
+def parse_function(text: str, resolve: Resolve) -> Function:
+    """The function written in `text`. resolve: finds an intrinsic by name, KeyError if there is none."""
+    parser = _Parser(text, resolve)
+    fn = parser.function()
+    parser.expect_end()
+    return fn
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for match in _TOKENS.finditer(text):
+        kind = str(match.lastgroup)
+        if kind != "space":
+            yield _Token(kind, match.group(), match.start())
+    yield _Token("end", "", len(text))
+
+
+class _Parser:
+    def __init__(self, text: str, resolve: Resolve) -> None:
+        self.text = text
+        self.resolve = resolve
+        self.tokens = list(_tokens(text))
+        self.position = 0
+        self.visible: dict[str, Value | None] = {}
+        self.hidden: dict[str, Value | None] = {}  # what names of the innermost body meant outside it
+
+    # -- tokens -------------------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> _Token:
+        return self.tokens[self.position]
+
+    def take(self) -> _Token:
+        token = self.next
+        self.position += 1
+        return token
+
+    def take_kind(self, kind: str, expected: str) -> str:
+        if self.next.kind != kind:
+            self.fail(f"expected {expected}")
+        return self.take().text
+
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is this mark or word."""
+        found = self.next.text == text and self.next.kind in ("mark", "word")
+        self.position += found
+        return found
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            self.fail(f"expected `{text}`")
+
+    def expect_end(self) -> None:
+        if self.next.kind != "end":
+            self.fail("expected the end of the text")
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise ParseError at the next token."""
+        start = self.next.start
+        line, col = self.text.count("\n", 0, start) + 1, start - (self.text.rfind("\n", 0, start) + 1)
+        shown = (self.text.splitlines() or [""])[line - 1] if self.next.kind != "end" else "<end of text>"
+        found = self.next.text or "nothing"
+        raise ParseError(f"line {line}:{col + 1}: {message}, found `{found}`\n{shown}\n{' ' * col}^")
+
+    def listed(self, opening: str, closing: str, item: Callable[[], T]) -> list[T]:
+        """`opening item, item, ... closing`"""
+        self.expect(opening)
+        found: list[T] = []
+        while not self.accept(closing):
+            if found:
+                self.expect(",")
+            found.append(item())
+        return found
+
+    # -- functions and blocks -----------------------------------------------------------------------------------
+
+    def function(self) -> Function:
+        self.expect("func")
+        self.expect("@")
+        name = self.symbol()
+        params = self.params()
+        attributes = self.attribute_list() if self.at_attributes() else {}
+        return Function(name, self.braced(params), tuple(attributes.items()))
+
+    def symbol(self) -> str:
+        if self.next.kind == "string":
+            return str(json.loads(self.take().text))
+        return self.take_kind("word", "a name")
+
+    def at_attributes(self) -> bool:
+        """Does `{name=` come next, not a body?"""
+        brace, *following = self.tokens[self.position : self.position + 3]
+        return brace.text == "{" and [t.kind for t in following] == ["word", "mark"] and following[1].text == "="
+
+    def params(self) -> tuple[Value, ...]:
+        return tuple(self.listed("(", ")", self.param))
+
+    def param(self) -> Value:
+        name = self.take_kind("value", "a value")
+        self.expect(":")
+        return self.define(name, self.type())
+
+    def braced(self, params: tuple[Value, ...]) -> Block:
+        self.expect("{")
+        found: list[Op] = []
+        while not self.accept("}"):
+            found.append(self.op())
+        return Block(params, tuple(found))
+
+    def body(self) -> Block:
+        """Parameters and ops of a nested block; what it defines is not visible behind it."""
+        outer, self.hidden = self.hidden, {}
+        params = self.params() if self.next.text == "(" else ()
+        parsed = self.braced(params)
+        self.visible.update(self.hidden)
+        self.hidden = outer
+        return parsed
+
+    # -- ops ----------------------------------------------------------------------------------------------------
+
+    def op(self) -> Op:
+        names = self.result_names()
+        mnemonic, _, selector = self.opcode().partition(".")
+        cls = OP_CLASSES[mnemonic]
+        form = spelling(mnemonic)
+        fields: dict[str, Any] = {form.selector: self.selected(form, selector)} if form.selector else {}
+        fields |= self.operands(cls) | self.attributes(form)
+        types = self.result_types(len(names))
+        loc = self.place()
+        fields |= self.bodies(form)
+        results = tuple(self.define(n, t) for n, t in zip(names, types, strict=True))
+        return cls(loc=loc, results=results, **fields)
+
+    def result_names(self) -> list[str]:
+        names: list[str] = []
+        while self.next.kind == "value":
+            names.append(self.take().text)
+            if not self.accept(","):
+                self.expect("=")
+                break
+        return names
+
+    def opcode(self) -> str:
+        if self.next.kind != "word" or self.next.text.partition(".")[0] not in OP_CLASSES:
+            self.fail("expected an op")
+        return self.take().text
+
+    def selected(self, form: Spelling, word: str) -> Any:
+        chosen: type[Enum | Intrinsic] = form.selector_type
+        try:
+            return self.resolve(word) if issubclass(chosen, Intrinsic) else chosen(word)
+        except (KeyError, ValueError):
+            self.position -= 1
+            self.fail(f"no {chosen.__name__} is called `{word}`")
+
+    def operands(self, cls: type[Op]) -> dict[str, Any]:
+        """By field: the printer writes them in field order, so one look at the next token decides each."""
+        fields: dict[str, Any] = {}
+        for name, kind in cls.OPERAND_FIELDS:
+            if kind == "optional_operand":
+                fields[name] = self.optional_operand(name)
+                continue
+            if fields:
+                self.accept(",")
+            fields[name] = tuple(self.listed("(", ")", self.use)) if kind == "operand_list" else self.use()
+        return fields
+
+    def optional_operand(self, name: str) -> Value | None:
+        if self.next.text != "," or self.tokens[self.position + 1].text != name:
+            return None
+        self.position += 2
+        self.expect("=")
+        return self.use()
+
+    def use(self) -> Value:
+        found = self.visible.get(self.next.text)
+        if found is None:
+            self.fail("expected a value that is defined here")
+        self.position += 1
+        return found
+
+    def define(self, name: str, type: Type) -> Value:
+        hint = name[1:].partition(".")[0]
+        self.hidden.setdefault(name, self.visible.get(name))
+        value = self.visible[name] = Value(type, "" if hint.isdigit() else hint)
+        return value
+
+    def attributes(self, form: Spelling) -> dict[str, Any]:
+        if form.bare_attribute is not None:
+            return {form.bare_attribute: self.literal()}
+        left_out = {name: () if name in form.tuple_attributes else None for name in form.attributes}
+        given = self.attribute_list() if self.at_attributes() else {}
+        if unknown := given.keys() - left_out.keys():
+            self.fail(f"no attribute `{min(unknown)}` here")
+        return left_out | given
+
+    def attribute_list(self) -> dict[str, Any]:
+        return dict(self.listed("{", "}", self.attribute))
+
+    def attribute(self) -> tuple[str, Any]:
+        name = self.take_kind("word", "a name")
+        self.expect("=")
+        return name, self.literal()
+
+    def result_types(self, count: int) -> list[Type]:
+        types: list[Type] = []
+        if count:
+            self.expect(":")
+            types.append(self.type())
+        while len(types) < count:
+            self.expect(",")
+            types.append(self.type())
+        return types
+
+    def place(self) -> Loc:
+        found = self.literal() if self.next.text == "loc" else UNKNOWN
+        return found if isinstance(found, Loc) else UNKNOWN
+
+    def bodies(self, form: Spelling) -> dict[str, Block | None]:
+        return {field: self.body() if self.accept(word) else None for field, word in form.body_words}
+
+    # -- types and literals -------------------------------------------------------------------------------------
+
+    def type(self) -> Type:
+        if not self.accept("ptr"):
+            return Scalar(self.dtype())
+        self.expect("<")
+        dtype = self.dtype()
+        self.expect(",")
+        space = Space(self.take_kind("word", "a space"))
+        self.expect(">")
+        return Pointer(dtype, space)
+
+    def dtype(self) -> DType:
+        try:
+            found = dtype_from_short(self.next.text)
+        except KeyError:
+            self.fail("expected a type")
+        self.position += 1
+        return found
+
+    def literal(self) -> Any:
+        token = self.next
+        if token.kind == "number":
+            return _number(self.take().text)
+        if token.kind == "string":
+            return json.loads(self.take().text)
+        if token.text == "(":
+            return tuple(self.listed("(", ")", self.literal))
+        if token.text in _WORD_LITERALS:
+            return _WORD_LITERALS[self.take().text]
+        if token.text in _RECORDS:
+            return _RECORDS[self.take().text](*self.literal())
+        return self.dtype()
+
+
+def _number(text: str) -> int | float:
+    is_float = not text.removeprefix("-").isdigit()
+    return float(text) if is_float else int(text)
+
+
+def _loc(
+    file: str, line: int, col: int, end_line: int, end_col: int, function: str, iteration: Any, outer: Any = None
+) -> Loc:
+    return Loc(file, line, col, end_line, end_col, function, outer, iteration)
+
+
+def _site(kind: Any, format: str, dtypes: tuple[DType, ...], loc: Loc = UNKNOWN) -> RecordSite:
+    return RecordSite(kind, format, dtypes, loc)
+
+
+_RECORDS: dict[str, Callable[..., Any]] = {"loc": _loc, "site": _site}

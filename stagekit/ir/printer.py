@@ -1,0 +1,211 @@
+"""IR to text that `parser.py` reads back. One op per line; the grammar is in `docs/ir.md`.
+
+    func @scale(%A: ptr<f32, global>, %n: i64) {block=(128, 1, 1)} {
+      %0 = intrinsic.thread_idx() {params=("x")} : i64
+      %1 = compare.lt %0, %n : bool
+      if %1 then {
+        %p = offset %A, %0 : ptr<f32, global>
+        ...
+
+Everything follows from an op's field declarations:
+
+    mnemonic.selector    the selector is the op's enum or intrinsic attribute
+    operands             `%a`; an optional one `mask=%a`; a list `(%a, %b)`
+    {name=literal}       the other attributes; None and () are left out; `const 3` when the op is one attribute
+    : types              of the results
+    name(params) {       each body, its field name without `_body`
+
+A value without a name is numbered by position; a name that occurs again gets a number (`%acc`, `%acc.1`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from stagekit.artifact import RecordSite
+from stagekit.diagnostics import InternalError, Loc
+from stagekit.dtypes import DType
+from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
+from stagekit.ir.intrinsic import Intrinsic
+
+_INDENT = "  "
+_NO_NOTES: Mapping[Op, str] = {}
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How ops of one class are written. selector: the attribute that follows the mnemonic, with its type.
+
+    bare_attribute: the only field of the op, if it is an attribute. attributes: the others, of which some are tuples.
+    body_words: field and word of each body.
+    """
+
+    selector: str | None
+    selector_type: Any
+    bare_attribute: str | None
+    attributes: tuple[str, ...]
+    tuple_attributes: frozenset[str]
+    body_words: tuple[tuple[str, str], ...]
+
+
+@functools.cache
+def spelling(mnemonic: str) -> Spelling:
+    """Derive the spelling of an op from its field declarations; the parser reads by the same."""
+    cls = OP_CLASSES[mnemonic]
+    hints = typing.get_type_hints(cls)
+    types = {name: hints[name] for name in cls.ATTRIBUTE_FIELDS}
+    selectors = [n for n, t in types.items() if isinstance(t, type) and issubclass(t, Enum | Intrinsic)]
+    selector = selectors[0] if selectors else None
+    is_one_attribute = len(types) == 1 and not selectors and not cls.OPERAND_FIELDS and not cls.BODY_FIELDS
+    return Spelling(
+        selector=selector,
+        selector_type=types[selector] if selector else None,
+        bare_attribute=cls.ATTRIBUTE_FIELDS[0] if is_one_attribute else None,
+        attributes=tuple(n for n in types if n != selector),
+        tuple_attributes=frozenset(n for n, t in types.items() if typing.get_origin(t) is tuple),
+        body_words=tuple((n, n.removesuffix("_body")) for n in cls.BODY_FIELDS),
+    )
+
+
+def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, str] = _NO_NOTES) -> str:
+    """The text of `fn`. locations: with the place of each op. notes: a comment to put under an op."""
+    return "\n".join(_Printer(locations, notes).function(fn)) + "\n"
+
+
+def print_op(op: Op) -> str:
+    """One op and what is nested in it; the values it reads are numbered as they come."""
+    return "\n".join(_Printer(False, _NO_NOTES).op(op, ""))
+
+
+# -- literals ---------------------------------------------------------------------------------------------------------
+
+
+def literal(value: Any, *, locations: bool) -> str:
+    """A compile-time constant, exactly: `none`, `true`, `3`, `-0.0`, `nan`, `"text"`, `(1, 2)`, `f32`, `site(...)`."""
+    if isinstance(value, tuple):
+        return f"({', '.join(literal(v, locations=locations) for v in value)})"
+    if isinstance(value, RecordSite):
+        place = (value.loc,) if locations else ()
+        return f"site{literal((value.kind, value.format, value.dtypes, *place), locations=locations)}"
+    if isinstance(value, Loc):
+        outer = (value.call_site,) if value.call_site else ()
+        span = (value.file, value.line, value.col, value.end_line, value.end_col, value.function, value.iteration)
+        return f"loc{literal((*span, *outer), locations=locations)}"
+    write = _LITERALS.get(type(value))
+    if write is None:
+        raise InternalError(f"no text form for {value!r}")
+    return write(value)
+
+
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "none",
+    bool: lambda value: "true" if value else "false",
+    int: str,
+    float: repr,
+    str: json.dumps,
+    DType: lambda value: str(value.short),
+}
+
+
+def symbol(name: str) -> str:
+    """A function's name: bare where it looks like one."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else json.dumps(name)
+
+
+# -- values and ops ---------------------------------------------------------------------------------------------------
+
+
+class _Printer:
+    def __init__(self, locations: bool, notes: Mapping[Op, str]) -> None:
+        self.locations = locations
+        self.notes = notes
+        self.names: dict[Value, str] = {}
+        self.uses: dict[str, int] = {}  # how often each hint has been given out
+
+    def name(self, value: Value) -> str:
+        known = self.names.get(value)
+        if known is None:
+            known = self.names[value] = self._new_name(value.name)
+        return known
+
+    def _new_name(self, hint: str) -> str:
+        word = re.sub(r"\W|^(?=\d)", "_", hint)
+        count = self.uses.get(word, 0)
+        self.uses[word] = count + 1
+        if not word:
+            return f"%{count}"
+        return f"%{word}.{count}" if count else f"%{word}"
+
+    def params(self, block: Block) -> str:
+        return f"({', '.join(f'{self.name(p)}: {p.type}' for p in block.params)})"
+
+    def function(self, fn: Function) -> Iterator[str]:
+        yield f"func @{symbol(fn.name)}{self.params(fn.body)}{self.attribute_list(dict(fn.attributes))} {{"
+        yield from self.block(fn.body, _INDENT)
+        yield "}"
+
+    def block(self, block: Block, indent: str) -> Iterator[str]:
+        for each in block.ops:
+            yield from self.op(each, indent)
+
+    def op(self, op: Op, indent: str) -> Iterator[str]:
+        line = indent + self.head(op)
+        for field, word in spelling(op.mnemonic).body_words:
+            nested: Block | None = getattr(op, field)
+            if nested is None:
+                continue
+            params = self.params(nested) if nested.params else ""
+            yield f"{line} {word}{params} {{"
+            yield from self.block(nested, indent + _INDENT)
+            line = indent + "}"
+        yield line
+        if op in self.notes:
+            yield from (f"{indent}// ^ {text}" for text in self.notes[op].splitlines())
+
+    def head(self, op: Op) -> str:
+        """All of an op but its bodies. Operands are named before results: they come first in the program."""
+        form = spelling(op.mnemonic)
+        parts = [_opcode(op, form), self.operands(op), self.attributes(op, form)]
+        if op.results:
+            parts.append(f" : {', '.join(str(r.type) for r in op.results)}")
+            parts.insert(0, f"{', '.join(map(self.name, op.results))} = ")
+        if self.locations:
+            parts.append(f" {literal(op.loc, locations=True)}")
+        return "".join(parts)
+
+    def operands(self, op: Op) -> str:
+        parts: list[str] = []
+        for field, kind in op.OPERAND_FIELDS:
+            given = getattr(op, field)
+            if kind == "operand":
+                parts.append(self.name(given))
+            elif kind == "operand_list":
+                parts.append(f"({', '.join(map(self.name, given))})")
+            elif given is not None:
+                parts.append(f"{field}={self.name(given)}")
+        text = ", ".join(parts)
+        return text if not text or text[0] == "(" else f" {text}"
+
+    def attributes(self, op: Op, form: Spelling) -> str:
+        if form.bare_attribute is not None:
+            return f" {literal(getattr(op, form.bare_attribute), locations=self.locations)}"
+        return self.attribute_list({name: getattr(op, name) for name in form.attributes})
+
+    def attribute_list(self, attributes: Mapping[str, Any]) -> str:
+        stated = {name: value for name, value in attributes.items() if value is not None and value != ()}
+        texts = [f"{name}={literal(value, locations=self.locations)}" for name, value in stated.items()]
+        return f" {{{', '.join(texts)}}}" if texts else ""
+
+
+def _opcode(op: Op, form: Spelling) -> str:
+    if form.selector is None:
+        return op.mnemonic
+    chosen = getattr(op, form.selector)
+    return f"{op.mnemonic}.{chosen.name if isinstance(chosen, Intrinsic) else chosen.value}"

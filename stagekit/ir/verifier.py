@@ -1,0 +1,182 @@
+"""Is this IR valid? Called after tracing, after passes and before emission, on every compile: one pass, linear.
+
+The rules, each with a test that breaks it:
+
+    a value is defined once, and used only where its definition dominates (before, in the same or an outer body)
+    an op stands in one place; its class is one of `OP_CLASSES`; it has a place
+    every block ends in its only terminator: `condition` in the test of a `while`, else `yield`; a function yields nothing
+    results have the types that `typing.infer` gives for the operands
+    a constant is exact in its dtype; a format string has one field per operand
+    `legal` objects to no op (what a target can emit, see `passes/pipeline.py`)
+
+The error shows the IR around the fault with the message under the op, and the user's line.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import string
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType, float16, float32, float64
+from stagekit.ir import ops
+from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
+from stagekit.ir.printer import print_function
+from stagekit.ir.semantics import round_to
+from stagekit.ir.types import Type
+from stagekit.ir.typing import IrError, infer, types_of
+
+Legal = Callable[[Op], str | None]
+"""Says why an op may not stand here, or None."""
+
+_LINES_AROUND = 12
+
+
+class VerifyError(IrError):
+    """Invalid IR, with the IR shown. `reason`: the broken rule alone. `op`: where, None for the function's head."""
+
+    def __init__(self, reason: str, op: Op | None, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.op = op
+
+
+def verify(fn: Function, legal: Legal | None = None) -> None:
+    """Raise VerifyError unless `fn` is valid."""
+    _Verifier(fn, legal).run()
+
+
+class _Verifier:
+    def __init__(self, fn: Function, legal: Legal | None) -> None:
+        self.fn = fn
+        self.legal = legal
+        self.visible: set[Value] = set()
+        self.defined: set[Value] = set()
+        self.placed: set[Op] = set()
+
+    def run(self) -> None:
+        self.block(self.fn.body, None)
+        last = self.fn.body.ops[-1]
+        if not isinstance(last, ops.Yield) or last.values:
+            self.fail("a function ends in `yield()`", last)
+
+    def block(self, block: Block, owner: Op | None) -> None:
+        """Check `block`, a body of `owner`; what it defines is not visible behind it."""
+        if not block.ops or not block.ops[-1].is_terminator:
+            self.fail("a block ends in a terminator", block.ops[-1] if block.ops else owner)
+        opened = list(block.params)
+        self.define(block.params, owner)
+        last = block.ops[-1]
+        for each in block.ops:
+            self.op(each)
+            if each.is_terminator and each is not last:
+                self.fail("a terminator stands last", each)
+            opened.extend(each.results)
+        self.visible.difference_update(opened)
+
+    def op(self, op: Op) -> None:
+        if OP_CLASSES.get(op.mnemonic) is not type(op):
+            self.fail(f"{type(op).__name__} is not a core op", op)
+        if type(op.loc) is not Loc:
+            self.fail("an op has a place", op)
+        if not self.visible.issuperset(op.operands()):
+            self.fail("a value is used where its definition is not visible", op)
+        for nested in op.bodies() if op.BODY_FIELDS else ():
+            self.block(nested, op)
+        self.types(op)
+        check = _MORE_RULES.get(type(op))
+        if check and (objection := check(op)):
+            self.fail(objection, op)
+        if self.legal and (objection := self.legal(op)):
+            self.fail(objection, op)
+        if op.results:
+            self.define(op.results, op)
+        else:
+            self.place(op)
+
+    def types(self, op: Op) -> None:
+        try:
+            expected = infer(op)
+        except IrError as error:
+            self.fail(str(error), op)
+        if expected != tuple([r.type for r in op.results]):
+            self.fail(f"results are {_show(types_of(op.results))}, by the operands {_show(expected)}", op)
+
+    def define(self, values: tuple[Value, ...], op: Op | None) -> None:
+        for value in values:
+            if value in self.defined:
+                self.fail("a value is defined twice", op)
+            self.defined.add(value)
+            self.visible.add(value)
+
+    def place(self, op: Op) -> None:
+        """Note where an op without results stands (results that are defined twice give the others away)."""
+        if op in self.placed:
+            self.fail("one op object stands in two places", op)
+        self.placed.add(op)
+
+    def fail(self, reason: str, op: Op | None) -> NoReturn:
+        raise VerifyError(reason, op, _explain(self.fn, reason, op)) from None
+
+
+# -- rules of single ops ----------------------------------------------------------------------------------------------
+
+_STRUCT_CODES = {float16: "e", float32: "f", float64: "d"}  # the formats that `struct` rounds exactly
+
+
+def _constant(op: ops.Constant) -> str | None:
+    dtype = op.result.type.dtype
+    return None if _is_exact(op.value, dtype) else f"{op.value!r} is not a value of {dtype.name}"
+
+
+def _is_exact(value: object, dtype: DType) -> bool:
+    if dtype.is_integer:
+        return type(value) is int and dtype.holds(value)
+    if not dtype.is_float:
+        return type(value) is bool
+    return type(value) is float and (value != value or _rounded(value, dtype) == value)
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    code = _STRUCT_CODES.get(dtype)
+    if code is None:
+        return float(round_to(value, dtype))
+    try:
+        return float(struct.unpack(code, struct.pack(code, value))[0])
+    except OverflowError:  # finite, and beyond the format
+        return math.inf
+
+
+def _format(text: str, operands: tuple[Value, ...]) -> str | None:
+    try:
+        fields = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+    except ValueError as error:
+        return f"format {text!r}: {error}"
+    fits = not any(fields) and len(fields) == len(operands)
+    return None if fits else f"format {text!r} does not have one `{{}}` for each of {len(operands)} operands"
+
+
+_MORE_RULES: dict[type[Op], Callable[[Any], str | None]] = {
+    ops.Constant: _constant,
+    ops.Assert: lambda op: _format(op.message, op.operands_),
+    ops.Print: lambda op: _format(op.format, op.operands_),
+}
+
+
+# -- the error --------------------------------------------------------------------------------------------------------
+
+
+def _show(types: tuple[Type, ...]) -> str:
+    return ", ".join(map(str, types)) or "nothing"
+
+
+def _explain(fn: Function, reason: str, op: Op | None) -> str:
+    lines = print_function(fn, notes={op: reason} if op else {}).splitlines()
+    at = next((i for i, line in enumerate(lines) if line.lstrip() == f"// ^ {reason}"), 0)
+    around = lines[max(at - _LINES_AROUND, 0) : at + _LINES_AROUND]
+    user_line = [f"{op.loc}: {linecache.getline(op.loc.file, op.loc.line).strip()}"] if op else []
+    return "\n".join([f"invalid IR in `{fn.name}`: {reason}", *user_line, *around])

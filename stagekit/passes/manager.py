@@ -1,0 +1,140 @@
+"""Run passes in order, with one hook before and after each; checking, printing and timing hang on it.
+
+    run_passes(fn, PASSES["cpu"], PassContext("cpu", 0, fastmath=False, debug=False), hooks=(Timing(),))
+
+Passes know nothing of hooks, and read no switch: this module does.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from stagekit import config
+from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.ir import Function
+from stagekit.ir.printer import print_function
+from stagekit.ir.verifier import verify
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """All that a pass knows besides the function. capability: cuda only, ten times the version, else 0."""
+
+    target: str
+    capability: int
+    fastmath: bool
+    debug: bool
+
+
+class Pass(Protocol):
+    """Valid IR in, valid IR out, named by its verb. Nothing to do: the same function object."""
+
+    __name__: str
+
+    def __call__(self, fn: Function, context: PassContext, /) -> Function: ...
+
+
+class Hook(Protocol):
+    """Called around each pass with its name."""
+
+    def before(self, stage: str, fn: Function) -> None: ...
+
+    def after(self, stage: str, fn: Function) -> None: ...
+
+
+def run_passes(fn: Function, passes: Iterable[Pass], context: PassContext, hooks: Sequence[Hook]) -> Function:
+    """`fn` after all `passes`. A crash inside one becomes an InternalError that names it and shows the IR it was given."""
+    for each in passes:
+        for hook in hooks:
+            hook.before(each.__name__, fn)
+        fn = _run_one(each, fn, context)
+        for hook in hooks:
+            hook.after(each.__name__, fn)
+    return fn
+
+
+def _run_one(each: Pass, fn: Function, context: PassContext) -> Function:
+    try:
+        return each(fn, context)
+    except (StagekitError, InternalError):
+        raise
+    except Exception as error:
+        message = f"pass `{each.__name__}` failed on `{fn.name}`: {error!r}\n{print_function(fn)}"
+        raise InternalError(message) from error
+
+
+class VerifyEach:
+    """Check the IR after every pass, and name the pass that broke it."""
+
+    def before(self, stage: str, fn: Function) -> None:
+        """Nothing: what comes in was checked when it came out."""
+
+    def after(self, stage: str, fn: Function) -> None:
+        try:
+            verify(fn)
+        except InternalError as error:
+            error.add_note(f"after pass `{stage}`")
+            raise
+
+
+@dataclass
+class Timing:
+    """Seconds spent in each pass so far."""
+
+    elapsed_s: dict[str, float] = field(default_factory=dict)
+    _start_s: float = 0.0
+
+    def before(self, stage: str, fn: Function) -> None:
+        self._start_s = time.perf_counter()
+
+    def after(self, stage: str, fn: Function) -> None:
+        self.elapsed_s[stage] = self.elapsed_s.get(stage, 0.0) + time.perf_counter() - self._start_s
+
+
+@dataclass(frozen=True)
+class Dump:
+    """Show stages as they pass by. stages: names, or `all`. folder: where files go, None for stderr.
+
+    A file is called `NN-stage.txt`, NN being the number of files already there: several kernels may share a folder.
+    """
+
+    stages: frozenset[str]
+    folder: Path | None
+
+    def before(self, stage: str, fn: Function) -> None:
+        """Nothing: the stage before has shown it."""
+
+    def after(self, stage: str, fn: Function) -> None:
+        if self.wants(stage):
+            self.write(stage, print_function(fn))
+
+    def wants(self, stage: str) -> bool:
+        return stage in self.stages or "all" in self.stages
+
+    def write(self, stage: str, text: str) -> None:
+        """Show `text` (IR, or what a backend made of it) whether wanted or not."""
+        if self.folder is None:
+            sys.stderr.write(f"// ---- {stage} ----\n{text}\n")
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = len(list(self.folder.iterdir()))
+        (self.folder / f"{number:02}-{stage}.txt").write_text(text, encoding="utf-8")
+
+
+def dump_from_config() -> Dump:
+    """What STAGEKIT_DUMP and STAGEKIT_DUMP_DIR ask for now."""
+    stages = frozenset(s.strip() for s in config.DUMP.get().split(",") if s.strip())
+    folder = config.DUMP_DIR.get()
+    return Dump(stages, Path(folder) if folder else None)
+
+
+def hooks_from_config() -> tuple[Hook, ...]:
+    """The hooks that the switches ask for; none by default."""
+    dump = dump_from_config()
+    verifying: tuple[Hook, ...] = (VerifyEach(),) if config.VERIFY.get() == "each" else ()
+    return (*verifying, dump) if dump.stages else verifying
