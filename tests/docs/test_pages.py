@@ -7,7 +7,8 @@ The word after the three backquotes decides:
     text output                  what the blocks above print, in the order of the page
     anything else                is only shown
 
-A page is one program in one namespace, block after block; in `docs/errors.md` every entry is a program of its own.
+A page is one program in one namespace, block after block. In `docs/errors.md` every entry is a program of its own, which
+begins with the blocks above the first entry.
 The blocks are written to a file at the line numbers of the page, so that errors and tracebacks point into the page.
 """
 
@@ -75,8 +76,9 @@ def programs_of(page: Path) -> Iterator[tuple[str, list[Block]]]:
     if page != ERROR_PAGE:
         yield "", blocks
         return
-    for section, group in groupby(blocks, key=lambda b: b.section):
-        yield section, list(group)
+    prelude = [b for b in blocks if not b.section]
+    for section, group in groupby(blocks[len(prelude) :], key=lambda b: b.section):
+        yield section, [*prelude, *group]
 
 
 PROGRAMS = [
