@@ -86,14 +86,22 @@ class ParamSlot:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none."""
+    """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
+
+    keyword_only: how many of the last arguments cannot be given by position.
+    """
 
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
     defaults: tuple[Any, ...] = ()
+    keyword_only: int = 0
 
     def __str__(self) -> str:
-        return f"({', '.join(map(str, self.specs))})"
+        defaults = self.defaults or (...,) * len(self.specs)
+        texts = [str(s) if d is ... else f"{s} = {d!r}" for s, d in zip(self.specs, defaults)]
+        if self.keyword_only:
+            texts.insert(len(texts) - self.keyword_only, "*")
+        return f"({', '.join(texts)})"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""Which argument is whose: position, keyword and default, by Python's own rules.
+
+bind = Binder("scale", signature)
+bind((x,), {"factor": 2.0})     [x, 2.0]
+bind((x,), {"facter": 2.0})     error: no parameter `facter`; did you mean `factor`?
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stagekit.diagnostics import Diagnostic, Note
+from stagekit.runtime.errors import ArgumentError, DuplicateArgument, MissingArgument, TooManyArguments, UnknownArgument
+from stagekit.signature import Signature
+
+
+class Binder:
+    """Puts the arguments of a call in the order of the signature. Built once per kernel."""
+
+    def __init__(self, kernel: str, signature: Signature) -> None:
+        self._kernel = kernel
+        self._signature = signature
+        self._names = signature.names
+        self._defaults = signature.defaults or (...,) * len(self._names)
+        self._positional = len(self._names) - signature.keyword_only
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """One value per parameter, or an `ArgumentError` that shows the signature."""
+        if not kwargs and len(args) == len(self._names) == self._positional:
+            return args
+        if len(args) > self._positional:
+            raise self._error(TooManyArguments(self._kernel, self._positional, len(args)))
+        self._refuse_unknown(args, kwargs)
+        values = [*args, *(kwargs.get(n, d) for n, d in list(zip(self._names, self._defaults))[len(args) :])]
+        missing = [f"`{name}`" for name, value in zip(self._names, values) if value is ...]
+        if missing:
+            raise self._error(MissingArgument(self._kernel, ", ".join(missing)))
+        return values
+
+    def _refuse_unknown(self, args: tuple[Any, ...], kwargs: Iterable[str]) -> None:
+        given = self._names[: len(args)]
+        for name in kwargs:
+            if name in given:
+                raise self._error(DuplicateArgument(self._kernel, name))
+            if name not in self._names:
+                raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
+
+    def _error(self, diagnostic: Diagnostic) -> ArgumentError:
+        return ArgumentError(diagnostic, notes=(Note(f"the signature is {self._kernel}{self._signature}"),))
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """What a misspelt name may have been: "did you mean `BLOCK`?", else the list of names."""
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f"the parameters are {', '.join(f'`{k}`' for k in known)}" if known else "it has no parameters"

@@ -1,0 +1,291 @@
+"""From a user's arguments to native values, checked against the signature: the one place that refuses an argument.
+
+    read = ArgumentReader(signature, "cpu")
+    read((x, y, 3.0))        (address of x, its size, address of y, 3.0): one value per slot
+
+Each argument has a reader, a closure over what its spec fixes. A reader first tries to accept the usual case with a few
+comparisons (an exact `ndarray` that fits, an int in range); whatever is left goes the general way, which either accepts
+it too or raises the error that says why not. So the quick way decides nothing: it can only be late to notice.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from stagekit.dtypes import float32, float64
+from stagekit.runtime import args
+from stagekit.runtime.errors import (
+    ArgumentError,
+    DeviceMismatch,
+    MaskedArray,
+    Misaligned,
+    NotAnArray,
+    NotContiguous,
+    NotNone,
+    ReadOnlyOutput,
+    UnevenStrides,
+    UnreadableArray,
+    WrongDevice,
+    WrongDtype,
+    WrongRank,
+    WrongSize,
+)
+from stagekit.runtime.host_code import compile_expressions
+from stagekit.runtime.scalars import convert
+from stagekit.runtime.views import REACHABLE, ArrayView
+from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature
+
+Target = Literal["cpu", "cuda"]
+Native = tuple[int | float, ...]
+
+
+@dataclass(slots=True)
+class GpuReading:
+    """What a GPU launch learns while its arguments are read. device: of the first GPU array, named `first`."""
+
+    stream_of: args.StreamOf
+    device: int | None = None
+    first: str = ""
+    views: list[ArrayView] = field(default_factory=list)  # kept until the launch is enqueued
+
+    def admit(self, name: str, view: ArrayView) -> None:
+        """Note where an argument lives; all must agree."""
+        self.views.append(view)
+        if view.device.kind != "cuda":
+            return
+        if self.device is None:
+            self.device, self.first = view.device.index, name
+        elif self.device != view.device.index:
+            raise ArgumentError(DeviceMismatch(name, view.device.index, self.first, self.device))
+
+
+Reader = Callable[[Any, GpuReading | None], Native]
+"""One argument to its native values: address, sizes, strides; or a number. Which of them are slots is decided later."""
+
+
+class ArgumentReader:
+    """All arguments of a launch to one native value per slot. Built once per kernel."""
+
+    def __init__(self, signature: Signature, target: Target) -> None:
+        self._readers = tuple(_reader(spec, target) for spec in signature.specs)
+        self._select = _selector(signature)
+        self._check_sizes = _size_check(signature)
+
+    def __call__(self, arguments: Sequence[Any], gpu: GpuReading | None = None) -> Native:
+        """The values of the slots, or an `ArgumentError`. gpu: of a GPU launch."""
+        flat: list[int | float] = []
+        for read, argument in zip(self._readers, arguments):
+            flat += read(argument, gpu)
+        values = self._select(flat)
+        if self._check_sizes is not None:
+            self._check_sizes(flat, values)
+        return values
+
+
+# Readers ------------------------------------------------------------------------------------------------------------
+
+
+def _reader(spec: ArgSpec, target: Target) -> Reader:
+    if isinstance(spec, ScalarSpec):
+        return _scalar_reader(spec)
+    if isinstance(spec, NoneSpec):
+        return _none_reader(spec)
+    general = _array_reader(spec, target)
+    return _numpy_reader(spec, general) if target == "cpu" else general
+
+
+def _none_reader(spec: NoneSpec) -> Reader:
+    def read(value: Any, _: GpuReading | None) -> Native:
+        if value is not None:
+            raise ArgumentError(NotNone(spec.name, args.describe(value)))
+        return ()
+
+    return read
+
+
+_QUICK_FLOATS = {float32: float(np.finfo(np.float32).max), float64: float(np.finfo(np.float64).max)}
+
+
+def _scalar_reader(spec: ScalarSpec) -> Reader:
+    """Quick: an int in range for an integer, a finite Python float for 32 and 64 bits, where `struct` rounds."""
+    kind: type
+    if spec.dtype.is_float:
+        kind, high = float, _QUICK_FLOATS.get(spec.dtype, -1.0)
+        low = -high
+    else:
+        kind, low, high = int, spec.dtype.min, spec.dtype.max
+
+    def read(value: Any, _: GpuReading | None) -> Native:
+        if type(value) is kind and low <= value <= high:
+            return (value,)
+        return (convert(spec, value),)
+
+    return read
+
+
+def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
+    native = _native(spec)
+
+    def read(value: Any, gpu: GpuReading | None) -> Native:
+        view = _view(spec, value, gpu)
+        check_array(spec, view, target, value)
+        if gpu is not None:
+            gpu.admit(spec.name, view)
+        return native(view)
+
+    return read
+
+
+def _native(spec: ArraySpec | PointerSpec) -> Callable[[ArrayView], Native]:
+    """What a checked array becomes; `_positions` says the same."""
+    if isinstance(spec, PointerSpec):
+        return lambda view: (view.address,)
+    if spec.is_contiguous:
+        return lambda view: (view.address, *view.shape)
+    return lambda view: (view.address, *view.shape, *(view.strides or ()))
+
+
+def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
+    """Quick: an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
+    if isinstance(spec, ArraySpec) and not spec.is_contiguous:
+        return general
+    dtype, align = spec.dtype.numpy, spec.align
+    shape = spec.shape if isinstance(spec, ArraySpec) else None
+    fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
+    needed = args.WRITEABLE * spec.is_written | args.C_CONTIGUOUS * (shape is not None)
+    ndarray, interface_at, address_of = np.ndarray, args.NumpyInterface.from_address, args.interface_address
+
+    def read(value: Any, gpu: GpuReading | None) -> Native:
+        if type(value) is not ndarray or value.dtype != dtype:
+            return general(value, gpu)
+        capsule = value.__array_struct__  # owns the struct
+        interface = interface_at(address_of(capsule, None))
+        address = interface.data
+        if interface.flags & needed != needed or address % align:
+            return general(value, gpu)
+        if shape is None:
+            return (address,)
+        sizes = value.shape
+        if len(sizes) != len(shape) or any(sizes[axis] != size for axis, size in fixed):
+            return general(value, gpu)
+        return (address, *sizes)
+
+    return read
+
+
+# The general way ----------------------------------------------------------------------------------------------------
+
+
+def _view(spec: ArraySpec | PointerSpec, value: Any, gpu: GpuReading | None) -> ArrayView:
+    try:
+        view = args.read_array(value, None if gpu is None else gpu.stream_of)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # the owner's own refusal
+        raise ArgumentError(UnreadableArray(spec.name, args.describe(value), str(error))) from error
+    if view is None:
+        raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
+    return view
+
+
+def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, value: Any) -> None:
+    """Refuse an array that does not fit its spec. Sizes that depend on other arguments are checked when all are read."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(MaskedArray(spec.name, str(view)))
+    if view.device.kind not in REACHABLE[target]:
+        raise ArgumentError(WrongDevice(spec.name, target, str(view), str(view.device), _way_to(target, spec.name)))
+    if view.dtype is not spec.dtype:
+        raise ArgumentError(WrongDtype(spec.name, spec.dtype.name, str(view), _conversion(spec, value)))
+    if isinstance(spec, ArraySpec):
+        _check_layout(spec, view)
+    if spec.is_written and not view.is_writable:
+        raise ArgumentError(ReadOnlyOutput(spec.name, str(view)))
+    if view.address % spec.align:
+        raise ArgumentError(Misaligned(spec.name, spec.align, view.address, view.address % spec.align))
+
+
+def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
+    if len(view.shape) != spec.rank:
+        raise ArgumentError(WrongRank(spec.name, spec.rank, f"{len(view.shape)} (shape {view.shape})"))
+    for axis, (expected, size) in enumerate(zip(spec.shape, view.shape)):
+        if isinstance(expected, int) and size != expected:
+            raise ArgumentError(WrongSize(spec.name, axis, expected, size, view.shape))
+    if view.strides is None:
+        raise ArgumentError(UnevenStrides(spec.name, spec.dtype.name, str(view)))
+    if spec.is_contiguous and not view.is_contiguous:
+        raise ArgumentError(NotContiguous(spec.name, view.shape, view.strides))
+
+
+def _way_to(target: Target, name: str) -> str:
+    if target == "cuda":
+        return f"stagekit.cuda.to_device({name}) copies it to the GPU"
+    return f"{name}.to_host() of a stagekit array or {name}.cpu() of a torch tensor copies it to the CPU"
+
+
+_NUMPY_SPELLING = {"bool": "np.bool_"}
+
+
+def _conversion(spec: ArraySpec | PointerSpec, value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        prefix = "np" if hasattr(np, spec.dtype.name) else "ml_dtypes"
+        return f"{spec.name}.astype({_NUMPY_SPELLING.get(spec.dtype.name, f'{prefix}.{spec.dtype.name}')})"
+    if hasattr(value, "to") and hasattr(value, "data_ptr"):
+        return f"{spec.name}.to(torch.{spec.dtype.name})"
+    return f"convert it to {spec.dtype.name}"
+
+
+# Slots and sizes ----------------------------------------------------------------------------------------------------
+
+
+def _positions(signature: Signature) -> dict[tuple[str, int, int], int]:
+    """Where (kind, argument, axis) stands in the readers' values laid one behind the other."""
+    keys: list[tuple[str, int, int]] = []
+    for index, spec in enumerate(signature.specs):
+        if isinstance(spec, ScalarSpec):
+            keys.append(("value", index, 0))
+        elif not isinstance(spec, NoneSpec):
+            keys.append(("address", index, 0))
+            rank = spec.rank if isinstance(spec, ArraySpec) else 0
+            kinds = ["size"] + ["stride"] * (isinstance(spec, ArraySpec) and not spec.is_contiguous)
+            keys += [(kind, index, axis) for kind in kinds for axis in range(rank)]
+    return {key: position for position, key in enumerate(keys)}
+
+
+def _selector(signature: Signature) -> Callable[[list[int | float]], Native]:
+    """Pick the slots' values, in slot order, from those of the readers."""
+    positions = _positions(signature)
+    wanted = [positions[s.kind, s.argument, s.axis] for s in signature.slots]
+    if wanted == list(range(len(positions))):
+        return tuple
+    if len(wanted) == 1:
+        return lambda flat: (flat[wanted[0]],)
+    return operator.itemgetter(*wanted) if wanted else lambda flat: ()
+
+
+def _size_check(signature: Signature) -> Callable[[list[int | float], Native], None] | None:
+    """Compare the sizes that follow from other arguments, or None where there are none."""
+    related = [
+        (spec, index, axis, size)
+        for index, spec in enumerate(signature.specs)
+        if isinstance(spec, ArraySpec)
+        for axis, size in enumerate(spec.shape)
+        if size is not None and not isinstance(size, int)
+    ]
+    if not related:
+        return None
+    positions = _positions(signature)
+    where = [positions["size", index, axis] for _, index, axis, _ in related]
+    expected_sizes = compile_expressions([size for *_, size in related])
+
+    def check(flat: list[int | float], values: Native) -> None:
+        expected = expected_sizes(values)  # type: ignore[arg-type]
+        for (spec, index, axis, _), position, size in zip(related, where, expected):
+            if flat[position] != size:
+                start = positions["size", index, 0]
+                shape = tuple(flat[start : start + spec.rank])
+                raise ArgumentError(WrongSize(spec.name, axis, size, flat[position], shape))  # type: ignore[arg-type]
+
+    return check

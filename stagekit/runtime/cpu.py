@@ -1,0 +1,101 @@
+"""Launch a kernel on the CPU: machine code at an address, called through ctypes, which lets go of the GIL.
+
+    kernel = CpuKernel(artifact, address, closer)
+    kernel.launch((x, y, 3.0), {}, kernel.request(4))
+
+The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It works for a range of blocks, so that
+`pool.py` can share a grid among threads; each thread has its own scratch memory, used again by all kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stagekit.artifact import Artifact
+from stagekit.diagnostics import InternalError
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.pack import SLOT_BYTES, Packer
+from stagekit.runtime.pool import BlockCost, run_blocks
+from stagekit.runtime.records import RecordBuffer, report
+
+_ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
+
+
+class CpuKernel(Kernel):
+    """A kernel in this process's memory. closer: called when the kernel is dropped, frees its machine code."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        address: int,
+        closer: Callable[[], None],
+        constexprs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(artifact, constexprs)
+        if artifact.block is None:
+            raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
+        self._entry = _ENTRY_TYPE(address)
+        self._packer = Packer(artifact.signature.slots, extra="3q" if not artifact.has_records else "Q3q")
+        self._grid_offset = SLOT_BYTES * (len(artifact.signature.slots) + artifact.has_records)
+        self._records: list[RecordBuffer] = []  # those that no launch uses now
+        self._cost = BlockCost()
+        weakref.finalize(self, closer).atexit = False
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+        """Run the kernel and wait for it; then print what it printed, or raise the assert that failed."""
+        arguments = self._bind(args, kwargs)
+        values = self._read(arguments)
+        size = self._geometry(values, arguments, brackets)
+        if not size.blocks:
+            return
+        scratch_bytes = self.artifact.scratch_bytes + size.shared_bytes
+        if self.artifact.has_records:
+            self._run_with_records((*values,), size.grid, size.blocks, scratch_bytes)
+        else:
+            self._run((*values, *size.grid), size.blocks, scratch_bytes)
+
+    def _run(self, words: tuple[int | float, ...], blocks: int, scratch_bytes: int) -> None:
+        buffer = self._packer.take(words)
+        entry, address, grid = self._entry, buffer.address, buffer.address + self._grid_offset
+
+        def call(first: int, last: int) -> None:
+            entry(address, grid, first, last, _scratch(scratch_bytes))
+
+        run_blocks(call, blocks, self._cost)
+        self._packer.give_back(buffer)
+
+    def _run_with_records(
+        self, values: tuple[int | float, ...], grid: tuple[int, int, int], blocks: int, scratch_bytes: int
+    ) -> None:
+        records = self._records.pop() if self._records else RecordBuffer()
+        self._run((*values, records.address, *grid), blocks, scratch_bytes)
+        try:
+            report(records, self.artifact.record_sites)
+        finally:
+            self._records.append(records)
+
+
+class _ThreadScratch(threading.local):
+    size = 0
+    address = 0
+    memory: Any = None
+
+
+_thread_scratch = _ThreadScratch()
+
+
+def _scratch(size: int) -> int:
+    """Aligned memory of this thread, at least `size` bytes; it grows and is never cleared."""
+    own = _thread_scratch
+    if own.size < size:
+        own.memory = (ctypes.c_char * (size + _SCRATCH_ALIGN - 1))()
+        start = ctypes.addressof(own.memory)
+        own.address = start + -start % _SCRATCH_ALIGN
+        own.size = size
+    return own.address

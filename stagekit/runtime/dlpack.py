@@ -1,0 +1,114 @@
+"""DLPack, both ways: look into another library's capsule, and wrap GPU memory of ours in one.
+
+`peek` reads address, shape, strides and dtype and leaves the capsule with its owner: a launch borrows an array, it does
+not take it. Source: DLPack 1.0, `dlpack.h`; protocol of the Python array API standard, 2023.12 and before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.runtime.views import ArrayView, Device, DeviceKind
+
+_KINDS: dict[int, DeviceKind] = {1: "cpu", 2: "cuda", 3: "pinned", 13: "managed"}
+_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # formats that are not IEEE's have a code each
+_FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
+_READ_ONLY = 1  # of the flags
+_STREAMS = {0: 1}  # the protocol spells the legacy default stream 1
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+def _python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_is_valid = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+
+
+def dtype_code(dtype: DType) -> tuple[int, int]:
+    """DLPack's type code and bits of a dtype; a bool is 8 bits there."""
+    return _OWN_CODES.get(dtype.name, _CODES[dtype.kind]), dtype.itemsize * 8
+
+
+_DTYPES = {dtype_code(d): d for d in ALL_DTYPES}
+
+
+def device_of(array: Any) -> Device:
+    """Where an object with `__dlpack_device__` lives."""
+    kind, index = array.__dlpack_device__()
+    return Device(_KINDS.get(int(kind), "other"), int(index))
+
+
+def peek(array: Any, device: Device, stream: int | None) -> ArrayView:
+    """A view of an object with `__dlpack__`. stream: the one that will read it (GPU only); the owner orders itself before."""
+    capsule = _capsule(array, {} if stream is None else {"stream": _STREAMS.get(stream, stream)})
+    tensor, is_writable = _contents(capsule)
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
+    address = (tensor.data or 0) + tensor.byte_offset
+    return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule)
+
+
+def _capsule(array: Any, stream: dict[str, int]) -> Any:
+    try:
+        return array.__dlpack__(max_version=(1, 0), copy=False, **stream)
+    except TypeError:  # an owner that knows only the protocol before 2023.12
+        return array.__dlpack__(**stream)
+
+
+def _contents(capsule: Any) -> tuple[_Tensor, bool]:
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        return versioned.tensor, not versioned.flags & _READ_ONLY
+    return _Managed.from_address(_pointer(capsule, b"dltensor")).tensor, True
+
+
+def _dtype(tensor: _Tensor) -> DType | str:
+    if tensor.lanes == 1 and (tensor.code, tensor.bits) in _DTYPES:
+        return _DTYPES[tensor.code, tensor.bits]
+    name = _FOREIGN.get(tensor.code, f"DLPack type {tensor.code} of {{}} bits").format(tensor.bits)
+    return name if tensor.lanes == 1 else f"vectors of {tensor.lanes} × {name}"
+
+
+def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Element strides of C order without gaps."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))

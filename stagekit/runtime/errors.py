@@ -1,0 +1,391 @@
+"""What can be wrong with a launch: the exceptions, and the catalogue of their texts.
+
+Every text names the parameter or the axis, what was expected and what was received. `checks.py`, `binding.py` and
+`launch_config.py` raise these around values; nothing else in the room writes prose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stagekit.diagnostics import Diagnostic, StagekitError
+
+
+class ArgumentError(StagekitError, TypeError):
+    """An argument that the kernel's signature refuses. Nothing was launched."""
+
+
+class LaunchError(StagekitError, ValueError):
+    """A grid, block or amount of memory that cannot be launched. Nothing was launched."""
+
+
+class CudaError(StagekitError, RuntimeError):
+    """The CUDA driver is missing, or one of its calls failed."""
+
+
+class KernelAssertionError(StagekitError, AssertionError):
+    """An `assert` of a kernel failed in some thread. `message`, `block` and `thread` tell which one came first."""
+
+    diagnostic: AssertionFailed
+
+    @property
+    def message(self) -> str:
+        return self.diagnostic.message
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        return self.diagnostic.block
+
+    @property
+    def thread(self) -> tuple[int, int, int]:
+        return self.diagnostic.thread
+
+
+# Binding ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TooManyArguments(Diagnostic):
+    title = "Too many arguments"
+    label = "`{kernel}` takes {accepted} by position, {received} were given"
+
+    kernel: str
+    accepted: int
+    received: int
+
+
+@dataclass(frozen=True)
+class MissingArgument(Diagnostic):
+    title = "An argument is missing"
+    label = "`{kernel}` needs {names}"
+
+    kernel: str
+    names: str
+
+
+@dataclass(frozen=True)
+class DuplicateArgument(Diagnostic):
+    title = "An argument is given twice"
+    label = "`{name}` of `{kernel}` is given by position and by keyword"
+
+    kernel: str
+    name: str
+
+
+@dataclass(frozen=True)
+class UnknownArgument(Diagnostic):
+    title = "No parameter has this name"
+    label = "`{kernel}` has no parameter `{name}`"
+    help = "{advice}"
+
+    kernel: str
+    name: str
+    advice: str
+
+
+# Arrays -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotAnArray(Diagnostic):
+    title = "An array is needed"
+    label = "`{name}`: expected an array of {dtype}, got {received}"
+    help = "NumPy arrays, DLPack and __cuda_array_interface__ objects are arrays; numpy.asarray makes one of a list"
+
+    name: str
+    dtype: str
+    received: str
+
+
+@dataclass(frozen=True)
+class WrongDtype(Diagnostic):
+    title = "Wrong dtype"
+    label = "`{name}`: expected {dtype}, got {received}"
+    help = "{conversion}"
+
+    name: str
+    dtype: str
+    received: str
+    conversion: str
+
+
+@dataclass(frozen=True)
+class WrongRank(Diagnostic):
+    title = "Wrong number of dimensions"
+    label = "`{name}`: expected {rank} dimension(s), got {received}"
+
+    name: str
+    rank: int
+    received: str
+
+
+@dataclass(frozen=True)
+class WrongSize(Diagnostic):
+    title = "Wrong size"
+    label = "`{name}`: expected {expected} element(s) along axis {axis}, got {size} (shape {shape})"
+
+    name: str
+    axis: int
+    expected: int
+    size: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NotContiguous(Diagnostic):
+    title = "A contiguous array is needed"
+    label = "`{name}`: expected C order without gaps, got shape {shape} with element strides {strides}"
+    help = "numpy.ascontiguousarray({name}), or .contiguous() of a torch tensor"
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class UnevenStrides(Diagnostic):
+    title = "Strides are not whole elements"
+    label = "`{name}`: expected steps of whole elements of {dtype}, got {received} with gaps of part of an element"
+    help = "a view into a structured array is one such; copy it with {name}.copy()"
+
+    name: str
+    dtype: str
+    received: str
+
+
+@dataclass(frozen=True)
+class Misaligned(Diagnostic):
+    title = "The array is not aligned"
+    label = "`{name}`: expected an address that is a multiple of {align} bytes, got {address:#x} ({excess} too many)"
+    help = "a copy of the array is aligned; a view that starts inside another array need not be"
+
+    name: str
+    align: int
+    address: int
+    excess: int
+
+
+@dataclass(frozen=True)
+class ReadOnlyOutput(Diagnostic):
+    title = "The array is read-only"
+    label = "`{name}`: the kernel writes it, got {received}, which is read-only"
+
+    name: str
+    received: str
+
+
+@dataclass(frozen=True)
+class WrongDevice(Diagnostic):
+    title = "The array lives elsewhere"
+    label = "`{name}`: expected an array that the {target} target can reach, got {received} on {device}"
+    help = "{advice}"
+
+    name: str
+    target: str
+    received: str
+    device: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class DeviceMismatch(Diagnostic):
+    title = "Arrays of two devices"
+    label = "`{name}` is on cuda:{device}, `{other}` is on cuda:{other_device}"
+    help = "one launch runs on one device: move one of them"
+
+    name: str
+    device: int
+    other: str
+    other_device: int
+
+
+@dataclass(frozen=True)
+class UnreadableArray(Diagnostic):
+    title = "The array could not be read"
+    label = "`{name}`: {received} refused: {reason}"
+
+    name: str
+    received: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class MaskedArray(Diagnostic):
+    title = "A masked array"
+    label = "`{name}`: kernels know nothing of the mask of {received}"
+    help = "pass {name}.filled(value), or {name}.data to ignore the mask"
+
+    name: str
+    received: str
+
+
+# Numbers ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotANumber(Diagnostic):
+    title = "A number is needed"
+    label = "`{name}`: expected {dtype}, got {received}"
+
+    name: str
+    dtype: str
+    received: str
+
+
+@dataclass(frozen=True)
+class FloatForInteger(Diagnostic):
+    title = "A float where an integer is needed"
+    label = "`{name}`: expected {dtype}, got {received}"
+    help = "int({name}) drops the fraction, round({name}) rounds"
+
+    name: str
+    dtype: str
+    received: str
+
+
+@dataclass(frozen=True)
+class IntegerOutOfRange(Diagnostic):
+    title = "The integer does not fit"
+    label = "`{name}`: {value} is outside {dtype} ({low} to {high})"
+    help = "give the parameter a wider dtype"
+
+    name: str
+    dtype: str
+    value: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class NotNone(Diagnostic):
+    title = "This specialisation has no such argument"
+    label = "`{name}`: this kernel was specialised for None, got {received}"
+
+    name: str
+    received: str
+
+
+# Launch geometry --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BracketsMisfit(Diagnostic):
+    title = "These brackets do not fit the kernel"
+    label = "`{written}`: `{kernel}` {takes}"
+    help = "{readings}"
+
+    kernel: str
+    written: str
+    takes: str
+    readings: str
+
+
+@dataclass(frozen=True)
+class LaunchSizeType(Diagnostic):
+    title = "A launch size must be an integer"
+    label = "{what}: expected {expected}, got {received}"
+
+    what: str
+    expected: str
+    received: str
+
+
+@dataclass(frozen=True)
+class LaunchLimit(Diagnostic):
+    title = "A launch size is out of range"
+    label = "{what} is {value}, it must lie between {low} and {high}"
+
+    what: str
+    value: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class BlockMismatch(Diagnostic):
+    title = "The block is fixed"
+    label = "`{kernel}` was compiled for blocks of {fixed} threads, the launch asks for {given}"
+
+    kernel: str
+    fixed: tuple[int, int, int]
+    given: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class BadThreadCount(Diagnostic):
+    title = "Not a number of threads"
+    label = "{switch}={value!r}: expected a positive integer, or nothing for one per core"
+
+    switch: str
+    value: str
+
+
+# CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoCudaDriver(Diagnostic):
+    title = "No CUDA driver"
+    label = "{reason}"
+    help = "kernels run on the CPU with NumPy arrays; .ptx and .ir need no GPU"
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class DriverCallFailed(Diagnostic):
+    title = "A CUDA call failed"
+    label = "{call}: {name} ({text})"
+
+    call: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ModuleRefused(Diagnostic):
+    title = "The driver refused the kernel's PTX"
+    label = "`{kernel}` on {device}: {name}"
+    help = "{log}"
+
+    kernel: str
+    device: str
+    name: str
+    log: str
+
+
+@dataclass(frozen=True)
+class CapabilityTooLow(Diagnostic):
+    title = "The GPU is older than the kernel"
+    label = "`{kernel}` was compiled for compute capability {needed}, {device} has {capability}"
+
+    kernel: str
+    needed: str
+    device: str
+    capability: str
+
+
+@dataclass(frozen=True)
+class SharedMemoryLimit(Diagnostic):
+    title = "Too much shared memory"
+    label = "`{kernel}` asks for {static} static and {dynamic} dynamic bytes per block, {device} has {limit}"
+
+    kernel: str
+    static: int
+    dynamic: int
+    device: str
+    limit: int
+
+
+# Records ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AssertionFailed(Diagnostic):
+    title = "An assert in the kernel failed"
+    label = "{message} (block {block}, thread {thread}{others})"
+
+    message: str
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    others: str

@@ -1,0 +1,205 @@
+"""How much is launched: the grid, the block, and what the brackets of a launch mean.
+
+    LaunchConfig(grid=(4, 5), block=128)      ->  grid (4, 5, 1), block (128, 1, 1), no dynamic shared memory
+    read_brackets((4, 128), style="thread")   ->  grid 4, block 128
+    read_brackets((4, 128), style="block")    ->  a grid of two axes
+
+A block-level kernel takes a grid of one to three axes, a thread-level kernel takes `grid, block` and optionally dynamic
+shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. Limits are those of CUDA (compute
+capability 7.5 to 12), on every target: a launch that the CPU accepts is one that a GPU accepts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit.artifact import Style
+from stagekit.runtime.errors import BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
+
+Axes = tuple[int, int, int]
+GridFunction = Callable[[Mapping[str, Any]], Any]
+"""A grid computed at each launch from the constexprs and arguments by name: `lambda a: sk.ceildiv(a["n"], a["BLOCK"])`."""
+
+_AXIS_NAMES = "xyz"
+_LIMITS: dict[str, tuple[int, Axes]] = {  # smallest, largest per axis x, y, z
+    "grid": (0, (2**31 - 1, 65535, 65535)),
+    "block": (1, (1024, 1024, 64)),
+}
+_MAX_THREADS = 1024
+_MAX_SHARED_BYTES = 2**31 - 1  # of the driver's parameter; what a device has is checked against the device
+
+
+@dataclass(frozen=True)
+class LaunchConfig:
+    """Blocks and threads per axis x, y, z, and dynamic shared bytes per block.
+
+    grid, block: an int or one to three of them, kept as three. Inside a kernel they may be run-time values; whatever is
+    a number already is checked here.
+    """
+
+    grid: Any
+    block: Any
+    shared_bytes: Any = 0
+
+    def __post_init__(self) -> None:
+        for what in ("grid", "block"):
+            axes = _three_axes(what, getattr(self, what))
+            _check_axes(what, axes)
+            object.__setattr__(self, what, axes)
+        object.__setattr__(self, "shared_bytes", _plain(self.shared_bytes))
+        _check_threads(self.block)
+        _check_size("shared_bytes", self.shared_bytes, 0, _MAX_SHARED_BYTES)
+
+    def replace(self, **changes: Any) -> LaunchConfig:
+        """The same with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """What the brackets ask for. block None: the compiled one. grid None: no brackets. stream None: the current one."""
+
+    grid: Axes | GridFunction | None = None
+    block: Axes | None = None
+    shared_bytes: int = 0
+    stream: Any = None
+
+
+NO_BRACKETS = LaunchRequest()
+
+
+def read_brackets(key: Any, style: Style, kernel: str) -> LaunchRequest:
+    """The meaning of `kernel[key]` for a kernel of this style."""
+    if style == "entry":
+        raise _misfit(key, style, kernel)
+    if isinstance(key, LaunchConfig):
+        return _request(key.grid, key.block, key.shared_bytes)
+    if style == "block":
+        if not _is_grid(key):
+            raise _misfit(key, style, kernel)
+        return _request(key)
+    if not (isinstance(key, tuple) and 2 <= len(key) <= 4):
+        raise _misfit(key, style, kernel)
+    return _request(*key)
+
+
+def missing_brackets(style: Style, kernel: str) -> LaunchError:
+    """The error for a launch without brackets of a kernel that needs them."""
+    return LaunchError(BracketsMisfit(kernel, f"{kernel}(...)", _TAKES[style], _HOW_TO_WRITE[style].format(kernel)))
+
+
+def grid_axes(value: Any) -> Axes:
+    """A grid of one to three axes as three checked ints."""
+    return _checked_axes("grid", value)
+
+
+def check_launch(grid: Axes, block: Axes, shared_bytes: int) -> None:
+    """Refuse sizes that no device launches, naming the axis."""
+    _check_axes("grid", grid)
+    _check_axes("block", block)
+    _check_threads(block)
+    _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
+
+
+def _request(grid: Any, block: Any = None, shared_bytes: Any = 0, stream: Any = None) -> LaunchRequest:
+    block = None if block is None else _checked_axes("block", block)
+    if block is not None:
+        _check_threads(block)
+    grid = grid if callable(grid) else grid_axes(grid)
+    shared_bytes = _integer("shared_bytes", shared_bytes)
+    _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
+    return LaunchRequest(grid, block, shared_bytes, stream)
+
+
+def _is_grid(key: Any) -> bool:
+    if isinstance(key, tuple):
+        return 1 <= len(key) <= 3 and not any(isinstance(k, tuple) or callable(k) for k in key)
+    return True
+
+
+# Axes ---------------------------------------------------------------------------------------------------------------
+
+
+def _three_axes(what: str, value: Any) -> tuple[Any, Any, Any]:
+    axes = tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else (_plain(value),)
+    if not 1 <= len(axes) <= 3:
+        raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {value!r}"))
+    return (*axes, 1, 1)[:3]
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy integer as an int; anything else as it is."""
+    return int(value) if isinstance(value, numbers.Integral) else value
+
+
+def _checked_axes(what: str, value: Any) -> Axes:
+    x, y, z = _three_axes(what, value)
+    axes = _integer(f"{what} x", x), _integer(f"{what} y", y), _integer(f"{what} z", z)
+    _check_axes(what, axes)
+    return axes
+
+
+def _integer(what: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise LaunchError(LaunchSizeType(what, "an integer", repr(value))) from None
+
+
+def _check_axes(what: str, axes: tuple[Any, Any, Any]) -> None:
+    low, limits = _LIMITS[what]
+    for name, value, high in zip(_AXIS_NAMES, axes, limits):
+        _check_size(f"{what} {name}", value, low, high)
+
+
+def _check_size(what: str, value: Any, low: int, high: int) -> None:
+    """Refuse a number that is no integer or out of range; a run-time value of a kernel is none and passes."""
+    if isinstance(value, (float, complex, str)) or value is None:
+        raise LaunchError(LaunchSizeType(what, "an integer", repr(value)))
+    if isinstance(value, int) and not low <= value <= high:
+        raise LaunchError(LaunchLimit(what, value, low, high))
+
+
+def _check_threads(block: tuple[Any, Any, Any]) -> None:
+    if all(isinstance(size, int) for size in block):
+        x, y, z = block
+        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, 1, _MAX_THREADS)
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+_TAKES: dict[Style, str] = {
+    "block": "is a block-level kernel, whose brackets hold a grid of one to three axes",
+    "thread": "is a thread-level kernel, whose brackets hold grid, block[, shared_bytes[, stream]]",
+    "entry": "computes its own launch (device_entry) and takes no brackets",
+}
+_HOW_TO_WRITE: dict[Style, str] = {
+    "block": "{0}[grid](...), or {0}[LaunchConfig(grid=..., block=...)](...)",
+    "thread": "{0}[grid, block](...), or {0}[LaunchConfig(grid=..., block=...)](...)",
+    "entry": "{0}(...)",
+}
+
+
+def _misfit(key: Any, style: Style, kernel: str) -> LaunchError:
+    written = f"{kernel}[{_key_text(key)}]"
+    readings = f"{_readings(key)}; write {_HOW_TO_WRITE[style].format(kernel)}"
+    return LaunchError(BracketsMisfit(kernel, written, _TAKES[style], readings))
+
+
+def _key_text(key: Any) -> str:
+    return ", ".join(map(repr, key)) if isinstance(key, tuple) and len(key) > 1 else repr(key)
+
+
+def _readings(key: Any) -> str:
+    """Both meanings that the brackets could have had."""
+    if isinstance(key, LaunchConfig):
+        return f"read as a launch: grid {key.grid}, block {key.block}"
+    block_level = f"grid {_key_text(key)}" if _is_grid(key) else "nothing"
+    parts = zip(("grid", "block", "shared_bytes", "stream"), key if isinstance(key, tuple) else (key,))
+    thread_level = ", ".join(f"{name} {value!r}" for name, value in parts)
+    return f"read as block-level: {block_level}; read as thread-level: {thread_level}"

@@ -1,0 +1,161 @@
+"""Run the blocks of a grid on several cores: persistent worker threads, and no thread for a launch that is too small.
+
+    run_blocks(call, total, cost)     call(first, last) runs blocks first..last and releases the GIL
+
+A launch is worth sharing when it lasts longer than waking threads costs, 15 to 50 µs. How long it will last nobody knows,
+so it starts alone, on a sixty-fourth of its blocks, and looks at the clock. A kernel that was worth sharing last time
+starts shared at once. Workers take chunks from a common counter, about eight each, so uneven blocks even out. The
+calling thread works too and returns when the last helper has left; helpers that come late find nothing to do, so threads
+may launch at the same time and share the workers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from stagekit import config
+from stagekit.runtime.errors import BadThreadCount, LaunchError
+
+RunBlocks = Callable[[int, int], None]
+
+_WORTH_SHARING_NS = 150_000
+_MIN_CHUNK_NS = 20_000
+_CHUNKS_PER_THREAD = 8
+_PROBE_SHARE = 64
+
+
+class BlockCost:
+    """What a block of a kernel cost at its last launch, in ns; 0 before. Only ever a hint."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self) -> None:
+        self.ns = 0.0
+
+
+def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
+    """Run blocks 0..total, alone or with the workers; returns when all have ended."""
+    if total == 1:
+        call(0, 1)
+        return
+    first = 0
+    if cost.ns * total < _WORTH_SHARING_NS:
+        first = max(total // _PROBE_SHARE, 1)
+        cost.ns = _timed(call, 0, first) / first
+        if cost.ns * (total - first) < _WORTH_SHARING_NS:
+            call(first, total)
+            return
+    threads = thread_count()
+    if threads == 1:
+        call(first, total)
+        return
+    elapsed = _timed(lambda begin, end: _share(call, begin, end, threads, cost.ns), first, total)
+    cost.ns = elapsed * min(threads, total - first) / (total - first)
+
+
+def thread_count() -> int:
+    """How many threads share a launch: STAGEKIT_THREADS, or one per core that this process may use."""
+    text = config.THREADS.get()
+    if not text:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not text.isdecimal() or int(text) < 1:
+        raise LaunchError(BadThreadCount(config.THREADS.name, text))
+    return int(text)
+
+
+def _timed(call: RunBlocks, first: int, last: int) -> int:
+    start = time.perf_counter_ns()
+    call(first, last)
+    return time.perf_counter_ns() - start
+
+
+def _share(call: RunBlocks, first: int, last: int, threads: int, block_ns: float) -> None:
+    blocks = last - first
+    chunk = max(-(-blocks // (_CHUNKS_PER_THREAD * threads)), int(_MIN_CHUNK_NS / max(block_ns, 1.0)), 1)
+    job = _Job(call, first, last, chunk)
+    _workers.offer(job, min(threads, -(-blocks // chunk)) - 1)
+    try:
+        job.work()
+    finally:
+        job.close()
+
+
+class _Job:
+    """One shared launch. Helpers join until it is closed; closing waits for those that joined."""
+
+    def __init__(self, call: RunBlocks, first: int, last: int, chunk: int) -> None:
+        self._call = call
+        self._last = last
+        self._chunk = chunk
+        self._starts = itertools.count(first, chunk)  # its `next` is atomic
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._helpers = 0
+        self._all_left = threading.Event()
+
+    def work(self) -> None:
+        """Run chunks until none is left."""
+        while not self._is_closed and (start := next(self._starts)) < self._last:
+            self._call(start, min(start + self._chunk, self._last))
+
+    def help(self) -> None:
+        """What a worker does with the job."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._helpers += 1
+        self.work()
+        with self._lock:
+            self._helpers -= 1
+            if self._is_closed and not self._helpers:
+                self._all_left.set()
+
+    def close(self) -> None:
+        """Let nobody in and wait for the helpers. A Ctrl-C meanwhile waits too: they run on the caller's memory."""
+        with self._lock:
+            self._is_closed = True
+            must_wait = self._helpers > 0
+        interrupt = None
+        while must_wait and not self._all_left.is_set():
+            try:
+                self._all_left.wait()
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+class _Workers:
+    """Daemon threads that wait for jobs; as many as were ever asked for at once."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, as after a fork, which copies the queue and none of the threads."""
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def offer(self, job: _Job, helpers: int) -> None:
+        with self._lock:
+            while self._count < helpers:
+                self._count += 1
+                threading.Thread(target=_serve, args=(self._jobs,), name="stagekit-worker", daemon=True).start()
+        for _ in range(helpers):
+            self._jobs.put(job)
+
+
+def _serve(jobs: queue.SimpleQueue[_Job]) -> None:
+    while True:
+        jobs.get().help()
+
+
+_workers = _Workers()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_workers.forget)
