@@ -1,0 +1,209 @@
+"""Counting and moving bits of integers of 8 to 64 bits. Every result has the dtype of the argument and is exact.
+
+    popcount(0b1011)  ->  3        clz(int32(1))  ->  31        ffs(int32(8))  ->  4
+
+At 0: `clz` and `ctz` give the width, `ffs` gives 0. Signed integers are read as their two's complement bits.
+Sources: PTX ISA sections popc, clz, brev, prmt, shf; LLVM Language Reference, bit manipulation intrinsics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import INTEGER_DTYPES, uint32, uint64
+from stagekit.intrinsics.registry import define, each_dtype, sig
+from stagekit.ir.builder import Builder
+from stagekit.ir.core import Value
+from stagekit.ir.intrinsic import Expand, Intrinsic, Llvm
+from stagekit.ir.ops import CompareKind
+from stagekit.ir.semantics import Array
+
+_ZERO_IS_DEFINED = (("i1", "false"),)  # of llvm.ctlz: the result at 0 is the width, not poison
+
+
+# -- meaning ----------------------------------------------------------------------------------------------------------
+
+
+def _on_unsigned(meaning: Callable[..., Array]) -> Callable[..., Array]:
+    """Let `meaning` see unsigned arrays of the same width, and give its result the first argument's dtype."""
+
+    def evaluate(*args: Array) -> Array:
+        with np.errstate(all="ignore"):
+            result = meaning(*(np.asarray(a).view(f"u{a.dtype.itemsize}") for a in args))
+        return result.astype(args[0].dtype)
+
+    return evaluate
+
+
+def _width(x: Array) -> int:
+    return x.dtype.itemsize * 8
+
+
+def _count_leading_zeros(x: Array) -> Array:
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < _width(x):
+            x = x | (x >> x.dtype.type(step))
+    return np.asarray(np.bitwise_count(~x))
+
+
+def _count_trailing_zeros(x: Array) -> Array:
+    return np.asarray(np.bitwise_count(~x & (x - x.dtype.type(1))))
+
+
+def _find_first_set(x: Array) -> Array:
+    return np.where(x == 0, 0, _count_trailing_zeros(x) + 1)
+
+
+def _reverse_bits(x: Array) -> Array:
+    one, last = x.dtype.type(1), _width(x) - 1
+    return np.asarray(sum(((x >> x.dtype.type(i)) & one) << x.dtype.type(last - i) for i in range(_width(x))))
+
+
+def _funnel_left(high: Array, low: Array, amount: Array) -> Array:
+    left = amount % _width(high)
+    right = (_width(high) - left) % _width(high)
+    return np.where(left == 0, high, (high << left) | (low >> right))
+
+
+def _funnel_right(high: Array, low: Array, amount: Array) -> Array:
+    right = amount % _width(high)
+    left = (_width(high) - right) % _width(high)
+    return np.where(right == 0, low, (high << left) | (low >> right))
+
+
+def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
+    both = low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
+    result = np.zeros_like(both)
+    for place in (0, 4, 8, 12):
+        source_bits = ((selector.astype(np.uint64) >> np.uint64(place)) & np.uint64(7)) * np.uint64(8)
+        result |= ((both >> source_bits) & np.uint64(0xFF)) << np.uint64(2 * place)
+    return result
+
+
+# -- expansions -------------------------------------------------------------------------------------------------------
+
+
+def _expand_ctz(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+    """The ones below the lowest set bit, counted; LLVM's own form branches on 0 when it makes PTX."""
+    (x,) = args
+    below = b.and_(b.not_(x), b.sub(x, b.constant(1, x.type.dtype)))
+    return (b.call_one(popcount, (below,)),)
+
+
+def _expand_ffs(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+    (x,) = args
+    zero, one = (b.constant(n, x.type.dtype) for n in (0, 1))
+    place = b.add(b.call_one(ctz, (x,)), one)
+    return (b.select(b.compare(CompareKind.EQ, x, zero), zero, place),)
+
+
+def _expand_byte_perm(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+    low, high, selector = (b.cast(a, uint64) for a in args)
+    both = b.or_(low, b.shl(high, b.constant(32, uint64)))
+    result = b.constant(0, uint64)
+    for place in (0, 4, 8, 12):
+        index = b.and_(b.shr(selector, b.constant(place, uint64)), b.constant(7, uint64))
+        byte = b.and_(b.shr(both, b.mul(index, b.constant(8, uint64))), b.constant(0xFF, uint64))
+        result = b.or_(result, b.shl(byte, b.constant(2 * place, uint64)))
+    return (b.cast(result, uint32),)
+
+
+def _expand_byte_perm_cuda(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+    """`prmt` reads the fourth bit of each selector digit as "repeat the sign"; this function has no such bit."""
+    low, high, selector = args
+    digits = b.and_(selector, b.constant(0x7777, uint32))
+    return (b.call_one(prmt, (low, high, digits)),)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def _define_bits(name: str, lower: Expand | Llvm, meaning: Callable[..., Array], doc: str, source: str) -> Intrinsic:
+    return define(
+        name=name,
+        args=("x",),
+        sigs=each_dtype(INTEGER_DTYPES, 1),
+        lower={"cuda": lower, "cpu": lower},
+        evaluate=_on_unsigned(meaning),
+        doc=doc,
+        source=source,
+    )
+
+
+popcount = _define_bits(
+    "popcount",
+    Llvm("llvm.ctpop.{T}"),
+    lambda x: np.asarray(np.bitwise_count(x)),
+    "The number of bits of `x` that are 1.",
+    "PTX ISA, popc",
+)
+clz = _define_bits(
+    "clz",
+    Llvm("llvm.ctlz.{T}", immediates=_ZERO_IS_DEFINED),
+    _count_leading_zeros,
+    "Zeros above the highest 1 of `x`; the width (8 to 64) when `x` is 0.",
+    "PTX ISA, clz",
+)
+ctz = _define_bits(
+    "ctz",
+    Expand(_expand_ctz),
+    _count_trailing_zeros,
+    "Zeros below the lowest 1 of `x`; the width (8 to 64) when `x` is 0.",
+    "LLVM Language Reference, llvm.cttz",
+)
+ffs = _define_bits(
+    "ffs",
+    Expand(_expand_ffs),
+    _find_first_set,
+    "The place of the lowest 1 of `x`, counted from 1; 0 when `x` is 0.",
+    "POSIX.1-2024, ffs",
+)
+bit_reverse = _define_bits(
+    "bit_reverse",
+    Llvm("llvm.bitreverse.{T}"),
+    _reverse_bits,
+    "`x` with its bits in the opposite order.",
+    "PTX ISA, brev",
+)
+
+
+def _define_funnel(name: str, lower: Llvm, meaning: Callable[..., Array], kept: str, source: str) -> Intrinsic:
+    return define(
+        name=name,
+        args=("high", "low", "amount"),
+        sigs=each_dtype(INTEGER_DTYPES, 3),
+        lower={"cuda": lower, "cpu": lower},
+        evaluate=_on_unsigned(meaning),
+        doc=f"`high` and `low` side by side, shifted by `amount` modulo the width; {kept} half. Same value twice: a rotation.",
+        source=source,
+    )
+
+
+funnel_shift_left = _define_funnel(
+    "funnel_shift_left", Llvm("llvm.fshl.{T}"), _funnel_left, "to the left, the upper", "PTX ISA, shf.l.wrap"
+)
+funnel_shift_right = _define_funnel(
+    "funnel_shift_right", Llvm("llvm.fshr.{T}"), _funnel_right, "to the right, the lower", "PTX ISA, shf.r.wrap"
+)
+prmt = define(
+    name="prmt",
+    args=("low", "high", "selector"),
+    sigs=(sig([uint32] * 3, uint32),),
+    lower={"cuda": Llvm("llvm.nvvm.prmt"), "cpu": Expand(_expand_byte_perm)},
+    evaluate=_on_unsigned(_permute_bytes),
+    doc="The instruction behind `byte_perm`; the selector must have no digit above 7.",
+    source="PTX ISA, prmt",
+)
+byte_perm = define(
+    name="byte_perm",
+    args=("low", "high", "selector"),
+    sigs=(sig([uint32] * 3, uint32),),
+    lower={"cuda": Expand(_expand_byte_perm_cuda), "cpu": Expand(_expand_byte_perm)},
+    evaluate=_on_unsigned(_permute_bytes),
+    doc="Four of the eight bytes of `low` (bytes 0 to 3) and `high` (4 to 7): byte `i` of the result is the one that hex digit "
+    "`i` of `selector` names, counted from the right, modulo 8.",
+    source="PTX ISA, prmt",
+)

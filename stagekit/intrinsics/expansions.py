@@ -1,0 +1,208 @@
+"""Lowerings of math records in core ops, the same on every target: exact functions of bits, remainders and powers.
+
+In: terms (`terms.py`). Out: a term. `x: f32` stands for any float dtype where bits alone decide.
+
+    is_nan(x: f32)   ->  (bits(x) & 0x7fffffff) > 0x7f800000
+
+Tests for NaN and infinity look at bits, so that they hold under `fastmath=True`, where a comparison may assume there are none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stagekit.dtypes import DType, bfloat16, float16, float32, float64, int32, int64, uint32, uint64
+from stagekit.intrinsics.terms import Term, Terms, repeat_while
+
+# -- floats as bits ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How IEEE 754 lays a float out: `fraction_bits` below the exponent, whose bias is `bias`."""
+
+    fraction_bits: int
+    bias: int
+
+    @property
+    def infinity(self) -> int:
+        """The bits of +inf: the first magnitude that is not a finite number."""
+        return (2 * self.bias + 1) << self.fraction_bits
+
+
+LAYOUTS: dict[DType, Layout] = {
+    float16: Layout(10, 15),
+    bfloat16: Layout(7, 127),
+    float32: Layout(23, 127),
+    float64: Layout(52, 1023),
+}
+
+
+def _sign_mask(dtype: DType) -> int:
+    return 1 << (dtype.bits - 1)
+
+
+def _magnitude_bits(x: Term) -> Term:
+    return x.bits & (_sign_mask(x.dtype) - 1)
+
+
+def is_nan(x: Term) -> Term:
+    return _magnitude_bits(x) > LAYOUTS[x.dtype].infinity
+
+
+def is_infinite(x: Term) -> Term:
+    return _magnitude_bits(x).equals(LAYOUTS[x.dtype].infinity)
+
+
+def is_finite(x: Term) -> Term:
+    return _magnitude_bits(x) < LAYOUTS[x.dtype].infinity
+
+
+def sign_bit(x: Term) -> Term:
+    return (x.bits >> (x.dtype.bits - 1)).differs(0)
+
+
+def absolute(x: Term) -> Term:
+    return _magnitude_bits(x).bitcast(x.dtype)
+
+
+def copy_sign(x: Term, sign: Term) -> Term:
+    mask = _sign_mask(x.dtype)
+    return (_magnitude_bits(x) | (sign.bits & mask)).bitcast(x.dtype)
+
+
+def scale(x: Term, exponent: Term) -> Term:
+    """x * 2**exponent, rounded once.
+
+    Two steps bring the exponent into the range of normal powers, then one multiplication does the rest. A step down
+    leaves at least `fraction_bits` + 1 for the last one: what the step itself had to round is then lost to 0 anyway.
+    Source: musl, scalbn.c, for the idea.
+    """
+    layout = LAYOUTS[x.dtype]
+    highest, lowest = layout.bias, 1 - layout.bias
+    down = lowest + layout.fraction_bits + 1
+    limit = 3 * highest  # beyond it every result is an infinity or a zero
+    left = exponent.cast(int64).call("minimum", limit).call("maximum", -limit).cast(int32)
+    for _ in range(2):
+        too_high, too_low = left > highest, left < lowest
+        x = (x * 2.0**highest).select_if(too_high, (x * 2.0**down).select_if(too_low, x))
+        left = (left - highest).select_if(too_high, (left - down).select_if(too_low, left))
+    return x * power_of_two(left.call("maximum", lowest), x.dtype)
+
+
+def power_of_two(exponent: Term, dtype: DType) -> Term:
+    """2**exponent for an int32 `exponent` whose power is a normal number."""
+    layout = LAYOUTS[dtype]
+    raw = (exponent + layout.bias).cast(uint32 if dtype is float32 else uint64)
+    return (raw << layout.fraction_bits).bitcast(dtype)
+
+
+def logistic(x: Term) -> Term:
+    """1 / (1 + exp(-x)); for x < 0 as exp(x) / (1 + exp(x)), which neither overflows nor loses a small result."""
+    small = (-absolute(x)).call("exp")
+    return small.like(1.0).select_if(x >= 0.0, small) / (small + 1.0)
+
+
+def fma_narrow(x: Term, y: Term, z: Term) -> Term:
+    """x * y + z of 16-bit floats: the product is exact in float64; the sum is rounded to odd there, then rounded once."""
+    product, addend = x.cast(float64) * y.cast(float64), z.cast(float64)
+    total = product + addend
+    part = total - product
+    error = (product - (total - part)) + (addend - part)  # Knuth's two-sum
+    is_inexact = error.differs(0.0) & is_finite(total) & (total.bits & 1).equals(0)
+    grows = (error > 0.0).equals(total > 0.0)
+    odd = (total.bits + total.bits.like(1).select_if(grows, -1)).bitcast(float64)
+    return odd.select_if(is_inexact, total).cast(x.dtype)
+
+
+# -- remainders -------------------------------------------------------------------------------------------------------
+
+
+def fmod(x: Term, y: Term) -> Term:
+    """The exact remainder of x / y truncated, with the sign of x; NaN for x infinite or y zero.
+
+    Long division in base 2**digit: as long as r >= b, take off the multiple q of b * 2**k with q < 2**(digit + 1). The
+    quotient may come out one too large, which the sign of r tells and one addition mends; `fma` makes each r exact.
+    One turn for |x / y| < 2**digit, at most 14 (float32) or 43 (float64).
+    """
+    a, b = absolute(x), absolute(y)
+    is_defined = is_finite(x) & (b > 0.0)
+    dividend, divisor = a.select_if(is_defined, 0.0), b.select_if(is_defined, 1.0)
+    divisor_exponent = _exponent(divisor)
+
+    def step(r: Term) -> Terms:
+        multiple = _shifted_divisor(r, divisor, divisor_exponent)
+        quotient = (r / multiple).call("trunc")
+        rest = (-quotient).fma(multiple, r)
+        return ((rest + multiple).select_if(rest < 0.0, rest),)
+
+    (rest,) = repeat_while((dividend,), lambda r: r >= divisor, step)
+    return copy_sign(rest, x).select_if(is_defined, float("nan"))
+
+
+def _shifted_divisor(r: Term, divisor: Term, divisor_exponent: Term) -> Term:
+    """divisor * 2**k with the largest k that leaves a quotient of about `digit` bits; two steps, as 2**k may overflow."""
+    digit = LAYOUTS[r.dtype].fraction_bits - 3  # leaves room for the error of an approximate division under fastmath
+    shift = (_exponent(r) - divisor_exponent - digit).call("maximum", 0)
+    half = shift >> 1
+    return divisor * power_of_two(half, r.dtype) * power_of_two(shift - half, r.dtype)
+
+
+def _exponent(x: Term) -> Term:
+    """floor(log2(x)) for finite x > 0, subnormal ones included, as int32."""
+    layout = LAYOUTS[x.dtype]
+    lift = layout.fraction_bits + 1
+    is_small = x < 2.0 ** (1 - layout.bias)
+    lifted = (x * 2.0**lift).select_if(is_small, x)
+    field = (lifted.bits >> layout.fraction_bits).cast(int32)
+    return (field - (layout.bias + lift)).select_if(is_small, field - layout.bias)
+
+
+def remainder(x: Term, y: Term) -> Term:
+    """x - n * y for the integer n nearest to x / y, even in a tie; exact. Source: FreeBSD, e_remainder.c, for the steps."""
+    divisor = absolute(y)
+    rest = absolute(x.call("fmod", divisor + divisor))  # an infinite double leaves x, which is then below it
+    is_above_half = rest > divisor - rest
+    lowered = (rest - divisor).select_if(is_above_half, rest)
+    result = (lowered - divisor).select_if(is_above_half & (lowered >= divisor - lowered), lowered)
+    signed = (result.bits ^ (x.bits & _sign_mask(x.dtype))).bitcast(x.dtype)
+    return signed.select_if(is_finite(x) & (divisor > 0.0), float("nan"))
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+
+def high_product(x: Term, y: Term) -> Term:
+    """The upper half of the product: by doubling the width, or for 64 bits in four partial products."""
+    dtype = x.dtype
+    if dtype.bits < 64:
+        wide = int64 if dtype.is_signed else uint64
+        return ((x.cast(wide) * y.cast(wide)) >> dtype.bits).cast(dtype)
+    unsigned = _high_product_u64(x.cast(uint64), y.cast(uint64)).cast(dtype)
+    if not dtype.is_signed:
+        return unsigned
+    return unsigned - (x >> 63 & y) - (y >> 63 & x)
+
+
+def _high_product_u64(x: Term, y: Term) -> Term:
+    """Source: Warren, Hacker's Delight, 8-2."""
+    x_low, x_high = x & 0xFFFFFFFF, x >> 32
+    y_low, y_high = y & 0xFFFFFFFF, y >> 32
+    middle = x_high * y_low + (x_low * y_low >> 32)
+    carried = (middle & 0xFFFFFFFF) + x_low * y_high
+    return x_high * y_high + (middle >> 32) + (carried >> 32)
+
+
+def integer_power(base: Term, exponent: Term) -> Term:
+    """base**exponent by squaring, wrapping. A negative exponent gives 0, but for the bases 1 and -1."""
+    one = base.like(1)
+    is_negative = exponent < 0
+    unit_inverse = one.select_if((exponent & 1).equals(0), base)  # of 1 and -1, whose inverses are themselves
+    inverse = unit_inverse.select_if(base.equals(1) | base.equals(-1), 0)
+
+    def step(result: Term, square: Term, left: Term) -> Terms:
+        return (result * square).select_if((left & 1).differs(0), result), square * square, left >> 1
+
+    start = exponent.like(0).select_if(is_negative, exponent)
+    power, _, _ = repeat_while((one, base, start), lambda _r, _s, left: left > 0, step)
+    return inverse.select_if(is_negative, power)

@@ -1,0 +1,465 @@
+"""Functions of numbers, one thread at a time: Python's `math`, and what NumPy and CUDA users expect beside it.
+
+    y = exp(x)            float16, bfloat16, float32, float64; an integer is converted first, as `/` does
+    m = maximum(x, y)     every dtype
+
+16-bit floats go through float32 and are rounded back. Tolerances are measured, in ulp from the correctly rounded result, and
+tested; `docs/intrinsics.md` shows them. On the GPU `fastmath=True` takes the hardware's approximations.
+Sources: C23 (annex F for the edge values), PTX ISA, libdevice; of expansions: their own module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import (
+    FLOAT_DTYPES,
+    INDEX,
+    INTEGER_DTYPES,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint64,
+)
+from stagekit.intrinsics import expansions, reference
+from stagekit.intrinsics.registry import Lowerings, by_name, define, each_dtype, sig
+from stagekit.intrinsics.terms import Term, expand
+from stagekit.ir.builder import Builder
+from stagekit.ir.core import Value
+from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Tolerance
+
+Results = tuple[Value, ...]
+ByDtype = Mapping[DType, Lowering]
+Meaning = reference.Meaning
+
+_NARROW = (float16, bfloat16)
+_SIGNED = tuple(d for d in INTEGER_DTYPES if d.is_signed)
+_UNSIGNED = tuple(d for d in INTEGER_DTYPES if not d.is_signed)
+
+
+def _through_float32(name: str) -> Expand:
+    """The record itself on float32, for arguments that are 16-bit floats."""
+
+    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
+        narrow = next(a.type.dtype for a in args if a.type.dtype in _NARROW)
+        wide = [b.cast(a, float32) if a.type.dtype in _NARROW else a for a in args]
+        results = b.call(by_name(name), wide, params)
+        return tuple(b.cast(r, narrow) if r.type.dtype is float32 else r for r in results)
+
+    return Expand(build)
+
+
+def _floats(name: str, single: Lowering, double: Lowering) -> ByDtype:
+    """The lowerings of a float function: as given, and through float32 for the 16-bit floats."""
+    return {float32: single, float64: double, **dict.fromkeys(_NARROW, _through_float32(name))}
+
+
+def _libdevice(name: str, symbol: str) -> ByDtype:
+    return _floats(name, Extern(f"__nv_{symbol}f"), Extern(f"__nv_{symbol}"))
+
+
+def _libm(name: str, symbol: str) -> ByDtype:
+    return _floats(name, Extern(f"{symbol}f"), Extern(symbol))
+
+
+def _library(name: str, symbol: str) -> Lowerings:
+    """The same function of libdevice on cuda and of the C library on cpu."""
+    return {"cuda": _libdevice(name, symbol), "cpu": _libm(name, symbol)}
+
+
+def _everywhere(lowering: Lowering | ByDtype) -> Lowerings:
+    return {"cuda": lowering, "cpu": lowering}
+
+
+def _ulp(cuda: float, cpu: float) -> Mapping[str, Tolerance]:
+    return {"cuda": Tolerance(cuda), "cpu": Tolerance(cpu)}
+
+
+def _define_function(
+    name: str,
+    meaning: tuple[Meaning, Meaning],
+    lower: Lowerings,
+    tolerance: Mapping[str, Tolerance],
+    doc: str,
+    source: str,
+    *,
+    args: tuple[str, ...] = ("x",),
+    fast: Lowerings | None = None,
+    fast_ulp: float = 0.0,
+) -> Intrinsic:
+    """A float function whose meaning is a NumPy function and, for float64, its scalar twin."""
+    return define(
+        name=name,
+        args=args,
+        sigs=each_dtype(FLOAT_DTYPES, len(args)),
+        lower=lower,
+        lower_fast=fast,
+        evaluate=reference.in_float64(*meaning),
+        tolerance=tolerance,
+        fast_tolerance=Tolerance(fast_ulp),
+        integers_as_float=True,
+        doc=doc,
+        source=source,
+    )
+
+
+# -- exact functions --------------------------------------------------------------------------------------------------
+
+
+def _define_exact(
+    name: str,
+    args: tuple[str, ...],
+    lowering: Mapping[DType, Lowering],
+    evaluate: Meaning,
+    doc: str,
+    source: str,
+    *,
+    integers_as_float: bool = False,
+) -> Intrinsic:
+    """A function of arguments of one dtype, with that result, exact and with the same lowering on every target."""
+    return define(
+        name=name,
+        args=args,
+        sigs=each_dtype(lowering, len(args)),
+        lower=_everywhere(lowering),
+        evaluate=evaluate,
+        integers_as_float=integers_as_float,
+        doc=doc,
+        source=source,
+    )
+
+
+def _llvm_floats(name: str, intrinsic: str) -> ByDtype:
+    return _floats(name, Llvm(f"llvm.{intrinsic}.{{T}}"), Llvm(f"llvm.{intrinsic}.{{T}}"))
+
+
+_IDENTITY = expand(lambda x: x)
+
+
+def _define_rounding(name: str, intrinsic: str, numpy_function: Meaning, doc: str, source: str) -> Intrinsic:
+    """A function to whole numbers; an integer is one already."""
+    lowering = {**_llvm_floats(name, intrinsic), **dict.fromkeys(INTEGER_DTYPES, _IDENTITY)}
+    evaluate = reference.in_place(lambda x: numpy_function(x) if x.dtype.kind == "f" else x)
+    return _define_exact(name, ("x",), lowering, evaluate, f"{doc} Of an integer: itself.", source)
+
+
+floor = _define_rounding("floor", "floor", np.floor, "The largest whole number not above `x`.", "IEEE 754-2019, 5.9")
+ceil = _define_rounding("ceil", "ceil", np.ceil, "The smallest whole number not below `x`.", "IEEE 754-2019, 5.9")
+trunc = _define_rounding("trunc", "trunc", np.trunc, "`x` without its fraction.", "IEEE 754-2019, 5.9")
+rint = _define_rounding(
+    "rint", "roundeven", np.rint, "The nearest whole number, the even one in a tie, as a float.", "IEEE 754-2019, 5.9"
+)
+round = _define_rounding(
+    "round", "roundeven", np.rint, "The same as `rint`: Python's `round(x)` as a float.", "IEEE 754-2019, 5.9"
+)
+
+_BITWISE_ABS = expand(expansions.absolute)
+
+fabs = _define_exact(
+    "fabs",
+    ("x",),
+    {**_llvm_floats("fabs", "fabs"), **dict.fromkeys(_NARROW, _BITWISE_ABS)},
+    reference.in_place(np.abs),
+    "|x| of a float; the sign bit is cleared, of NaN too.",
+    "IEEE 754-2019, 5.5.1 abs",
+    integers_as_float=True,
+)
+abs = _define_exact(
+    "abs",
+    ("x",),
+    {
+        **_llvm_floats("abs", "fabs"),
+        **dict.fromkeys(_NARROW, _BITWISE_ABS),
+        **dict.fromkeys(_SIGNED, Llvm("llvm.abs.{T}", immediates=(("i1", "false"),))),
+        **dict.fromkeys(_UNSIGNED, _IDENTITY),
+    },
+    reference.in_place(np.abs),
+    "|x| of any number. The smallest signed integer has no positive twin and stays as it is.",
+    "LLVM Language Reference, llvm.abs",
+)
+copysign = _define_exact(
+    "copysign",
+    ("x", "sign"),
+    {**_llvm_floats("copysign", "copysign"), **dict.fromkeys(_NARROW, expand(expansions.copy_sign))},
+    reference.in_place(np.copysign),
+    "|x| with the sign bit of `sign`.",
+    "IEEE 754-2019, 5.5.1 copySign",
+    integers_as_float=True,
+)
+sqrt = _define_exact(
+    "sqrt",
+    ("x",),
+    _llvm_floats("sqrt", "sqrt"),
+    reference.in_place(np.sqrt),
+    "The square root, correctly rounded; NaN below 0, -0.0 of -0.0.",
+    "IEEE 754-2019, 5.4.1 squareRoot; PTX ISA, sqrt.rn",
+    integers_as_float=True,
+)
+
+
+def _define_test(name: str, formula: Callable[..., Term], numpy_function: Meaning, doc: str) -> Intrinsic:
+    """A question about a float, answered from its bits."""
+    return define(
+        name=name,
+        args=("x",),
+        sigs=each_dtype(FLOAT_DTYPES, 1, bool_),
+        lower=_everywhere(expand(formula)),
+        evaluate=lambda x: np.asarray(numpy_function(reference.widened(x))),
+        integers_as_float=True,
+        doc=doc,
+        source="IEEE 754-2019, 5.7.2",
+    )
+
+
+isnan = _define_test("isnan", expansions.is_nan, np.isnan, "Is `x` NaN?")
+isinf = _define_test("isinf", expansions.is_infinite, np.isinf, "Is `x` an infinity, of either sign?")
+isfinite = _define_test("isfinite", expansions.is_finite, np.isfinite, "Is `x` neither NaN nor an infinity?")
+signbit = _define_test("signbit", expansions.sign_bit, np.signbit, "Is the sign bit of `x` set? It is for -0.0.")
+
+# -- the smaller and the larger ---------------------------------------------------------------------------------------
+
+
+def _define_extremum(name: str, intrinsic: str, letter: str, numpy_function: Meaning, nan: str) -> Intrinsic:
+    """`letter` begins LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
+    is_minimum = letter == "min"
+    lowering = {
+        **_llvm_floats(name, intrinsic),
+        **dict.fromkeys(_SIGNED, Llvm(f"llvm.s{letter}.{{T}}")),
+        **dict.fromkeys(_UNSIGNED, Llvm(f"llvm.u{letter}.{{T}}")),
+        bool_: expand(lambda x, y: x & y if is_minimum else x | y),
+    }
+    evaluate = reference.with_ordered_zeros(numpy_function, prefers_negative=is_minimum)
+    which = "smaller" if is_minimum else "larger"
+    doc = f"The {which} of two numbers; {nan}, and -0.0 is below +0.0."
+    return _define_exact(name, ("x", "y"), lowering, evaluate, doc, "IEEE 754-2019, 9.6; NumPy for the names")
+
+
+_PROPAGATES, _IGNORES = "NaN if either is NaN", "the other one if one is NaN"
+minimum = _define_extremum("minimum", "minimum", "min", np.minimum, _PROPAGATES)
+maximum = _define_extremum("maximum", "maximum", "max", np.maximum, _PROPAGATES)
+fmin = _define_extremum("fmin", "minimumnum", "min", np.fmin, _IGNORES)
+fmax = _define_extremum("fmax", "maximumnum", "max", np.fmax, _IGNORES)
+
+# -- products, powers of two, remainders ------------------------------------------------------------------------------
+
+fma = _define_exact(
+    "fma",
+    ("x", "y", "z"),
+    {
+        float32: Llvm("llvm.fma.{T}"),
+        float64: Llvm("llvm.fma.{T}"),
+        **dict.fromkeys(_NARROW, expand(expansions.fma_narrow)),
+    },
+    reference.fma,
+    "x * y + z, rounded once.",
+    "IEEE 754-2019, 5.4.1 fusedMultiplyAdd",
+    integers_as_float=True,
+)
+_MULHI = dict.fromkeys(INTEGER_DTYPES, expand(expansions.high_product))
+mulhi = define(
+    name="mulhi",
+    args=("x", "y"),
+    sigs=each_dtype(INTEGER_DTYPES, 2),
+    lower={
+        "cuda": {**_MULHI, int64: Llvm("llvm.nvvm.mulhi.ll"), uint64: Llvm("llvm.nvvm.mulhi.ull")},
+        "cpu": _MULHI,
+    },
+    evaluate=reference.on_python_ints(reference.high_product),
+    doc="The upper half of the product of two integers, which has twice their width.",
+    source="PTX ISA, mul.hi",
+)
+ldexp = define(
+    name="ldexp",
+    args=("x", "exponent"),
+    sigs=tuple(sig([x, exponent], x) for x in FLOAT_DTYPES for exponent in (int32, INDEX)),
+    lower=_everywhere(_floats("ldexp", expand(expansions.scale), expand(expansions.scale))),
+    evaluate=reference.ldexp,
+    doc="x * 2**exponent, rounded once. NaN, infinities and zeros stay as they are.",
+    source="C23, 7.12.6.9",
+)
+fmod = _define_exact(
+    "fmod",
+    ("x", "y"),
+    _floats("fmod", expand(expansions.fmod), expand(expansions.fmod)),
+    reference.in_place(np.fmod),
+    "The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. "
+    "`x % y` is the one with the sign of `y`.",
+    "C23, 7.12.10.1",
+    integers_as_float=True,
+)
+remainder = _define_exact(
+    "remainder",
+    ("x", "y"),
+    _floats("remainder", expand(expansions.remainder), expand(expansions.remainder)),
+    reference.in_float64(*reference.without_numpy(math.remainder, math.nan)),
+    "x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.",
+    "IEEE 754-2019, 5.3.1 remainder",
+    integers_as_float=True,
+)
+degrees = _define_function(
+    "degrees",
+    (np.degrees, math.degrees),
+    _everywhere(expand(lambda x: x * (180 / math.pi))),
+    _ulp(cuda=1.5, cpu=1.5),
+    "An angle in radians as degrees.",
+    "Python, math.degrees",
+)
+radians = _define_function(
+    "radians",
+    (np.radians, math.radians),
+    _everywhere(expand(lambda x: x * (math.pi / 180))),
+    _ulp(cuda=1.5, cpu=1.5),
+    "An angle in degrees as radians.",
+    "Python, math.radians",
+)
+
+# -- functions of the C library ---------------------------------------------------------------------------------------
+
+
+def _define_library(
+    name: str,
+    meaning: tuple[Meaning, Meaning],
+    symbol: str,
+    doc: str,
+    section: str,
+    *,
+    ulp: tuple[float, float],
+    args: tuple[str, ...] = ("x",),
+    fast: Lowerings | None = None,
+    fast_ulp: float = 0.0,
+) -> Intrinsic:
+    """A function that libdevice and the C library both have. ulp: on cuda, as NVIDIA states it, and on cpu, as measured."""
+    return _define_function(
+        name,
+        meaning,
+        _library(name, symbol),
+        _ulp(*ulp),
+        doc,
+        f"C23, {section}",
+        args=args,
+        fast=fast,
+        fast_ulp=fast_ulp,
+    )
+
+
+exp = _define_library("exp", (np.exp, math.exp), "exp", "e to the power of `x`.", "7.12.6.1", ulp=(1, 1))
+exp2 = _define_library("exp2", (np.exp2, math.exp2), "exp2", "2 to the power of `x`.", "7.12.6.4", ulp=(2, 1))
+expm1 = _define_library(
+    "expm1", (np.expm1, math.expm1), "expm1", "exp(x) - 1, accurate near 0 too.", "7.12.6.6", ulp=(1, 1)
+)
+log = _define_library(
+    "log", (np.log, math.log), "log", "The natural logarithm; -inf at 0, NaN below.", "7.12.6.11", ulp=(1, 1)
+)
+log2 = _define_library(
+    "log2", (np.log2, math.log2), "log2", "The logarithm in base 2; -inf at 0, NaN below.", "7.12.6.15", ulp=(1, 1)
+)
+log10 = _define_library(
+    "log10", (np.log10, math.log10), "log10", "The logarithm in base 10; -inf at 0, NaN below.", "7.12.6.12", ulp=(2, 2)
+)
+log1p = _define_library(
+    "log1p", (np.log1p, math.log1p), "log1p", "log(1 + x), accurate near 0 too.", "7.12.6.14", ulp=(1, 1)
+)
+sin = _define_library("sin", (np.sin, math.sin), "sin", "The sine of an angle in radians.", "7.12.4.6", ulp=(2, 1))
+cos = _define_library("cos", (np.cos, math.cos), "cos", "The cosine of an angle in radians.", "7.12.4.5", ulp=(2, 1))
+tan = _define_library("tan", (np.tan, math.tan), "tan", "The tangent of an angle in radians.", "7.12.4.7", ulp=(4, 1))
+asin = _define_library(
+    "asin", (np.arcsin, math.asin), "asin", "The angle in [-pi/2, pi/2] with this sine.", "7.12.4.2", ulp=(4, 1)
+)
+acos = _define_library(
+    "acos", (np.arccos, math.acos), "acos", "The angle in [0, pi] with this cosine.", "7.12.4.1", ulp=(2, 1)
+)
+atan = _define_library(
+    "atan", (np.arctan, math.atan), "atan", "The angle in [-pi/2, pi/2] with this tangent.", "7.12.4.3", ulp=(2, 1)
+)
+atan2 = _define_library(
+    "atan2",
+    (np.arctan2, math.atan2),
+    "atan2",
+    "The angle in [-pi, pi] of the point (x, y), `y` given first.",
+    "7.12.4.4",
+    ulp=(3, 1),
+    args=("y", "x"),
+)
+sinh = _define_library("sinh", (np.sinh, math.sinh), "sinh", "The hyperbolic sine.", "7.12.5.5", ulp=(3, 2))
+cosh = _define_library("cosh", (np.cosh, math.cosh), "cosh", "The hyperbolic cosine.", "7.12.5.4", ulp=(2, 2))
+tanh = _define_library("tanh", (np.tanh, math.tanh), "tanh", "The hyperbolic tangent.", "7.12.5.6", ulp=(2, 2))
+asinh = _define_library("asinh", (np.arcsinh, math.asinh), "asinh", "The inverse of `sinh`.", "7.12.5.2", ulp=(3, 2))
+acosh = _define_library(
+    "acosh", (np.arccosh, math.acosh), "acosh", "The inverse of `cosh`; NaN below 1.", "7.12.5.1", ulp=(4, 2)
+)
+atanh = _define_library(
+    "atanh", (np.arctanh, math.atanh), "atanh", "The inverse of `tanh`; NaN beyond 1.", "7.12.5.3", ulp=(3, 2)
+)
+cbrt = _define_library("cbrt", (np.cbrt, math.cbrt), "cbrt", "The cube root.", "7.12.7.1", ulp=(1, 1))
+hypot = _define_library(
+    "hypot",
+    (np.hypot, math.hypot),
+    "hypot",
+    "The square root of x*x + y*y, without overflow on the way.",
+    "7.12.7.4",
+    ulp=(3, 1),
+    args=("x", "y"),
+)
+erf = _define_library(
+    "erf", reference.without_numpy(math.erf, math.nan), "erf", "The error function.", "7.12.8.1", ulp=(2, 1)
+)
+erfc = _define_library(
+    "erfc",
+    reference.without_numpy(math.erfc, math.nan),
+    "erfc",
+    "1 - erf(x), accurate where that is small.",
+    "7.12.8.2",
+    ulp=(5, 3),
+)
+gamma = _define_library(
+    "gamma",
+    reference.without_numpy(math.gamma, reference.gamma_at_edge),
+    "tgamma",
+    "The gamma function; infinite at 0, NaN at the negative whole numbers.",
+    "7.12.8.4",
+    ulp=(10, 5),
+)
+lgamma = _define_library(
+    "lgamma",
+    reference.without_numpy(math.lgamma, math.inf),
+    "lgamma",
+    "log(abs(gamma(x))); +inf at the poles of `gamma`.",
+    "7.12.8.3",
+    ulp=(6, 3),
+)
+rsqrt = _define_function(
+    "rsqrt",
+    (lambda x: 1 / np.sqrt(x), lambda x: 1 / math.sqrt(x)),
+    _everywhere(_floats("rsqrt", expand(lambda x: 1.0 / x.call("sqrt")), expand(lambda x: 1.0 / x.call("sqrt")))),
+    _ulp(1.5, 1.5),
+    "1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.",
+    "IEEE 754-2019, 9.2 rSqrt",
+)
+sigmoid = _define_function(
+    "sigmoid",
+    (reference.sigmoid, reference.sigmoid_scalar),
+    _everywhere(_floats("sigmoid", expand(expansions.logistic), expand(expansions.logistic))),
+    _ulp(3, 3),
+    "1 / (1 + exp(-x)), without overflow.",
+    "the logistic function",
+)
+_INTEGER_POW = dict.fromkeys(INTEGER_DTYPES, expand(expansions.integer_power))
+pow = define(
+    name="pow",
+    args=("x", "y"),
+    sigs=each_dtype((*FLOAT_DTYPES, *INTEGER_DTYPES), 2),
+    lower={"cuda": {**_libdevice("pow", "pow"), **_INTEGER_POW}, "cpu": {**_libm("pow", "pow"), **_INTEGER_POW}},
+    evaluate=reference.power,
+    tolerance=_ulp(4, 2),
+    doc="`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1.",
+    source="C23, 7.12.7.5",
+)

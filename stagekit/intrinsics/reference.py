@@ -1,0 +1,223 @@
+"""How the `evaluate` of a record is made from NumPy and `math` functions: compute wider, round once.
+
+    evaluate = in_float64(np.sin, math.sin)      # float arguments of one dtype in, the result in that dtype
+
+float16, bfloat16 and float32 arguments are computed by the NumPy function in float64 and rounded once; float64 ones lane by
+lane by the `math` function, whose C library is within an ulp where NumPy's vector code may be four away.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from stagekit.diagnostics import InternalError
+from stagekit.dtypes import DType, dtype_from_numpy, float32, float64
+from stagekit.ir import semantics
+from stagekit.ir.semantics import Array
+
+Meaning = Callable[..., Any]
+
+
+def dtype_of(array: Array) -> DType:
+    """The dtype whose values `array` holds."""
+    found = dtype_from_numpy(array.dtype)
+    if found is None:
+        raise InternalError(f"evaluate of an array of {array.dtype}")
+    return found
+
+
+def quiet(meaning: Meaning) -> Meaning:
+    """`meaning` on arrays, without NumPy's warnings."""
+
+    @functools.wraps(meaning)
+    def evaluate(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return meaning(*map(np.asarray, args))
+
+    return evaluate
+
+
+def in_float64(numpy_function: Meaning, scalar_function: Callable[..., float]) -> Meaning:
+    """Compute in float64 and round once."""
+    by_lane = each_lane(scalar_function, numpy_function)
+
+    @quiet
+    def evaluate(*args: Array) -> Array:
+        dtype = dtype_of(args[0])
+        if dtype is float64:
+            return by_lane(*args)
+        wide = numpy_function(*(semantics.cast(a, dtype_of(a), float64) for a in args))
+        return np.asarray(semantics.cast(wide, float64, dtype))
+
+    return evaluate
+
+
+def each_lane(scalar_function: Callable[..., float], at_edges: Meaning) -> Callable[..., Array]:
+    """Apply a Python float function to float64 arrays; where Python raises, `at_edges` says what IEEE gives."""
+
+    def one(*values: float) -> float:
+        try:
+            return scalar_function(*values)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            return float(at_edges(*map(np.float64, values)))
+
+    def lanes(*arrays: Array) -> Array:
+        return np.asarray(np.frompyfunc(one, len(arrays), 1)(*arrays), dtype=np.float64)
+
+    return lanes
+
+
+def in_place(numpy_function: Meaning) -> Meaning:
+    """For functions whose exact result always fits the dtype (`floor`, `fmod`): 16-bit floats go through float32."""
+
+    @quiet
+    def evaluate(*args: Array) -> Array:
+        dtype = dtype_of(args[0])
+        if not dtype.is_float or dtype.bits >= float32.bits:
+            return np.asarray(numpy_function(*args))
+        wide = numpy_function(*(semantics.cast(a, dtype, float32) for a in args))
+        return np.asarray(semantics.cast(wide, float32, dtype))
+
+    return evaluate
+
+
+# -- fused multiply-add -----------------------------------------------------------------------------------------------
+
+
+@quiet
+def fma(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z, rounded once."""
+    dtype = dtype_of(x)
+    if dtype is float64:
+        return np.asarray(np.frompyfunc(_fma_exact, 3, 1)(x, y, z), dtype=np.float64)
+    a, b, c = (semantics.cast(v, dtype, float64) for v in (x, y, z))
+    return np.asarray(semantics.cast(_add_to_odd(a * b, c), float64, dtype))  # the product of two float32 is exact
+
+
+def _add_to_odd(a: Array, b: Array) -> Array:
+    """a + b in float64, an inexact sum moved to its odd neighbour, so that rounding again rounds as if once.
+
+    The error of a sum is found by Knuth's two-sum (The Art of Computer Programming, volume 2, 4.2.2).
+    """
+    total = np.asarray(a + b)
+    part = total - a
+    error = (a - (total - part)) + (b - part)
+    is_even = total.view(np.uint64) & np.uint64(1) == 0
+    toward = np.where(error > 0, np.inf, -np.inf)
+    return np.where((error != 0) & np.isfinite(error) & is_even, np.nextafter(total, toward), total)
+
+
+def _fma_exact(x: float, y: float, z: float) -> float:
+    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+        return x * y + z
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    if exact == 0:
+        return x * y + z  # for the sign of the zero
+    try:
+        return float(exact)  # the quotient of two ints is correctly rounded
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+# -- functions that NumPy lacks or defines otherwise ------------------------------------------------------------------
+
+
+def widened(x: Any) -> Array:
+    """16-bit floats as float32, all else as it is."""
+    array = np.asarray(x)
+    dtype = dtype_of(array)
+    narrow = dtype.is_float and dtype.bits < float32.bits
+    return np.asarray(semantics.cast(array, dtype, float32)) if narrow else array
+
+
+def without_numpy(scalar_function: Callable[..., float], at_edges: float | Meaning) -> tuple[Meaning, Meaning]:
+    """The two meanings of a `math` function that NumPy does not have; `at_edges`: the result where it raises."""
+    edge: Meaning = at_edges if callable(at_edges) else lambda *_: at_edges
+
+    def one(*values: float) -> float:
+        try:
+            return scalar_function(*values)
+        except (ValueError, OverflowError):
+            return float(edge(*values))
+
+    return each_lane(one, edge), one
+
+
+def gamma_at_edge(x: float) -> float:
+    """Where `math.gamma` raises: a pole, minus infinity, or overflow."""
+    if x == 0:
+        return math.copysign(math.inf, x)
+    return math.inf if x > 0 else math.nan
+
+
+@quiet
+def ldexp(x: Array, exponent: Array) -> Array:
+    """x * 2**exponent; float64 holds the exact product of every narrower float until it rounds to 0 there too."""
+    dtype = dtype_of(x)
+    limited = np.clip(exponent, -5000, 5000).astype(np.int32)
+    return np.asarray(semantics.cast(np.ldexp(semantics.cast(x, dtype, float64), limited), float64, dtype))
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)) without overflow in exp."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
+
+
+def sigmoid_scalar(x: float) -> float:
+    small = math.exp(-abs(x))
+    return (1.0 if x >= 0 else small) / (1 + small)
+
+
+def with_ordered_zeros(numpy_function: Meaning, *, prefers_negative: bool) -> Meaning:
+    """NumPy's minimum or maximum, with -0.0 below +0.0."""
+
+    def meaning(x: Array, y: Array) -> Any:
+        chosen = numpy_function(x, y)
+        if x.dtype.kind != "f":
+            return chosen
+        return np.where(x == y, np.where(np.signbit(x) == prefers_negative, x, y), chosen)
+
+    return in_place(meaning)
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+
+def on_python_ints(meaning: Callable[..., int]) -> Meaning:
+    """Exact Python arithmetic lane by lane, wrapped to the dtype of the first argument."""
+
+    def evaluate(*args: Any) -> Array:
+        arrays = [np.asarray(a) for a in args]
+        dtype = dtype_of(arrays[0])
+        lanes = np.frompyfunc(lambda *v: semantics.round_to(meaning(dtype.bits, *map(int, v)), dtype), len(args), 1)
+        return np.asarray(lanes(*arrays), dtype=dtype.numpy)
+
+    return evaluate
+
+
+def high_product(bits: int, x: int, y: int) -> int:
+    return (x * y) >> bits
+
+
+def integer_power(bits: int, base: int, exponent: int) -> int:
+    """Wraps; a negative exponent gives 0 unless the base is 1 or -1, whose powers are their own inverses."""
+    if exponent < 0:
+        return (1 if exponent % 2 == 0 else base) if base in (1, -1) else 0
+    return pow(base, exponent, 1 << bits)
+
+
+_float_power = in_float64(np.power, math.pow)
+_integer_power = on_python_ints(integer_power)
+
+
+def power(x: Any, y: Any) -> Array:
+    """`pow` of floats or of integers."""
+    meaning = _float_power if dtype_of(np.asarray(x)).is_float else _integer_power
+    return np.asarray(meaning(x, y))

@@ -1,0 +1,169 @@
+"""Formulas over IR values: operators that call a builder, so that an expansion reads like the mathematics it is.
+
+    x = Term(builder, value)
+    (x * x + 1.0).select_if(x > 0, 0.0)      ->  mul, add, compare, select; a literal takes the other operand's dtype
+
+Only core ops and calls of records by name are made. Two terms never compare with `==`: use `equals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit.dtypes import DType, dtype_named
+from stagekit.intrinsics.registry import by_name
+from stagekit.ir import semantics
+from stagekit.ir.builder import Builder
+from stagekit.ir.core import Block, Value
+from stagekit.ir.intrinsic import Expand
+from stagekit.ir.ops import BinaryKind, CompareKind
+from stagekit.ir.types import Scalar
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Term:
+    """A value and the builder that continues it."""
+
+    builder: Builder
+    value: Value
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.type.dtype
+
+    def like(self, number: Operand) -> Term:
+        """`number` as a term of this dtype, correctly rounded."""
+        if isinstance(number, Term):
+            return number
+        payload = semantics.round_to(number, self.dtype)
+        return Term(self.builder, self.builder.constant(payload, self.dtype))
+
+    def _binary(self, kind: BinaryKind, other: Operand) -> Term:
+        return Term(self.builder, self.builder.binary(kind, self.value, self.like(other).value))
+
+    def _compare(self, kind: CompareKind, other: Operand) -> Term:
+        return Term(self.builder, self.builder.compare(kind, self.value, self.like(other).value))
+
+    def __add__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.ADD, other)
+
+    def __sub__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.SUB, other)
+
+    def __rsub__(self, other: Operand) -> Term:
+        return self.like(other) - self
+
+    def __mul__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.MUL, other)
+
+    def __truediv__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.DIV, other)
+
+    def __rtruediv__(self, other: Operand) -> Term:
+        return self.like(other) / self
+
+    def __and__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.AND, other)
+
+    def __or__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.OR, other)
+
+    def __xor__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.XOR, other)
+
+    def __lshift__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.SHL, other)
+
+    def __rshift__(self, other: Operand) -> Term:
+        return self._binary(BinaryKind.SHR, other)
+
+    def __lt__(self, other: Operand) -> Term:
+        return self._compare(CompareKind.LT, other)
+
+    def __le__(self, other: Operand) -> Term:
+        return self._compare(CompareKind.LE, other)
+
+    def __gt__(self, other: Operand) -> Term:
+        return self._compare(CompareKind.GT, other)
+
+    def __ge__(self, other: Operand) -> Term:
+        return self._compare(CompareKind.GE, other)
+
+    def equals(self, other: Operand) -> Term:
+        return self._compare(CompareKind.EQ, other)
+
+    def differs(self, other: Operand) -> Term:
+        return self._compare(CompareKind.NE, other)
+
+    def __neg__(self) -> Term:
+        return Term(self.builder, self.builder.neg(self.value))
+
+    def __invert__(self) -> Term:
+        return Term(self.builder, self.builder.not_(self.value))
+
+    def select_if(self, condition: Term, otherwise: Operand) -> Term:
+        """This where `condition` holds, else `otherwise`; both are computed."""
+        chosen = self.builder.select(condition.value, self.value, self.like(otherwise).value)
+        return Term(self.builder, chosen)
+
+    def cast(self, dtype: DType) -> Term:
+        return Term(self.builder, self.builder.cast(self.value, dtype))
+
+    def bitcast(self, dtype: DType) -> Term:
+        return Term(self.builder, self.builder.bitcast(self.value, Scalar(dtype)))
+
+    @property
+    def bits(self) -> Term:
+        """The bits as an unsigned integer of the same width."""
+        return self.bitcast(dtype_named(f"uint{self.dtype.bits}"))
+
+    def call(self, name: str, *others: Operand) -> Term:
+        """The intrinsic `name` of this and `others`."""
+        args = (self, *map(self.like, others))
+        return Term(self.builder, self.builder.call_one(by_name(name), [a.value for a in args]))
+
+    def fma(self, factor: Operand, addend: Operand) -> Term:
+        return self.call("fma", factor, addend)
+
+
+Operand = Term | bool | int | float
+Terms = tuple[Term, ...]
+
+
+def expand(formula: Callable[..., Term]) -> Expand:
+    """The lowering that a formula over terms describes: `expand(lambda x, y: x * y)`."""
+
+    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+        return (formula(*(Term(b, a) for a in args)).value,)
+
+    return Expand(build)
+
+
+def branch(condition: Term, then: Callable[[], Term], otherwise: Callable[[], Term]) -> Term:
+    """The term of one arm; only that arm is run."""
+    b = condition.builder
+    then_body = _closed(b, (), lambda: (then(),))
+    else_body = _closed(b, (), lambda: (otherwise(),))
+    (result,) = b.if_(condition.value, then_body, else_body)
+    return Term(b, result)
+
+
+def repeat_while(carried: Terms, test: Callable[..., Term], step: Callable[..., Terms]) -> Terms:
+    """While `test(*carried)` holds, replace `carried` by `step(*carried)`."""
+    b = carried[0].builder
+    params = tuple(Value(c.value.type) for c in carried)
+    with b.block(params) as before:
+        b.condition(test(*(Term(b, p) for p in params)).value, *params)
+    inner = tuple(Value(c.value.type) for c in carried)
+    after = _closed(b, inner, lambda: step(*(Term(b, p) for p in inner)))
+    results = b.while_(tuple(c.value for c in carried), before.done(), after)
+    return tuple(Term(b, r) for r in results)
+
+
+def _closed(b: Builder, params: tuple[Value, ...], made: Callable[[], Terms]) -> Block:
+    """A block with `params` that yields what `made` makes in it."""
+    with b.block(params) as opened:
+        b.yield_(*(t.value for t in made()))
+    return opened.done()
