@@ -13,8 +13,8 @@ The blocks are written to a file at the line numbers of the page, so that errors
 """
 
 from __future__ import annotations
-
 import __future__
+
 import re
 import sys
 from collections.abc import Iterator

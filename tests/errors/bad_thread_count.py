@@ -1,0 +1,14 @@
+import os
+
+import numpy as np
+
+import stagekit as sk
+
+
+@sk.jit
+def kernel(x):
+    x[0] = 1
+
+
+os.environ["STAGEKIT_THREADS"] = "many"
+kernel[1, 1](np.zeros(8, np.float32))

@@ -1,0 +1,11 @@
+import numpy as np
+
+import stagekit as sk
+
+
+@sk.jit
+def kernel(x, n, scale=1.0):
+    x[0] = n * scale
+
+
+kernel[8 / 2, 32](np.zeros(8, np.float32), 4)

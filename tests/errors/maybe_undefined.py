@@ -1,0 +1,13 @@
+import numpy as np
+
+import stagekit as sk
+
+
+@sk.jit
+def kernel(x):
+    if x[0] > 0:
+        value = x[1]
+    x[2] = value
+
+
+kernel[1, 1](np.zeros(8, np.float32))

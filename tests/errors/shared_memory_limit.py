@@ -1,0 +1,5 @@
+"""The text alone: raising it takes a machine that the tests cannot count on."""
+
+from stagekit.runtime.errors import LaunchError, SharedMemoryLimit
+
+raise LaunchError(SharedMemoryLimit(kernel="kernel", static=40_000, dynamic=300_000, device="cuda:0", limit=232_448))

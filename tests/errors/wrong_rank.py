@@ -1,0 +1,14 @@
+import numpy as np
+
+import stagekit as sk
+
+n = sk.dynamic("n")
+
+
+@sk.function
+def kernel(A: sk.Tensor((n,), sk.float32), B: sk.Tensor((n,), sk.float32)):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=n, block=1))
+    B[sk.cuda.block_idx("x")] = A[sk.cuda.block_idx("x")]
+
+
+kernel(np.zeros((2, 4), np.float32), np.zeros(8, np.float32))
