@@ -45,13 +45,9 @@ class Rewriter:
     def ops(self, ops: Iterable[Op]) -> None:
         """Rewrite `ops` into the block under construction."""
         for each in ops:
-            self._op(each)
+            self.op(each)
 
-    def values(self, values: Iterable[Value]) -> tuple[Value, ...]:
-        """What stands for `values` now."""
-        return tuple(self.mapping.get(v, v) for v in values)
-
-    def _op(self, op: Op) -> None:
+    def op(self, op: Op) -> None:
         if op.BODY_FIELDS:
             op = op.with_bodies([self.block(b) for b in op.bodies()])
         if self.mapping:
@@ -66,6 +62,10 @@ class Rewriter:
             self.builder.append(op)
         else:
             self.mapping.update(zip(op.results, replacement, strict=True))
+
+    def values(self, values: Iterable[Value]) -> tuple[Value, ...]:
+        """What stands for `values` now."""
+        return tuple(self.mapping.get(v, v) for v in values)
 
 
 def rewrite(fn: Function, rules: Mapping[type[Op], Rule]) -> Function:

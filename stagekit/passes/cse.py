@@ -1,0 +1,82 @@
+"""Compute each thing once: an op whose equal has been computed on every way here gives way to it.
+
+    %1 = binary.add %a, %b
+    if %c then {
+      %2 = binary.add %a, %b      (gone: %1)
+      ...
+
+Only ops that depend on nothing but their operands, and on which thread this is; nothing that reads memory or looks at
+other threads. Scoped by dominance: what a body computes is forgotten behind it. Linear.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stagekit.ir import Block, Builder, Effect, Function, Op, Value, ops
+from stagekit.ir.core import OP_CLASSES
+from stagekit.passes.manager import PassContext
+from stagekit.passes.rewriter import Rewriter
+
+_REPEATABLE = frozenset({Effect.VARYING})
+_DISTINCT = (ops.Alloc,)  # each is memory of its own
+
+
+def cse(fn: Function, context: PassContext) -> Function:
+    return _Reuser().run(fn)
+
+
+class _Reuser(Rewriter):
+    def __init__(self) -> None:
+        super().__init__({cls: _rule(self, key) for cls, key in _KEYS.items()})
+        self.computed: dict[Any, tuple[Value, ...]] = {}
+        self.in_this_block: list[Any] = []
+
+    def block(self, block: Block) -> Block:
+        outer, self.in_this_block = self.in_this_block, []
+        rewritten = super().block(block)
+        for key in self.in_this_block:
+            del self.computed[key]
+        self.in_this_block = outer
+        return rewritten
+
+    def reuse(self, op: Op, key: Any) -> Sequence[Value] | None:
+        found = self.computed.get(key)
+        if found is None:
+            self.computed[key] = op.results
+            self.in_this_block.append(key)
+        return found
+
+
+def _rule(reuser: _Reuser, key: Callable[[Any], Any]) -> Callable[[Op, Builder], Sequence[Value] | None]:
+    def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
+        return reuser.reuse(op, key(op)) if op.effects <= _REPEATABLE else None
+
+    return rule
+
+
+# -- keys: equal exactly for ops that compute the same ----------------------------------------------------------------
+
+
+def _constant_key(op: ops.Constant) -> Any:
+    value = op.value.hex() if isinstance(op.value, float) else op.value  # 0.0 == -0.0, and nan != nan
+    return ops.Constant, op.result.type, value
+
+
+def _intrinsic_key(op: ops.IntrinsicOp) -> Any:
+    return op.spec, repr(op.params) if op.params else "", op.args  # repr: 1 == True
+
+
+def _key_of(cls: type[Op]) -> Callable[[Any], Any]:
+    """A key from the fields of `cls` and its result type, which for a cast is all that says where to."""
+    attributes = operator.attrgetter(*cls.ATTRIBUTE_FIELDS) if cls.ATTRIBUTE_FIELDS else None
+    return lambda op: (cls, attributes and attributes(op), op.operands(), op.results and op.results[0].type)
+
+
+_KEYS: dict[type[Op], Callable[[Any], Any]] = {
+    **{c: _key_of(c) for c in OP_CLASSES.values() if not (c.BODY_FIELDS or c.is_terminator or c in _DISTINCT)},
+    ops.Constant: _constant_key,
+    ops.IntrinsicOp: _intrinsic_key,
+}

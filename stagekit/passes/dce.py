@@ -1,0 +1,174 @@
+"""Remove what nobody asks for: ops without effects whose results are unused, and carried values that only carry themselves.
+
+    %1 = binary.mul %a, %b                                  (gone)
+    %2 = for %lo, %hi, %st, (%x) : i64 loop(%i, %acc) {     for %lo, %hi, %st, () loop(%i) {
+      %3 = binary.add %acc, %i                        ->
+      yield(%3)                                               yield()
+    }                                                       }     and then the loop itself
+
+An unused load goes, and so does an endless loop that does nothing. Keeps: the order of effects. Linear: values are
+marked from the effects backwards through `feeds`, so a cycle of carried values is live only if something enters it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from stagekit.ir import Block, Effect, Function, Op, Value, walk
+from stagekit.ir.ops import Condition, For, If, While, Yield
+from stagekit.passes.manager import PassContext
+from stagekit.passes.rewriter import Rewriter
+
+_REMOVABLE = frozenset({Effect.READ, Effect.VARYING, Effect.COLLECTIVE})
+
+
+def dce(fn: Function, context: PassContext) -> Function:
+    return _Sweeper(_Marker(fn)).run(fn)
+
+
+# -- mark -------------------------------------------------------------------------------------------------------------
+
+
+class _Marker:
+    """`live`: the values that some effect depends on. `needed`: the ops that have effects, or contain one that has."""
+
+    def __init__(self, fn: Function) -> None:
+        self.feeds: dict[Value, tuple[Value, ...]] = {}  # what a value is made from
+        self.needed: set[Op] = set()
+        self.live: set[Value] = set()
+        self.roots: list[Value] = []
+        self.scan(fn.body)
+        self.mark()
+
+    def scan(self, block: Block) -> bool:
+        """Note the feeds in `block`; has it an effect?"""
+        has_effect = False
+        for op in block.ops:
+            has_effect |= self.scan_op(op)
+        return has_effect
+
+    def scan_op(self, op: Op) -> bool:
+        read = _READS.get(type(op))
+        if read is None:
+            return self.scan_simple(op)
+        effects = [self.scan(b) for b in op.bodies()]  # every body is to be scanned
+        always = read(op, self.feeds)
+        if any(effects):
+            self.needed.add(op)
+            self.roots.extend(always)
+        return any(effects)
+
+    def scan_simple(self, op: Op) -> bool:
+        operands = op.operands()
+        for result in op.results:
+            self.feeds[result] = operands
+        for inner in (i for b in op.bodies() for i in walk(b)):  # asm: what `host` does is its own affair
+            self.needed.add(inner)
+            self.roots.extend(inner.operands())
+        if op.effects <= _REMOVABLE:
+            return False
+        self.needed.add(op)
+        self.roots.extend(operands)
+        return True
+
+    def mark(self) -> None:
+        waiting, live, feeds = self.roots, self.live, self.feeds
+        while waiting:
+            value = waiting.pop()
+            if value not in live:
+                live.add(value)
+                waiting.extend(feeds.get(value, ()))
+
+
+Feeds = dict[Value, tuple[Value, ...]]
+
+
+def _read_if(op: If, feeds: Feeds) -> tuple[Value, ...]:
+    for result, *arms in zip(op.results, _yielded(op.then_body), _yielded(op.else_body)):
+        feeds[result] = (*arms, op.condition)
+    return (op.condition,)
+
+
+def _read_for(op: For, feeds: Feeds) -> tuple[Value, ...]:
+    bounds = (op.start, op.stop, op.step)
+    index, *carried = op.loop_body.params
+    feeds[index] = bounds
+    for result, param, first, following in zip(op.results, carried, op.inits, _yielded(op.loop_body)):
+        feeds[result] = feeds[param] = (first, following, *bounds)
+    return bounds
+
+
+def _read_while(op: While, feeds: Feeds) -> tuple[Value, ...]:
+    flag, *forwarded = _yielded(op.before)
+    for param, first, following in zip(op.before.params, op.inits, _yielded(op.after)):
+        feeds[param] = (first, following, flag)
+    for result, param, value in zip(op.results, op.after.params, forwarded):
+        feeds[result] = feeds[param] = (value, flag)
+    return (flag,)
+
+
+_READS: dict[type[Op], Callable[[Any, Feeds], tuple[Value, ...]]] = {If: _read_if, For: _read_for, While: _read_while}
+"""Per control op: note what its results and parameters are made from; the values it needs whenever it runs."""
+
+
+def _yielded(block: Block) -> tuple[Value, ...]:
+    """What the terminator reads: of a `condition` the flag comes first."""
+    return block.ops[-1].operands()
+
+
+# -- sweep ------------------------------------------------------------------------------------------------------------
+
+
+class _Sweeper(Rewriter):
+    def __init__(self, marked: _Marker) -> None:
+        super().__init__({})
+        self.live = marked.live
+        self.needed = marked.needed
+
+    def op(self, op: Op) -> None:
+        if not (op.is_terminator or op in self.needed or not self.live.isdisjoint(op.results)):
+            return
+        trim = _TRIMS.get(type(op))
+        super().op(trim(op, self.live) if trim and op.results else op)
+
+
+def _trim_if(op: If, live: set[Value]) -> Op:
+    kept = [r in live for r in op.results]
+    then_body, else_body = (_only(b, b.params, kept) for b in op.bodies())
+    return op.replace(results=_those(op.results, kept), then_body=then_body, else_body=else_body)
+
+
+def _trim_for(op: For, live: set[Value]) -> Op:
+    index, *carried = op.loop_body.params
+    kept = [r in live or p in live for r, p in zip(op.results, carried)]
+    loop_body = _only(op.loop_body, (index, *_those(carried, kept)), kept)
+    return op.replace(results=_those(op.results, kept), inits=_those(op.inits, kept), loop_body=loop_body)
+
+
+def _trim_while(op: While, live: set[Value]) -> Op:
+    carried = [p in live for p in op.before.params]
+    forwarded = [r in live or p in live for r, p in zip(op.results, op.after.params)]
+    before = _only(op.before, _those(op.before.params, carried), forwarded)
+    after = _only(op.after, _those(op.after.params, forwarded), carried)
+    return op.replace(
+        results=_those(op.results, forwarded), inits=_those(op.inits, carried), before=before, after=after
+    )
+
+
+_TRIMS: dict[type[Op], Callable[[Any, set[Value]], Op]] = {If: _trim_if, For: _trim_for, While: _trim_while}
+"""Per control op: the same without the values that are not live."""
+
+
+def _those(values: Iterable[Value], kept: Sequence[bool]) -> tuple[Value, ...]:
+    return tuple(itertools.compress(values, kept))
+
+
+def _only(block: Block, params: tuple[Value, ...], kept: Sequence[bool]) -> Block:
+    """`block` with these parameters, handing out only the values that are kept; itself where that is all."""
+    if all(kept) and len(params) == len(block.params):
+        return block
+    last = block.ops[-1]
+    assert isinstance(last, Yield | Condition)
+    return Block(params, (*block.ops[:-1], last.replace(values=_those(last.values, kept))))

@@ -1,0 +1,75 @@
+"""Replace every intrinsic that its target does by an expansion, and refuse what the target cannot do.
+
+    %1 = intrinsic.program_id() {params=(0)} : i64    ->    %1 = intrinsic.block_idx() {params=("x")} : i64
+    %2 = asm(%x) {...} : u32 host(%0: u32) {                 the ops of `host`      (not on cuda)
+
+What an expansion builds is expanded in turn; all of it keeps the place of the op it stands for. Afterwards the target
+emits each intrinsic by itself: `illegal` says which are left.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from stagekit.diagnostics import StagekitError
+from stagekit.ir import Builder, Expand, Function, Lowering, Op, Unsupported, Value
+from stagekit.ir.ops import InlineAsm, IntrinsicOp
+from stagekit.ir.typing import types_of
+from stagekit.passes.errors import UnsupportedOnTarget
+from stagekit.passes.manager import PassContext
+from stagekit.passes.rewriter import Rewriter
+
+
+def expand(fn: Function, context: PassContext) -> Function:
+    return _Expander(context).run(fn)
+
+
+def lowering(op: IntrinsicOp, context: PassContext) -> Lowering | None:
+    """How the target of `context` does `op`; None where the interpreter evaluates the record's own meaning."""
+    if context.target not in op.spec.lower:
+        return None
+    return op.spec.lowering(context.target, types_of(op.args), fastmath=context.fastmath)
+
+
+def illegal(op: Op, context: PassContext) -> str | None:
+    """What `expand` leaves no trace of."""
+    if isinstance(op, IntrinsicOp) and isinstance(lowering(op, context), Expand | Unsupported):
+        return f"{op.spec.name} is not expanded for {context.target}"
+    return "asm is not lowered" if isinstance(op, InlineAsm) and context.target != "cuda" else None
+
+
+class _Expander(Rewriter):
+    def __init__(self, context: PassContext) -> None:
+        super().__init__({IntrinsicOp: self.intrinsic, InlineAsm: self.asm})
+        self.context = context
+        self.is_cuda = context.target == "cuda"
+
+    def op(self, op: Op) -> None:
+        # What asm means elsewhere must not be expanded for cuda, which might refuse it.
+        super().op(op.replace(host=None) if self.is_cuda and isinstance(op, InlineAsm) else op)
+
+    def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
+        found = lowering(op, self.context)
+        if isinstance(found, Unsupported):
+            self.refuse(op, op.spec.name, found.reason)
+        if self.is_cuda and self.context.capability < op.spec.min_capability:
+            needed, here = op.spec.min_capability / 10, self.context.capability / 10
+            self.refuse(op, op.spec.name, f"needs compute capability {needed}, this kernel is for {here}")
+        if not isinstance(found, Expand):
+            return None
+        with builder.block() as built:
+            results = found.build(builder, op.args, op.params)
+        self.ops(built.ops)
+        return self.values(results)
+
+    def asm(self, op: InlineAsm, builder: Builder) -> tuple[Value, ...] | None:
+        if self.is_cuda:
+            return None
+        if op.host is None:
+            self.refuse(op, "asm", "PTX runs on cuda only, and no `host` meaning was given")
+        self.mapping.update(zip(op.host.params, op.args, strict=True))
+        self.ops(op.host.ops[:-1])
+        return self.values(op.host.ops[-1].operands())
+
+    def refuse(self, op: Op, name: str, reason: str) -> NoReturn:
+        raise StagekitError(UnsupportedOnTarget(name, self.context.target, reason), op.loc)

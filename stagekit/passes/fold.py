@@ -1,0 +1,314 @@
+"""Compute what is known, and drop what changes nothing: constants, integer and bool identities, decided branches.
+
+    %2 = binary.add %c2, %c3        ->    %2 = const 5
+    %3 = binary.mul %x, %c1         ->    %x
+    %4 = if %true then A else B     ->    the ops of A
+
+Constants are computed by `semantics`, so they are what the target would compute. A float identity is used only where
+every bit is the same: `x + 0.0` is not `x` for -0.0. An intrinsic is computed only if its target is exact.
+Relies on: valid IR, before or after legalisation (it adds no op that an emitter could refuse). Linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stagekit.dtypes import ARITHMETIC_DTYPES, DType, bool_, float32, float64
+from stagekit.ir import (
+    EXACT,
+    PURE,
+    BinaryKind,
+    Builder,
+    CompareKind,
+    Function,
+    Native,
+    Op,
+    UnaryKind,
+    Value,
+    ops,
+    semantics,
+)
+from stagekit.passes.expand import lowering
+from stagekit.passes.manager import PassContext
+from stagekit.passes.rewriter import Rewriter, Rule
+
+Replacement = Sequence[Value] | None
+
+
+def fold(fn: Function, context: PassContext) -> Function:
+    return _Folder(fn, context).run(fn)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+_K, _C = BinaryKind, CompareKind
+
+# (kind, constant on the right) -> the result: the left operand or a constant. On integers and bools.
+_RIGHT: dict[tuple[BinaryKind, str], str] = {
+    (_K.ADD, "zero"): "left",
+    (_K.SUB, "zero"): "left",
+    (_K.MUL, "zero"): "zero",
+    (_K.MUL, "one"): "left",
+    (_K.FLOORDIV, "zero"): "zero",
+    (_K.FLOORDIV, "one"): "left",
+    (_K.MOD, "zero"): "zero",
+    (_K.MOD, "one"): "zero",
+    (_K.AND, "zero"): "zero",
+    (_K.AND, "ones"): "left",
+    (_K.OR, "zero"): "left",
+    (_K.OR, "ones"): "ones",
+    (_K.XOR, "zero"): "left",
+    (_K.SHL, "zero"): "left",
+    (_K.SHR, "zero"): "left",
+}
+_COMMUTATIVE = frozenset({_K.ADD, _K.MUL, _K.AND, _K.OR, _K.XOR})
+_ZERO_ON_THE_LEFT_GIVES_ZERO = frozenset({_K.FLOORDIV, _K.MOD, _K.SHL, _K.SHR})
+_SAME_OPERANDS = {_K.SUB: "zero", _K.XOR: "zero", _K.MOD: "zero", _K.AND: "left", _K.OR: "left"}
+
+_TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
+_OPPOSITE = {_C.EQ: _C.NE, _C.NE: _C.EQ, _C.LT: _C.GE, _C.GE: _C.LT, _C.GT: _C.LE, _C.LE: _C.GT}
+_OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
+
+_DIRECT_CASTS = tuple(d for d in ARITHMETIC_DTYPES if not d.is_float or d in (float32, float64))
+"""Among these every target casts in one step (`passes/legalize.py`)."""
+
+
+def _named(value: Any, dtype: DType) -> str:
+    """What the tables call this integer or bool."""
+    if value == 0:
+        return "zero"
+    if value == _ones(dtype):
+        return "ones"
+    return "one" if value == 1 else ""
+
+
+def _ones(dtype: DType) -> int:
+    """The number whose bits are all set."""
+    return -1 if dtype.is_signed else dtype.max
+
+
+def _keeps_value(source: DType, target: DType) -> bool:
+    """Does every value of `source` survive a cast to `target`?"""
+    if source.is_float:
+        return target.is_float and (source is target or (source.bits < 32 <= target.bits) or target is float64)
+    if target.is_float:
+        return source.bits <= {float32: 24, float64: 53}.get(target, 0)
+    return target.holds(source.min) and target.holds(source.max)
+
+
+# -- the pass ---------------------------------------------------------------------------------------------------------
+
+
+class _Folder(Rewriter):
+    def __init__(self, fn: Function, context: PassContext) -> None:
+        rules: dict[type[Op], Rule] = {
+            ops.Constant: self.constant,
+            ops.Binary: self.binary,
+            ops.Unary: self.unary,
+            ops.Compare: self.compare,
+            ops.Select: self.select,
+            ops.Cast: self.cast,
+            ops.Bitcast: self.bitcast,
+            ops.Offset: self.offset,
+            ops.Load: self.load,
+            ops.Store: self.store,
+            ops.If: self.if_,
+            ops.For: self.for_,
+            ops.Assert: self.assert_,
+            ops.IntrinsicOp: self.intrinsic,
+        }
+        super().__init__(rules)
+        self.context = context
+        self.block_threads: tuple[int, int, int] | None = fn.attribute("block")
+        self.known: dict[Value, Any] = {}  # payloads of constants
+        self.made_by: dict[Value, Op] = {}  # ops that rules look back at
+
+    def give(self, value: Any, dtype: DType) -> tuple[Value]:
+        """A constant in place of an op."""
+        made = self.builder.constant(value, dtype)
+        self.known[made] = value
+        return (made,)
+
+    def computed(self, value: Any, dtype: DType) -> tuple[Value]:
+        """The same for a NumPy scalar."""
+        return self.give(semantics.to_python(value, dtype), dtype)
+
+    def typed(self, *operands: Value) -> tuple[Any, ...] | None:
+        """The operands as NumPy scalars if all are constants."""
+        payloads = [self.known.get(v) for v in operands]
+        if None in payloads:
+            return None
+        return tuple(semantics.typed(p, v.type.dtype) for p, v in zip(payloads, operands, strict=True))
+
+    def named(self, name: str, left: Value) -> tuple[Value]:
+        """`left`, or the constant of left's dtype that the tables call `name`."""
+        dtype = left.type.dtype
+        if name == "left":
+            return (left,)
+        value = 0 if name == "zero" else _ones(dtype)
+        return self.give(bool(value) if dtype is bool_ else value, dtype)
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def constant(self, op: ops.Constant, builder: Builder) -> Replacement:
+        self.known[op.result] = op.value
+        return None
+
+    def binary(self, op: ops.Binary, builder: Builder) -> Replacement:
+        known, dtype = self.known, op.lhs.type.dtype
+        left_known, right_known = op.lhs in known, op.rhs in known
+        if left_known and right_known:
+            return self.computed(semantics.binary(op.kind, dtype, *self.typed(op.lhs, op.rhs) or ()), dtype)
+        if dtype.is_float:
+            return None
+        if op.lhs is op.rhs and op.kind in _SAME_OPERANDS:
+            return self.named(_SAME_OPERANDS[op.kind], op.lhs)
+        if right_known:
+            return self.beside_constant(op.kind, op.lhs, _named(known[op.rhs], dtype))
+        if left_known:
+            return self.after_constant(op, _named(known[op.lhs], dtype))
+        return None
+
+    def beside_constant(self, kind: BinaryKind, operand: Value, constant: str) -> Replacement:
+        rule = _RIGHT.get((kind, constant))
+        return self.named(rule, operand) if rule else None
+
+    def after_constant(self, op: ops.Binary, constant: str) -> Replacement:
+        if op.kind in _COMMUTATIVE:
+            return self.beside_constant(op.kind, op.rhs, constant)
+        return (op.lhs,) if constant == "zero" and op.kind in _ZERO_ON_THE_LEFT_GIVES_ZERO else None
+
+    def unary(self, op: ops.Unary, builder: Builder) -> Replacement:
+        dtype = op.operand.type.dtype
+        if given := self.typed(op.operand):
+            return self.computed(semantics.unary(op.kind, dtype, *given), dtype)
+        inner = self.made_by.get(op.operand)
+        if isinstance(inner, ops.Unary) and inner.kind is op.kind:
+            return (inner.operand,)
+        if isinstance(inner, ops.Compare) and op.kind is UnaryKind.NOT and _has_opposite(inner):
+            return (builder.compare(_OPPOSITE[inner.kind], inner.lhs, inner.rhs),)
+        self.made_by[op.result] = op
+        return None
+
+    def compare(self, op: ops.Compare, builder: Builder) -> Replacement:
+        if given := self.typed(op.lhs, op.rhs):
+            return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), bool_)
+        if op.lhs is op.rhs and not op.lhs.type.dtype.is_float:
+            return self.give(op.kind in _TRUE_OF_EQUALS, bool_)
+        self.made_by[op.result] = op
+        return None
+
+    def select(self, op: ops.Select, builder: Builder) -> Replacement:
+        condition = self.known.get(op.condition)
+        if condition is not None:
+            return (op.if_true if condition else op.if_false,)
+        return self.choice(op.condition, op.if_true, op.if_false)
+
+    def choice(self, condition: Value, if_true: Value, if_false: Value) -> Replacement:
+        """The value that a choice always gives, when there is one."""
+        if if_true is if_false:
+            return (if_true,)
+        if if_true.type == condition.type and self.known.get(if_true) is True and self.known.get(if_false) is False:
+            return (condition,)
+        return None
+
+    def cast(self, op: ops.Cast, builder: Builder) -> Replacement:
+        target = op.result.type.dtype
+        if given := self.typed(op.operand):
+            return self.computed(semantics.cast(given[0], op.operand.type.dtype, target), target)
+        inner = self.made_by.get(op.operand)
+        if isinstance(inner, ops.Cast) and _needs_no_step(inner, target):
+            return (builder.cast(inner.operand, target),)
+        self.made_by[op.result] = op
+        return None
+
+    def bitcast(self, op: ops.Bitcast, builder: Builder) -> Replacement:
+        inner = self.made_by.get(op.operand)
+        if isinstance(inner, ops.Bitcast):
+            return (builder.bitcast(inner.operand, op.result.type),)
+        self.made_by[op.result] = op
+        if op.operand not in self.known or op.result.type == op.operand.type:
+            return None
+        return self.bits(self.typed(op.operand), op.result.type.dtype)
+
+    def bits(self, given: tuple[Any, ...] | None, target: DType) -> Replacement:
+        """The bits of a constant; not of a NaN, whose payload a constant cannot carry."""
+        (value,) = given or ()
+        result = value.view(target.numpy)
+        return self.computed(result, target) if value == value and result == result else None
+
+    def intrinsic(self, op: ops.IntrinsicOp, builder: Builder) -> Replacement:
+        found = lowering(op, self.context)
+        if found is Native.BLOCK_DIM and self.block_threads:
+            return self.give(self.block_threads["xyz".index(op.params[0])], op.result.type.dtype)
+        if not self.is_computable(op):
+            return None
+        given = self.typed(*op.args)
+        return self.computed(op.spec.evaluate(*given), op.result.type.dtype) if given and op.spec.evaluate else None
+
+    def is_computable(self, op: ops.IntrinsicOp) -> bool:
+        """Is the record's own meaning, bit by bit, what the target computes?"""
+        spec, target = op.spec, self.context.target
+        is_exact = spec.tolerance.get(target, EXACT) == EXACT
+        is_approximate = self.context.fastmath and target in spec.lower_fast
+        return spec.effects == PURE and len(op.results) == 1 and not op.params and is_exact and not is_approximate
+
+    # -- memory and control -------------------------------------------------------------------------------------
+
+    def offset(self, op: ops.Offset, builder: Builder) -> Replacement:
+        return (op.pointer,) if self.known.get(op.index) == 0 else None
+
+    def load(self, op: ops.Load, builder: Builder) -> Replacement:
+        mask = self.known.get(op.mask) if op.mask else None
+        if mask is None or op.other is None:
+            return None
+        return (builder.load(op.pointer) if mask else op.other,)
+
+    def store(self, op: ops.Store, builder: Builder) -> Replacement:
+        mask = self.known.get(op.mask) if op.mask else None
+        if mask is None:
+            return None
+        if mask:
+            builder.store(op.pointer, op.value)
+        return ()
+
+    def if_(self, op: ops.If, builder: Builder) -> Replacement:
+        """A decided branch is replaced by its arm; an open one gives away results that are the same in both arms."""
+        condition = self.known.get(op.condition)
+        if condition is not None:
+            arm = op.then_body if condition else op.else_body
+            for each in arm.ops[:-1]:
+                builder.append(each)
+            return arm.ops[-1].operands()
+        for result, *arms in zip(op.results, op.then_body.ops[-1].operands(), op.else_body.ops[-1].operands()):
+            if same := self.choice(op.condition, *arms):
+                self.mapping[result] = same[0]
+        return None
+
+    def for_(self, op: ops.For, builder: Builder) -> Replacement:
+        """A loop that never runs is its initial values."""
+        if not all(v in self.known for v in (op.start, op.stop, op.step)):
+            return None
+        start, stop, step = (self.known[v] for v in (op.start, op.stop, op.step))
+        return None if step and range(start, stop, step) else op.inits
+
+    def assert_(self, op: ops.Assert, builder: Builder) -> Replacement:
+        return () if self.known.get(op.condition) is True else None
+
+
+def _has_opposite(op: ops.Compare) -> bool:
+    return not op.lhs.type.dtype.is_float or op.kind in _OPPOSITE_OF_FLOATS
+
+
+def _needs_no_step(first: ops.Cast, target: DType) -> bool:
+    """Does casting directly to `target` give the same as through the result of `first`?"""
+    source, middle = first.operand.type.dtype, first.result.type.dtype
+    if source is target:
+        return _keeps_value(source, middle)
+    if source not in _DIRECT_CASTS or target not in _DIRECT_CASTS:
+        return False
+    if source.is_float or not target.is_integer:
+        return _keeps_value(source, middle)
+    # Integers wrap, and from a float they saturate.
+    return middle.is_integer and (target.bits <= middle.bits or _keeps_value(source, middle))

@@ -1,0 +1,61 @@
+"""What happens to a kernel between the front end and emission: one ordered list per target, and who checks it.
+
+    lowered = lower(traced, PassContext("cpu", 0, fastmath=False, debug=False), hooks=())
+
+In: IR as traced. Out: IR in which the target's emitter meets nothing it does not know (`illegal` says what that is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stagekit.ir import Function, Op, ops
+from stagekit.ir.verifier import Legal, verify
+from stagekit.passes import expand as expanding
+from stagekit.passes import records as recording
+from stagekit.passes.cse import cse
+from stagekit.passes.dce import dce
+from stagekit.passes.expand import expand
+from stagekit.passes.fold import fold
+from stagekit.passes.manager import Hook, Pass, PassContext, run_passes
+from stagekit.passes.records import records
+
+_COMPILED: tuple[Pass, ...] = (
+    records,  # before expand: it calls intrinsics
+    expand,
+    fold,  # the first to see what the two before it have built
+    cse,
+    dce,
+)
+
+PASSES: dict[str, tuple[Pass, ...]] = {
+    "cuda": _COMPILED,
+    "cpu": _COMPILED,
+    "interp": (expand,),  # it runs what was written: nothing folded, no load removed
+}
+
+_ILLEGAL: dict[type[Op], Callable[[Any, PassContext], str | None]] = {
+    ops.IntrinsicOp: expanding.illegal,
+    ops.InlineAsm: expanding.illegal,
+    ops.Assert: recording.illegal,
+    ops.Print: recording.illegal,
+}
+
+
+def lower(fn: Function, context: PassContext, hooks: Sequence[Hook]) -> Function:
+    """Run the target's passes on `fn`, checked at both ends. hooks: from `hooks_from_config`, or one's own."""
+    verify(fn)
+    lowered = run_passes(fn, PASSES[context.target], context, hooks)
+    verify(lowered, legal(context))
+    return lowered
+
+
+def legal(context: PassContext) -> Legal:
+    """Says of an op why the emitter of this target would not know it, or None."""
+
+    def objection(op: Op) -> str | None:
+        rule = _ILLEGAL.get(type(op))
+        return rule(op, context) if rule else None
+
+    return objection
