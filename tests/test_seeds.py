@@ -98,7 +98,7 @@ def fused_softmax_kernel(src, dst, N, BLOCK: tt.constexpr):
 def relu_kernel(src, dst, N, BLOCK: tt.constexpr):
     tid = tt.arange(0, BLOCK)
     mask = tid < N
-    tt.store(dst + tid, tt.relu(tt.load(src + tid, mask=mask)), mask=mask)
+    tt.store(dst + tid, tt.maximum(tt.load(src + tid, mask=mask), 0), mask=mask)
 
 
 def softmax(x):
