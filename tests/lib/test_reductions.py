@@ -54,8 +54,6 @@ def test_integers_reduce_exactly_for_any_block_y9(place, block):
 
 NUMPY_NAMES = ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 DTYPES = [*map(np.dtype, NUMPY_NAMES), np.dtype(ml_dtypes.bfloat16)]
-    np.dtype(ml_dtypes.bfloat16)
-]
 
 
 @each_place
