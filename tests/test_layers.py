@@ -1,0 +1,103 @@
+"""The rooms of the package import downwards only, and third-party libraries stay in their room.
+
+Imports inside functions and under `TYPE_CHECKING` count: that is where cycles hide. The table is the one of
+`docs/architecture.md`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "stagekit"
+EXAMPLES = PACKAGE.parent / "examples"
+
+GROUND = ("diagnostics", "config", "dtypes", "hostexpr", "signature", "artifact", "records")
+ROOMS = ("ir", "intrinsics", "frontend", "passes", "backends", "runtime", "jit")  # each sees those before it
+SEES_GROUND_ONLY = {"runtime"}  # an Artifact is all it knows of a kernel
+SEES_EVERYTHING = {"__init__", "__main__", "testing"}
+SEES_PUBLIC_NAMES = {"lib"}
+
+LIBRARY_ROOMS = {  # third party: where it may be imported
+    "llvmlite": {"backends"},
+    "cuda": {"runtime"},
+    "numpy": {"dtypes", "ir", "intrinsics", "frontend", "backends", "runtime", "testing", "jit"},
+    "ml_dtypes": {"dtypes", "ir", "intrinsics", "backends", "runtime", "testing"},
+    "hypothesis": {"testing"},
+}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    """The room that a file of the package belongs to: its folder, or its own name."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Every module that the file imports, with its full name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield from _from_import(node)
+
+
+def _from_import(node: ast.ImportFrom) -> Iterator[str]:
+    """`from stagekit import config` imports the room `config`; `from stagekit.ir import Op` the room `ir`."""
+    if node.module == "stagekit":
+        yield from (f"stagekit.{alias.name}" for alias in node.names)
+    else:
+        yield str(node.module)
+
+
+def visible_from(room: str) -> set[str]:
+    """The rooms that `room` may import, itself included."""
+    if room in GROUND:
+        return set(GROUND)
+    if room in SEES_GROUND_ONLY:
+        return {*GROUND, room}
+    return {*GROUND, *ROOMS[: ROOMS.index(room) + 1]}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_room_imports_only_the_rooms_before_it(path: Path) -> None:
+    room = room_of(path)
+    if room in SEES_EVERYTHING | SEES_PUBLIC_NAMES:
+        return
+
+    ours = {name.split(".")[1] if "." in name else "the public names" for name in imports_of(path) if _is_ours(name)}
+
+    assert set() == ours - visible_from(room)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_library_stays_in_its_rooms(path: Path) -> None:
+    libraries = {name.split(".")[0] for name in imports_of(path)} & LIBRARY_ROOMS.keys()
+
+    assert set() == {library for library in libraries if room_of(path) not in LIBRARY_ROOMS[library]}
+
+
+USERS = sorted([*EXAMPLES.glob("*.py"), *(PACKAGE / "lib").glob("*.py")])
+
+
+@pytest.mark.parametrize("path", USERS, ids=lambda p: p.name)
+def test_lib_and_examples_use_the_public_names_only(path: Path) -> None:
+    """What is written with them proves that the language is enough."""
+    ours = {name for name in imports_of(path) if _is_ours(name)}
+
+    assert set() == {name for name in ours if name != "stagekit" and not name.startswith("stagekit.lib")}
+
+
+def test_every_module_has_a_room() -> None:
+    known = {*GROUND, *ROOMS, *SEES_EVERYTHING, *SEES_PUBLIC_NAMES}
+
+    assert set() == {room_of(path) for path in MODULES} - known
+
+
+def _is_ours(name: str) -> bool:
+    return name == "stagekit" or name.startswith("stagekit.")

@@ -1,0 +1,81 @@
+"""Every public name is documented, typed, and found in the docs; importing the package is cheap and needs no driver."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import stagekit as sk
+from stagekit.intrinsics.registry import all_intrinsics
+from stagekit.ir import Intrinsic
+
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = "\n".join(
+    (DOCS / name).read_text(encoding="utf-8") for name in ("language.md", "intrinsics.md", "testing.md")
+)
+
+
+def public_names() -> list[tuple[str, Any]]:
+    """Every public name with its value: those of `stagekit`, and those of its public modules."""
+    top = [(f"sk.{name}", getattr(sk, name)) for name in sk.__all__]
+    modules = [(name, value) for name, value in top if isinstance(value, ModuleType)]
+    inner = [(f"{name}.{each}", getattr(value, each)) for name, value in modules for each in value.__all__]
+    return [*(pair for pair in top if pair not in modules), *inner]
+
+
+NAMES = [pytest.param(name, value, id=name) for name, value in public_names()]
+CALLABLES = [pytest.param(name, value, id=name) for name, value in public_names() if inspect.isfunction(value)]
+
+
+@pytest.mark.parametrize(("name", "value"), NAMES)
+def test_a_public_name_says_what_it_is(name: str, value: object) -> None:
+    text = value.doc if isinstance(value, Intrinsic) else inspect.getdoc(value)
+
+    assert text, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize(("name", "value"), NAMES)
+def test_a_public_name_is_in_the_reference(name: str, value: object) -> None:
+    """docs/language.md, docs/intrinsics.md or docs/testing.md."""
+    assert name.rpartition(".")[2] in REFERENCE
+
+
+@pytest.mark.parametrize(("name", "function"), CALLABLES)
+def test_a_public_function_is_typed(name: str, function: object) -> None:
+    signature = inspect.signature(function)
+    bare = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
+
+    assert [] == bare, f"{name}: parameters without a type"
+    assert signature.return_annotation is not signature.empty, f"{name}: no return type"
+
+
+def test_all_is_sorted_and_complete() -> None:
+    """A name without underscore that is not a module is public on purpose, or not there."""
+    stray = {n for n in vars(sk) if not n.startswith("_") and not isinstance(getattr(sk, n), ModuleType)} - set(
+        sk.__all__
+    )
+
+    assert sorted(sk.__all__) == list(sk.__all__)
+    assert {"annotations"} >= stray
+
+
+def test_every_intrinsic_has_a_public_name() -> None:
+    public = {id(value) for _, value in public_names()}
+
+    assert [] == [spec.name for spec in all_intrinsics() if id(spec) not in public]
+
+
+@pytest.mark.parametrize("module", ["torch", "cupy", "jax", "hypothesis", "cuda.bindings.driver"])
+def test_import_does_not_load(module: str) -> None:
+    """`import stagekit` takes what it needs: no optional library, no driver."""
+    program = f"import sys, stagekit; print({module!r} in sys.modules)"
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "False" == printed.strip()

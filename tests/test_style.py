@@ -1,0 +1,82 @@
+"""How the source reads, as far as a test can tell: short functions, modules that say what they are, no private places."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from stagekit.config import SWITCHES, Switch
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "stagekit"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TEXTS = sorted(
+    path
+    for folder in ("stagekit", "tests", "examples", "benchmarks", "docs", ".ci", ".")
+    for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
+    if path.suffix in (".py", ".md", ".toml", ".err", ".ir", ".ptx") or path.parent.name == ".ci"
+)
+
+MEDIAN_LINES = 10  # of a function, docstring included
+PRIVATE_PLACES = re.compile(r"(?<![\w/])/(?:home|root|work|Users|tmp)/\w")
+INDEX_HOSTS = re.compile(r"\b(?:[\w-]+\.)*(?:pypi|pythonhosted|npmjs|crates|debian|anaconda)\.(?:org|com|io)\b")
+
+
+def functions_of(path: Path) -> list[tuple[str, int]]:
+    """Name and length in lines of every function in the file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in found]
+
+
+def test_half_of_all_functions_are_shorter_than_ten_lines() -> None:
+    lengths = {path: functions_of(path) for path in MODULES}
+    longest = sorted(
+        ((n, f"{p.relative_to(ROOT)}: {name}") for p, fs in lengths.items() for name, n in fs), reverse=True
+    )
+    for n, where in longest[:10]:
+        print(f"{n:4} {where}")
+
+    assert median(n for n, _ in longest) < MEDIAN_LINES
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_module_says_what_it_is(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+    assert docstring is not None
+    assert docstring.strip().endswith((".", ":", ")", "`")) or "\n" in docstring, "a sentence, not a title"
+
+
+@pytest.mark.parametrize("pattern", [PRIVATE_PLACES, INDEX_HOSTS], ids=["a private place", "a package index"])
+def test_no_file_names(pattern: re.Pattern[str]) -> None:
+    """What is published must work elsewhere: no folder of one machine, no host that installs are taken from."""
+    found = {path: pattern.findall(path.read_text(encoding="utf-8")) for path in TEXTS}
+
+    assert {} == {str(path.relative_to(ROOT)): names for path, names in found.items() if names}
+
+
+def test_work_left_over_has_no_marks() -> None:
+    """An open end belongs in an issue, not in the source."""
+    marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+
+    assert [] == [str(path.relative_to(ROOT)) for path in TEXTS if marks.search(path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+def test_every_switch_is_in_the_docs_with_its_own_words(switch: Switch) -> None:
+    table = (ROOT / "docs" / "debugging.md").read_text(encoding="utf-8")
+
+    assert f"| `{switch.name}` |" in table
+    assert switch.help in table
+
+
+def test_the_environment_is_read_through_the_switches_only() -> None:
+    """A switch that is read elsewhere is one that nobody finds."""
+    readers = [p for p in MODULES if re.search(r"\bos\.(environ|getenv)\b", p.read_text(encoding="utf-8"))]
+
+    assert [PACKAGE / "config.py"] == readers
