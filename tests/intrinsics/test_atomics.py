@@ -1,0 +1,140 @@
+"""Atomics: every operation and dtype, on global and shared memory, alone and under contention."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from places import each_place, run
+
+import stagekit as sk
+
+INTEGERS = [np.dtype(t) for t in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")]
+FLOATS = [np.dtype(t) for t in ("f2", "f4", "f8", ml_dtypes.bfloat16)]
+
+
+@sk.jit
+def on_global(cells, values, olds, atomic: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    olds[i] = atomic(cells.ptr_to(i), values[i])
+
+
+@sk.jit
+def on_shared(cells, values, olds, atomic: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    mine = sk.alloc_shared((32,), cells.dtype)
+    mine[i] = cells[i]
+    olds[i] = atomic(mine.ptr_to(i), values[i])
+    cells[i] = mine[i]
+
+
+def edges(dtype):
+    """32 cells and 32 values that meet each other in many ways."""
+    rng = np.random.default_rng(0)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        some = np.array([info.min, info.max, 0, 1, info.max // 2, info.max - 1], dtype)
+    else:
+        some = np.array([-np.inf, np.inf, np.nan, -0.0, 0.0, 1.5, -2.25, 2**-14], dtype)
+    return rng.choice(some, 32), rng.choice(some, 32)
+
+
+OPERATIONS = {
+    "atomic_add": np.add,
+    "atomic_sub": np.subtract,
+    "atomic_min": np.minimum,
+    "atomic_max": np.maximum,
+    "atomic_and": np.bitwise_and,
+    "atomic_or": np.bitwise_or,
+    "atomic_xor": np.bitwise_xor,
+    "atomic_exchange": lambda a, b: b,
+}
+BITWISE = ("atomic_and", "atomic_or", "atomic_xor")
+CASES = [(name, dtype) for name in OPERATIONS for dtype in INTEGERS + ([] if name in BITWISE else FLOATS)]
+
+
+def same_numbers(a, b):
+    """Equal, taking every NaN as one and the zeros as one."""
+    np.testing.assert_array_equal(a.astype(np.float64), b.astype(np.float64))
+
+
+@each_place
+@pytest.mark.parametrize("kernel", [on_global, on_shared], ids=["global", "shared"])
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=lambda x: str(x))
+def test_the_element_changes_and_the_old_one_comes_back(place, kernel, name, dtype):
+    cells, values = edges(dtype)
+
+    after, _, olds = run(place, kernel[1, 32], [cells, values, np.zeros(32, dtype)], getattr(sk, name))
+
+    with np.errstate(all="ignore"):
+        same_numbers(after, OPERATIONS[name](cells, values).astype(dtype))
+    same_numbers(olds, cells)
+
+
+@sk.jit
+def swap_if(cells, expected, desired, olds):
+    i = sk.cuda.thread_idx("x")
+    olds[i] = sk.atomic_cas(cells.ptr_to(i), expected[i], desired[i])
+
+
+@each_place
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS, ids=str)
+def test_compare_and_swap_compares_bits(place, dtype):
+    cells, desired = edges(dtype)
+    expected = np.where(np.arange(32) % 2 == 0, cells, desired).astype(dtype)
+
+    after, _, _, olds = run(place, swap_if[1, 32], [cells, expected, desired, np.zeros(32, dtype)])
+
+    bits = f"u{dtype.itemsize}"
+    np.testing.assert_array_equal(olds.view(bits), cells.view(bits))
+    swapped = cells.view(bits) == expected.view(bits)
+    np.testing.assert_array_equal(after.view(bits), np.where(swapped, desired.view(bits), cells.view(bits)))
+
+
+@sk.jit
+def contended(cell, value: sk.constexpr, atomic: sk.constexpr):
+    for _ in range(3):
+        atomic(cell, cell.dtype(value))
+
+
+@each_place
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS, ids=str)
+def test_no_addition_is_lost_under_contention(place, dtype):
+    """All threads add the same number, so that the order does not matter even where sums are rounded."""
+    value = dtype.type(3)
+
+    (cell,) = run(place, contended[5, 24], [np.zeros(1, dtype)], 3, sk.atomic_add)
+
+    expected = np.zeros(1, dtype)
+    for _ in range(5 * 24 * 3):
+        expected = (expected + value).astype(dtype)
+    assert cell[0] == expected[0]
+
+
+@each_place
+def test_minimum_of_all_threads(place):
+    @sk.jit
+    def kernel(cell):
+        sk.atomic_min(cell, sk.float32(sk.cuda.thread_idx("x") * 7919 % 1009) - 500)
+
+    (cell,) = run(place, kernel[3, 300], [np.full(1, np.inf, np.float32)])
+
+    assert cell[0] == (np.arange(300) * 7919 % 1009).min() - 500
+
+
+@pytest.mark.parametrize("dtype", [sk.bool_, sk.float8_e5m2])
+def test_a_dtype_without_atomics_is_refused(dtype):
+    @sk.jit
+    def kernel(cell):
+        sk.atomic_add(cell, sk.load(cell))
+
+    with pytest.raises(sk.StagekitError, match="atomic_add"):
+        kernel.specialize(cell=sk.Pointer(dtype)).ir
+
+
+def test_integer_atomics_are_single_instructions():
+    kernel = on_global.specialize(
+        **{n: sk.Tensor((None,), sk.uint32) for n in ("cells", "values", "olds")}, atomic=sk.atomic_max
+    )
+
+    assert "global.max.u32" in kernel.ptx
