@@ -44,6 +44,7 @@ class Module:
         self._functions: dict[str, str] = {}
         self._tail: list[str] = []
         self._metadata = 0
+        self._unique: dict[tuple[str, str], str] = {}
 
     def declare(self, signature: str) -> None:
         """Declare an external function: `"float @llvm.sqrt.f32(float)"`."""
@@ -53,6 +54,10 @@ class Module:
         """Define `@name = definition`; gives `@name`."""
         self._globals[name] = definition
         return f"@{name}"
+
+    def unique_name(self, prefix: str, key: str) -> str:
+        """A name for a global, the same for the same `key`."""
+        return self._unique.setdefault((prefix, key), f"{prefix}{len(self._unique)}")
 
     def has_function(self, name: str) -> bool:
         return name in self._functions
@@ -118,6 +123,14 @@ class Writer:
 
     def line(self, text: str) -> None:
         self._lines.append(f"  {text}")
+
+    def reserve(self) -> int:
+        """Keep room for a line that can be written only later, such as a phi at the head of a loop; see `fill`."""
+        self._lines.append("")
+        return len(self._lines) - 1
+
+    def fill(self, place: int, text: str) -> None:
+        self._lines[place] = f"  {text}"
 
     def new_label(self, hint: str) -> str:
         self._labels += 1

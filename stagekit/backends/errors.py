@@ -1,0 +1,45 @@
+"""What a backend may have to tell the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stagekit.diagnostics import Diagnostic
+
+
+@dataclass(frozen=True)
+class LibdeviceMissing(Diagnostic):
+    """A function of NVIDIA's device library is needed, and the library is not installed."""
+
+    title: ClassVar[str] = "NVIDIA's device library is not installed"
+    label: ClassVar[str] = "`{symbol}` comes from libdevice"
+    help: ClassVar[str] = "pip install stagekit[cuda], or install a CUDA toolkit"
+
+    symbol: str
+
+
+@dataclass(frozen=True)
+class AsmMismatch(Diagnostic):
+    """Inline assembly whose text, constraints and operands do not fit each other."""
+
+    title: ClassVar[str] = "Inline assembly does not fit its operands"
+    label: ClassVar[str] = "{reason}"
+    help: ClassVar[str] = (
+        'constraints are those of LLVM, outputs first: "=r,r,r"; `$0` is the first output; write `$$` for a dollar sign'
+    )
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class SharedMemoryExceeded(Diagnostic):
+    """A kernel allocates more shared memory per block than the GPU has."""
+
+    title: ClassVar[str] = "Too much shared memory"
+    label: ClassVar[str] = "{shared_bytes} bytes per block; compute capability {capability} has {limit}"
+    help: ClassVar[str] = "choose a smaller block or tile"
+
+    shared_bytes: int
+    capability: str
+    limit: int

@@ -1,0 +1,154 @@
+"""Functions of NVIDIA's libdevice as LLVM text, each taken out with what it calls, so that nothing has to be linked.
+
+    __nv_expf  ->  define internal float @__nv_expf(float %a) alwaysinline nounwind { ... }
+
+The library is bitcode of 350 functions. It is parsed once per process; linking it into a kernel would cost 150 ms each time.
+Its switches (`__nvvm_reflect`) are answered here: subnormals are kept, and the architecture is the kernel's.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from cuda import pathfinder
+
+from stagekit.backends.errors import LibdeviceMissing
+from stagekit.backends.llvm.writer import Module
+from stagekit.diagnostics import InternalError, Loc, StagekitError
+
+
+def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> None:
+    """Add the definition of `symbol` and of all it needs to `module`, once."""
+    if module.has_function(symbol):
+        return
+    for part in _library(symbol, loc).closure(symbol):
+        part.add_to(module, capability)
+
+
+def _library(symbol: str, loc: Loc) -> _Library:
+    path = _path()
+    if path is None:
+        raise StagekitError(LibdeviceMissing(symbol), loc)
+    return _parsed(path)
+
+
+def _path() -> str | None:
+    """The file of the `nvidia-nvvm` wheel, of a conda package or of a toolkit."""
+    try:
+        return str(pathfinder.find_bitcode_lib("device"))
+    except pathfinder.BitcodeLibNotFoundError:
+        return None
+
+
+@functools.cache
+def _parsed(path: str) -> _Library:
+    return _Library(llvm.parse_bitcode(Path(path).read_bytes(), llvm.create_context()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A function, declaration or global variable of the library, as text. `needs`: the names that the text mentions."""
+
+    name: str
+    kind: str  # "define", "declare" or "global"
+    text: str
+    needs: tuple[str, ...]
+
+    def add_to(self, module: Module, capability: int) -> None:
+        if self.kind == "declare":
+            module.declare(self.text)
+        elif self.kind == "global":
+            module.add_global(self.name, self.text)
+        else:
+            answers = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_ARCH": 10 * capability}
+            module.add_function(self.name, _REFLECTED.sub(lambda m: f"add i32 0, {answers[m.group(1)]}", self.text))
+
+
+_REFLECTED = re.compile(r"<(__CUDA_\w+)>")
+
+
+@dataclass(slots=True)
+class _Library:
+    """The parsed library, and the parts already taken out of it."""
+
+    module: Any
+    parts: dict[str, _Part] = field(default_factory=dict)
+
+    def closure(self, symbol: str) -> Iterator[_Part]:
+        """The part `symbol` and, transitively, every part that it needs."""
+        pending, seen = [symbol], {symbol}
+        while pending:
+            part = self._part(pending.pop())
+            yield part
+            pending += (new for new in part.needs if new not in seen)
+            seen.update(part.needs)
+
+    def _part(self, name: str) -> _Part:
+        if name not in self.parts:
+            self.parts[name] = self._take_out(name)
+        return self.parts[name]
+
+    def _take_out(self, name: str) -> _Part:
+        try:
+            text = str(self.module.get_function(name))
+        except NameError:
+            return self._take_out_global(name)
+        if "\ndefine " not in f"\n{text}":
+            return _Part(name, "declare", _ATTRIBUTE_GROUP.sub("", text[text.index("declare ") + 8 :]).strip(), ())
+        text = self._without_reflection(_as_internal(text))
+        needs = dict.fromkeys(_MENTIONED.findall(text))
+        return _Part(name, "define", text, tuple(n for n in needs if n != name))
+
+    def _take_out_global(self, name: str) -> _Part:
+        try:
+            text = str(self.module.get_global_variable(name))
+        except NameError as error:
+            raise InternalError(f"libdevice has no `{name}`") from error
+        return _Part(name, "global", text.partition(" = ")[2], ())
+
+    def _without_reflection(self, text: str) -> str:
+        """Replace the questions to the compiler by `<name>`, which a kernel's capability answers."""
+        return _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", text)
+
+    def _string(self, name: str) -> str:
+        match = _C_STRING.search(str(self.module.get_global_variable(name)))
+        if match is None:
+            raise InternalError(f"libdevice asks for something new: {name}")
+        return match.group(1)
+
+
+_MENTIONED = re.compile(r"@([\w.$]+)")
+_REFLECT = re.compile(r"call i32 @__nvvm_reflect\(ptr @([\w.$]+)\)")
+_C_STRING = re.compile(r'c"(\w+)\\00"')
+_COMMENT = re.compile(r"\s*;.*")
+_DEFINE = re.compile(r"^define ([^\n]*?)(?: #\d+)? \{", re.MULTILINE)
+_FUNCTION_ATTRIBUTES = re.compile(r"^; Function Attrs: (.*)$", re.MULTILINE)
+_ASM_CALL = re.compile(r"( asm \"[^\n]*\)) #\d+")
+_ATTRIBUTE_GROUP = re.compile(r" #\d+")
+_METADATA = re.compile(r", !(?:srcloc|llvm\.loop) !\d+")
+
+
+def _as_internal(text: str) -> str:
+    """One function's text made independent of its module: attribute groups, metadata and named types resolved."""
+    found = _FUNCTION_ATTRIBUTES.search(text)
+    attributes = found.group(1) if found else "nounwind"
+    text = _COMMENT.sub("", text)
+    text = _ASM_CALL.sub(r"\1 nounwind memory(none)", text)
+    text = _DEFINE.sub(lambda m: f"define internal {m.group(1)} {attributes} {{", text)
+    text = _METADATA.sub("", _ATTRIBUTE_GROUP.sub("", text))
+    return re.sub(r"%struct\.(\w+)", lambda m: _STRUCTS[m.group(1)], text)
+
+
+_STRUCTS = {
+    "uint2": "{ i32, i32 }",
+    "float2": "{ float, float }",
+    "double2": "{ double, double }",
+    "ulonglong2": "{ i64, i64 }",
+    "trig_reduction_return": "{ double, i32 }",
+}

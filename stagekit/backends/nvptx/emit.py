@@ -1,0 +1,215 @@
+"""One kernel's ops as LLVM text: a rule per op class.
+
+In: a legalised function. Out: lines in a `Writer`. Structured control flow becomes blocks and phis:
+
+    %r = if %c { yield %a }        br i1 %c, label %then1, label %else2
+         else { yield %b }    ->   then1: br label %join3      else2: br label %join3
+                                   join3: %t0 = phi i32 [ %a, %then1 ], [ %b, %else2 ]
+
+Bool is i8 in memory. Pointers carry their address space. Loads and stores promise the alignment of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import memory_type
+from stagekit.backends.llvm.writer import Writer
+from stagekit.backends.nvptx import calls, loops, printf
+from stagekit.backends.nvptx.state import Emitter
+from stagekit.diagnostics import InternalError
+from stagekit.dtypes import DType
+from stagekit.ir import Block, Op, Space, Value, ops
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _constant(e: Emitter, op: ops.Constant) -> None:
+    e.operands[op.result] = arith.constant(_dtype(op.result), None, op.value)
+
+
+def _binary(e: Emitter, op: ops.Binary) -> None:
+    a, b = e.operands[op.lhs], e.operands[op.rhs]
+    e.operands[op.result] = arith.binary(e.w, op.kind, _dtype(op.lhs), None, a, b)
+
+
+def _unary(e: Emitter, op: ops.Unary) -> None:
+    e.operands[op.result] = arith.unary(e.w, op.kind, _dtype(op.operand), None, e.operands[op.operand])
+
+
+def _compare(e: Emitter, op: ops.Compare) -> None:
+    a, b = e.operands[op.lhs], e.operands[op.rhs]
+    e.operands[op.result] = arith.compare(e.w, op.kind, op.lhs.type, None, a, b)
+
+
+def _select(e: Emitter, op: ops.Select) -> None:
+    condition, a, b = (e.operands[v] for v in (op.condition, op.if_true, op.if_false))
+    e.operands[op.result] = arith.select(e.w, op.result.type, None, condition, a, b)
+
+
+def _cast(e: Emitter, op: ops.Cast) -> None:
+    source, target, a = _dtype(op.operand), _dtype(op.result), e.operands[op.operand]
+    if source.is_float and target.is_integer:
+        e.operands[op.result] = _float_to_integer(e.w, source, target, a)
+    else:
+        e.operands[op.result] = arith.cast(e.w, source, target, None, a)
+
+
+def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
+    e.operands[op.result] = arith.bitcast(e.w, op.operand.type, op.result.type, None, e.operands[op.operand])
+
+
+def _dtype(value: Value) -> DType:
+    return value.type.dtype
+
+
+_CONVERSIONS = {  # (source, is the target signed, bits of the conversion)
+    (dtypes.float32, True, 32): "f2i", (dtypes.float32, False, 32): "f2ui",
+    (dtypes.float32, True, 64): "f2ll", (dtypes.float32, False, 64): "f2ull",
+    (dtypes.float64, True, 32): "d2i", (dtypes.float64, False, 32): "d2ui",
+    (dtypes.float64, True, 64): "d2ll", (dtypes.float64, False, 64): "d2ull",
+}  # fmt: skip
+
+
+def _float_to_integer(w: Writer, source: DType, target: DType, a: str) -> str:
+    """By `cvt.rzi`, which saturates; `llvm.fptosi.sat` would do that again in five instructions.
+
+    It gives 0 for NaN only from float32 to 32 bits (PTX ISA, cvt). Narrower results are clamped from 32 bits.
+    """
+    bits = max(target.bits, 32)
+    real, wide = w.type(source, None), f"i{bits}"
+    result = w.call(wide, f"llvm.nvvm.{_CONVERSIONS[source, target.is_signed, bits]}.rz", [(real, a)])
+    if source is not dtypes.float32 or bits != 32:
+        result = w.emit(f"select i1 {w.emit(f'fcmp uno {real} {a}, {a}')}, {wide} 0, {wide} {result}")
+    return result if target.bits >= 32 else _clamped(w, target, result)
+
+
+def _clamped(w: Writer, target: DType, word: str) -> str:
+    sign = "s" if target.is_signed else "u"
+    low = word if not target.is_signed else w.call("i32", "llvm.smax.i32", [("i32", word), ("i32", str(target.min))])
+    inside = w.call("i32", f"llvm.{sign}min.i32", [("i32", low), ("i32", str(target.max))])
+    return w.emit(f"trunc i32 {inside} to i{target.bits}")
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _offset(e: Emitter, op: ops.Offset) -> None:
+    element = memory_type(_dtype(op.pointer), None)
+    e.operands[op.result] = e.w.emit(f"getelementptr {element}, {e.typed(op.pointer)}, i64 {e.operands[op.index]}")
+
+
+def _load(e: Emitter, op: ops.Load) -> None:
+    if op.mask is None or op.other is None:
+        e.operands[op.result] = _plain_load(e, op.pointer)
+        return
+    mask, other = e.operands[op.mask], e.operands[op.other]
+    if mask in _KNOWN:
+        e.operands[op.result] = _plain_load(e, op.pointer) if _KNOWN[mask] else other
+        return
+    outside = e.w.block
+    load, join = e.w.new_label("load"), e.w.new_label("loaded")
+    e.w.line(f"br i1 {mask}, label %{load}, label %{join}")
+    e.w.label(load)
+    value = _plain_load(e, op.pointer)
+    e.w.line(f"br label %{join}")
+    e.w.label(join)
+    e.operands[op.result] = e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
+
+
+_KNOWN = {"true": True, "false": False}
+
+
+def _plain_load(e: Emitter, pointer: Value) -> str:
+    dtype = _dtype(pointer)
+    raw = e.w.emit(f"load {memory_type(dtype, None)}, {e.typed(pointer)}, align {dtype.itemsize}")
+    return e.w.emit(f"icmp ne i8 {raw}, 0") if dtype is dtypes.bool_ else raw
+
+
+def _store(e: Emitter, op: ops.Store) -> None:
+    mask = "true" if op.mask is None else e.operands[op.mask]
+    if mask in _KNOWN:
+        if _KNOWN[mask]:
+            _plain_store(e, op)
+        return
+    store, join = e.w.new_label("store"), e.w.new_label("stored")
+    e.w.line(f"br i1 {mask}, label %{store}, label %{join}")
+    e.w.label(store)
+    _plain_store(e, op)
+    e.w.line(f"br label %{join}")
+    e.w.label(join)
+
+
+def _plain_store(e: Emitter, op: ops.Store) -> None:
+    dtype, value = _dtype(op.pointer), e.operands[op.value]
+    if dtype is dtypes.bool_:
+        value = e.w.emit(f"zext i1 {value} to i8")
+    e.w.line(f"store {memory_type(dtype, None)} {value}, {e.typed(op.pointer)}, align {dtype.itemsize}")
+
+
+def _alloc(e: Emitter, op: ops.Alloc) -> None:
+    e.operands[op.result] = _local(e, op) if op.space is Space.LOCAL else e.shared.operands[op]
+
+
+def _local(e: Emitter, op: ops.Alloc) -> str:
+    element = memory_type(op.dtype, None)
+    align = max(op.align, op.dtype.itemsize)
+    slot = e.w.emit_entry(f"alloca [{max(op.count or 0, 1)} x {element}], align {align}")
+    return e.w.emit_entry(f"addrspacecast ptr {slot} to {e.type(op.result)}")
+
+
+# -- control ----------------------------------------------------------------------------------------------------------
+
+
+def _if(e: Emitter, op: ops.If) -> None:
+    then, else_, join = (e.w.new_label(hint) for hint in ("then", "else", "join"))
+    e.w.line(f"br i1 {e.operands[op.condition]}, label %{then}, label %{else_}")
+    arms = [_arm(e, label, body, join) for label, body in ((then, op.then_body), (else_, op.else_body))]
+    e.w.label(join)
+    for result, *incoming in zip(op.results, *(zip(values, [end] * len(values)) for values, end in arms)):
+        edges = ", ".join(f"[ {value}, %{end} ]" for value, end in incoming)
+        e.operands[result] = e.w.emit(f"phi {e.type(result)} {edges}")
+
+
+def _arm(e: Emitter, label: str, body: Block, join: str) -> tuple[tuple[str, ...], str]:
+    """Write one arm; what it yields and the label of its last block."""
+    e.w.label(label)
+    values = e.run_body(body)
+    end = e.w.block
+    e.w.line(f"br label %{join}")
+    return values, end
+
+
+def _assert(e: Emitter, op: ops.Assert) -> None:
+    """Nothing: under debug `passes/records.py` has turned it into stores already."""
+
+
+def _terminator(e: Emitter, op: Op) -> None:
+    raise InternalError(f"`{op.mnemonic}` is not at the end of its block")
+
+
+RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
+    ops.Constant: _constant,
+    ops.Binary: _binary,
+    ops.Unary: _unary,
+    ops.Compare: _compare,
+    ops.Select: _select,
+    ops.Cast: _cast,
+    ops.Bitcast: _bitcast,
+    ops.Offset: _offset,
+    ops.Load: _load,
+    ops.Store: _store,
+    ops.Alloc: _alloc,
+    ops.If: _if,
+    ops.For: loops.emit_for,
+    ops.While: loops.emit_while,
+    ops.Yield: _terminator,
+    ops.Condition: _terminator,
+    ops.Assert: _assert,
+    ops.Print: printf.emit_print,
+    ops.IntrinsicOp: calls.emit_intrinsic,
+    ops.InlineAsm: calls.emit_inline_asm,
+}

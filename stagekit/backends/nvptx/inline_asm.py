@@ -1,0 +1,87 @@
+"""Check inline assembly before LLVM sees it: LLVM ends the whole process when constraints and operands do not fit.
+
+text         add.s32 $0, $1, $2;
+constraints  =r,r,r                    one result, two operands, all in 32-bit registers
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stagekit.backends.errors import AsmMismatch
+from stagekit.diagnostics import Loc, StagekitError
+from stagekit.ir import BOOL, Pointer, Type
+
+# Register class -> what it holds, as (kinds, bits). Source: LLVM, NVPTXTargetLowering::getRegForInlineAsmConstraint.
+_REGISTERS = {
+    "b": (("bool",), (1,)),
+    "c": (("int", "uint"), (8,)),
+    "h": (("int", "uint", "float"), (16,)),
+    "r": (("int", "uint", "pointer"), (32,)),
+    "l": (("int", "uint", "pointer"), (64,)),
+    "f": (("float",), (32,)),
+    "d": (("float",), (64,)),
+}
+_POINTER_BITS = 64
+_REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
+
+
+def check_asm(text: str, constraints: str, results: Sequence[Type], args: Sequence[Type], loc: Loc) -> None:
+    """Raise StagekitError unless every operand has a constraint that holds it and `text` names only those operands."""
+    reason = _fault(text, constraints, results, args)
+    if reason is not None:
+        raise StagekitError(AsmMismatch(reason), loc)
+
+
+def escape(text: str) -> str:
+    """`text` as the inside of an LLVM string."""
+    return "".join(
+        c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text
+    )
+
+
+def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[Type]) -> str | None:
+    parts = [p.strip() for p in constraints.split(",")] if constraints else []
+    parts = [p for p in parts if not (p.startswith("~{") and p.endswith("}"))]
+    outputs = [p[1:].lstrip("&") for p in parts if p.startswith("=")]
+    inputs = [p for p in parts if not p.startswith("=")]
+    if parts[: len(outputs)] != [p for p in parts if p.startswith("=")]:
+        return "an output constraint stands after an input"
+    if len(outputs) != len(results) or len(inputs) != len(args):
+        return (
+            f"{len(outputs)} outputs and {len(inputs)} inputs in {constraints!r}, "
+            f"but {len(results)} results and {len(args)} operands"
+        )
+    return _bad_operand(outputs, inputs, results, args) or _bad_reference(text, len(parts))
+
+
+def _bad_operand(outputs: list[str], inputs: list[str], results: Sequence[Type], args: Sequence[Type]) -> str | None:
+    for letter, type_ in zip(outputs, results, strict=True):
+        if not _holds(letter, type_):
+            return f"constraint `={letter}` cannot hold {type_}"
+    for letter, type_ in zip(inputs, args, strict=True):
+        if letter.isdigit():
+            if int(letter) >= len(results) or results[int(letter)] != type_:
+                return f"input {type_} is tied to output {letter}, which is not of that type"
+        elif not _holds(letter, type_):
+            return f"constraint `{letter}` cannot hold {type_}"
+    return None
+
+
+def _holds(letter: str, type_: Type) -> bool:
+    kinds, sizes = _REGISTERS.get(letter, ((), ()))
+    if isinstance(type_, Pointer):
+        return "pointer" in kinds and _POINTER_BITS in sizes
+    return type_.dtype.kind in kinds and (type_ == BOOL or type_.dtype.bits in sizes)
+
+
+def _bad_reference(text: str, operand_count: int) -> str | None:
+    rest = text.replace("$$", "")
+    for match in _REFERENCE.finditer(rest):
+        number = int(match.group(1) or match.group(2))
+        if number >= operand_count:
+            return f"`${number}` is not an operand; there are {operand_count}"
+    if "$" in _REFERENCE.sub("", rest):
+        return "a `$` that does not name an operand"
+    return None

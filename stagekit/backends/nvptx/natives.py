@@ -1,0 +1,166 @@
+"""What the GPU itself does: one row per `Native`.
+
+Indices are special registers, 32 bits wide and never negative; each is read with its range, so that LLVM can do index
+arithmetic on 64-bit values in 32 bits where that is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stagekit.backends.nvptx.state import Emitter
+from stagekit.dtypes import DType
+from stagekit.ir import Native, ops
+
+Results = tuple[str, ...]
+Rule = Callable[[Emitter, ops.IntrinsicOp], Results]
+
+# Largest extents of a block and a grid, x y z. Source: CUDA C++ Programming Guide, Technical Specifications.
+_MAX_BLOCK = {"x": 1024, "y": 1024, "z": 64}
+_MAX_GRID = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+_AXES = "xyz"
+WARP_THREADS = 32
+
+
+# -- indices ----------------------------------------------------------------------------------------------------------
+
+
+def _register(e: Emitter, name: str, low: int, high: int) -> str:
+    """A special register as i64; its value is in low..high."""
+    signature = f"i32 @llvm.nvvm.read.ptx.sreg.{name}()"
+    e.w.declare(signature)
+    word = e.w.emit(f"call range(i32 {low}, {high + 1 if high < 2**31 - 1 else -(2**31)}) {signature}")
+    return e.w.emit(f"zext i32 {word} to i64")
+
+
+def _block_extent(e: Emitter, axis: str) -> int | None:
+    return e.block_threads[_AXES.index(axis)] if e.block_threads else None
+
+
+def _thread_idx_along(e: Emitter, axis: str) -> str:
+    extent = _block_extent(e, axis) or _MAX_BLOCK[axis]
+    return "0" if extent == 1 else _register(e, f"tid.{axis}", 0, extent - 1)
+
+
+def _block_dim_along(e: Emitter, axis: str) -> str:
+    extent = _block_extent(e, axis)
+    return str(extent) if extent else _register(e, f"ntid.{axis}", 1, _MAX_BLOCK[axis])
+
+
+def _thread_idx(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    return (_thread_idx_along(e, op.params[0]),)
+
+
+def _block_dim(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    return (_block_dim_along(e, op.params[0]),)
+
+
+def _block_idx(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    axis = op.params[0]
+    return (_register(e, f"ctaid.{axis}", 0, _MAX_GRID[axis] - 1),)
+
+
+def _grid_dim(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    axis = op.params[0]
+    return (_register(e, f"nctaid.{axis}", 1, _MAX_GRID[axis]),)
+
+
+def _lane_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    return (_register(e, "laneid", 0, WARP_THREADS - 1),)
+
+
+def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    """From the thread's number in the block: PTX says that %warpid may change while a kernel runs."""
+    x, y, z = (_thread_idx_along(e, axis) for axis in _AXES)
+    width, height = (_block_dim_along(e, axis) for axis in "xy")
+    rows = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {z}, {height}')}, {y}")
+    number = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {rows}, {width}')}, {x}")
+    return (e.w.emit(f"lshr i64 {number}, {WARP_THREADS.bit_length() - 1}"),)
+
+
+# -- barriers, votes, shuffles ----------------------------------------------------------------------------------------
+
+
+def _call(result: str, name: str, *before: tuple[str, str], after: tuple[tuple[str, str], ...] = ()) -> Rule:
+    """`name` called with constants, the op's own operands, and constants."""
+
+    def rule(e: Emitter, op: ops.IntrinsicOp) -> Results:
+        value = e.w.call(result, name, [*before, *(e.pair(v) for v in op.args), *after])
+        return (value,) if value else ()
+
+    return rule
+
+
+_BARRIER_ZERO = ("i32", "0")
+_WHOLE_WARP = (("i32", "31"),)  # the last lane that a shuffle may read: 31 of segments of 32 lanes
+_NO_LIMIT = (("i32", "0"),)  # for `up`, which counts from below
+
+
+def _fence(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    e.w.call("void", f"llvm.nvvm.membar.{_FENCES[op.params[0]]}", [])
+    return ()
+
+
+_FENCES = {"block": "cta", "device": "gl", "system": "sys"}
+
+
+# -- atomics ----------------------------------------------------------------------------------------------------------
+
+_ORDER = 'syncscope("device") monotonic'
+
+
+def _atomic(signed: str, unsigned: str, real: str = "") -> Rule:
+    """One `atomicrmw`; LLVM expands widths that the hardware lacks into compare-and-swap loops on 32-bit words."""
+
+    def rule(e: Emitter, op: ops.IntrinsicOp) -> Results:
+        pointer, value = op.args
+        dtype = pointer.type.dtype
+        verb = real if dtype.is_float else (signed if dtype.is_signed else unsigned)
+        return (e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {e.typed(value)} {_ORDER}{_align(dtype)}"),)
+
+    return rule
+
+
+def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    pointer, expected, desired = map(e.typed, op.args)
+    dtype = op.args[0].type.dtype
+    pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {_ORDER} monotonic{_align(dtype)}")
+    return (e.w.emit(f"extractvalue {{ {e.type(op.result)}, i1 }} {pair}, 0"),)
+
+
+def _align(dtype: DType) -> str:
+    return f", align {dtype.itemsize}"
+
+
+NATIVES: Mapping[Native, Rule] = {
+    Native.THREAD_IDX: _thread_idx,
+    Native.BLOCK_IDX: _block_idx,
+    Native.BLOCK_DIM: _block_dim,
+    Native.GRID_DIM: _grid_dim,
+    Native.LANE_ID: _lane_id,
+    Native.WARP_ID: _warp_id,
+    Native.BARRIER: _call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", _BARRIER_ZERO),
+    Native.BARRIER_COUNT: _call("i32", "llvm.nvvm.barrier.cta.red.popc.aligned.all", _BARRIER_ZERO),
+    Native.BARRIER_AND: _call("i1", "llvm.nvvm.barrier.cta.red.and.aligned.all", _BARRIER_ZERO),
+    Native.BARRIER_OR: _call("i1", "llvm.nvvm.barrier.cta.red.or.aligned.all", _BARRIER_ZERO),
+    Native.WARP_BARRIER: _call("void", "llvm.nvvm.bar.warp.sync"),
+    Native.SHUFFLE_IDX: _call("i32", "llvm.nvvm.shfl.sync.idx.i32", after=_WHOLE_WARP),
+    Native.SHUFFLE_UP: _call("i32", "llvm.nvvm.shfl.sync.up.i32", after=_NO_LIMIT),
+    Native.SHUFFLE_DOWN: _call("i32", "llvm.nvvm.shfl.sync.down.i32", after=_WHOLE_WARP),
+    Native.SHUFFLE_XOR: _call("i32", "llvm.nvvm.shfl.sync.bfly.i32", after=_WHOLE_WARP),
+    Native.BALLOT: _call("i32", "llvm.nvvm.vote.ballot.sync"),
+    Native.VOTE_ANY: _call("i1", "llvm.nvvm.vote.any.sync"),
+    Native.VOTE_ALL: _call("i1", "llvm.nvvm.vote.all.sync"),
+    Native.MATCH_ANY: _call("i32", "llvm.nvvm.match.any.sync.i32"),
+    Native.ACTIVE_MASK: _call("i32", "llvm.nvvm.activemask"),
+    Native.ATOMIC_ADD: _atomic("add", "add", "fadd"),
+    Native.ATOMIC_SUB: _atomic("sub", "sub", "fsub"),
+    Native.ATOMIC_MIN: _atomic("min", "umin"),
+    Native.ATOMIC_MAX: _atomic("max", "umax"),
+    Native.ATOMIC_AND: _atomic("and", "and"),
+    Native.ATOMIC_OR: _atomic("or", "or"),
+    Native.ATOMIC_XOR: _atomic("xor", "xor"),
+    Native.ATOMIC_EXCHANGE: _atomic("xchg", "xchg", "xchg"),
+    Native.ATOMIC_CAS: _compare_and_swap,
+    Native.FENCE: _fence,
+}

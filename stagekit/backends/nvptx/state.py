@@ -1,0 +1,60 @@
+"""What is known while one kernel is written; every emission rule takes it as its first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.backends.llvm.writer import Abilities, Writer
+from stagekit.backends.nvptx.shared import SharedPlan
+from stagekit.backends.nvptx.target import GpuTarget
+from stagekit.ir import Block, Op, Space, Type, Value
+
+SPACES: Mapping[Space, int] = {Space.GLOBAL: 1, Space.SHARED: 3, Space.LOCAL: 5}
+"""LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end."""
+
+Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
+
+
+def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
+    """What arithmetic may rely on. Rounding to bfloat16 in one instruction came with compute capability 8.0."""
+    return Abilities(SPACES, has_libm=False, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath)
+
+
+@dataclass
+class Emitter:
+    """operands: the LLVM operand text of every value defined so far. block_threads: threads per axis where fixed."""
+
+    w: Writer
+    rules: Rules
+    target: GpuTarget
+    shared: SharedPlan
+    block_threads: tuple[int, int, int] | None
+    fastmath: bool
+    operands: dict[Value, str] = field(default_factory=dict)
+
+    def type(self, value: Value | Type) -> str:
+        return self.w.type(value.type if isinstance(value, Value) else value, None)
+
+    def pair(self, value: Value) -> tuple[str, str]:
+        """LLVM type and operand."""
+        return self.type(value), self.operands[value]
+
+    def typed(self, value: Value) -> str:
+        """The operand with its type: `i32 %t3`."""
+        return " ".join(self.pair(value))
+
+    def bind(self, values: Sequence[Value], operands: Sequence[str]) -> None:
+        self.operands.update(zip(values, operands, strict=True))
+
+    def run(self, block: Block) -> Op:
+        """Write the ops of `block` without its terminator, which is given back."""
+        rules = self.rules
+        for op in block.ops[:-1]:
+            rules[type(op)](self, op)
+        return block.ops[-1]
+
+    def run_body(self, block: Block) -> tuple[str, ...]:
+        """Write `block`; the operands that it yields."""
+        return tuple(self.operands[v] for v in self.run(block).operands())

@@ -1,0 +1,82 @@
+"""Which processor and PTX version to ask LLVM for, and the way from LLVM text to PTX.
+
+PTX runs on every later GPU of its kind, and a driver refuses PTX newer than itself, so each capability gets the oldest
+version that has it: 8.0 (drivers of CUDA 12.0) up to Hopper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from stagekit.backends.llvm import optimize
+from stagekit.diagnostics import InternalError
+
+TRIPLE = "nvptx64-nvidia-cuda"
+
+_OLDEST_PTX = {
+    75: 80, 80: 80, 86: 80, 87: 80, 89: 80, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88,
+}  # fmt: skip
+
+_SHARED_LIMIT_KIB = {
+    75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
+}  # fmt: skip
+"""Largest shared memory of one block. Source: CUDA C++ Programming Guide, Technical Specifications per Compute Capability."""
+
+# Level 2 is the first that narrows 64-bit index arithmetic; 3 costs more and gave the same PTX.
+_PASSES_LEVEL = 2
+_CODEGEN_LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """A compute capability (times ten), and whether code may use what only that very GPU has (`sm_90a`)."""
+
+    capability: int
+    is_arch_specific: bool
+
+    @property
+    def known_capability(self) -> int:
+        """The newest capability in the tables that this GPU runs."""
+        known = [c for c in _OLDEST_PTX if c <= self.capability]
+        if not known:
+            raise InternalError(f"compute capability {self.capability / 10} is older than 7.5")
+        return max(known)
+
+    @property
+    def cpu(self) -> str:
+        return f"sm_{self.known_capability}{'a' if self.is_arch_specific else ''}"
+
+    @property
+    def ptx_version(self) -> int:
+        """The PTX version times ten."""
+        return _OLDEST_PTX[self.known_capability]
+
+    @property
+    def shared_limit_bytes(self) -> int:
+        return _SHARED_LIMIT_KIB[self.known_capability] * 1024
+
+    def assemble(self, text: str) -> str:
+        """The PTX of a module in LLVM text."""
+        _initialise()
+        module = optimize.parse(text, llvm.create_context())
+        machine = self._machine()
+        optimize.optimise(module, machine, _PASSES_LEVEL)
+        return str(machine.emit_assembly(module))
+
+    def _machine(self) -> Any:
+        target = llvm.Target.from_triple(TRIPLE)
+        return target.create_target_machine(cpu=self.cpu, features=f"+ptx{self.ptx_version}", opt=_CODEGEN_LEVEL)
+
+
+_is_initialised = False
+
+
+def _initialise() -> None:
+    global _is_initialised
+    if not _is_initialised:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        _is_initialised = True
