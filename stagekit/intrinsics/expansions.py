@@ -141,9 +141,10 @@ def fmod(x: Term, y: Term) -> Term:
 
 
 def _shifted_divisor(r: Term, divisor: Term, divisor_exponent: Term) -> Term:
-    """divisor * 2**k with the largest k that leaves a quotient of about `digit` bits; two steps, as 2**k may overflow."""
-    digit = LAYOUTS[r.dtype].fraction_bits - 3  # leaves room for the error of an approximate division under fastmath
-    shift = (_exponent(r) - divisor_exponent - digit).call("maximum", 0)
+    """divisor * 2**k with the largest k that leaves a quotient of about `digit` bits; in two steps, as 2**k may overflow."""
+    layout = LAYOUTS[r.dtype]
+    digit = layout.fraction_bits - 3  # leaves room for the error of an approximate division under fastmath
+    shift = (_exponent(r) - divisor_exponent - digit).call("maximum", 0).call("minimum", 2 * layout.bias)
     half = shift >> 1
     return divisor * power_of_two(half, r.dtype) * power_of_two(shift - half, r.dtype)
 
@@ -167,6 +168,30 @@ def remainder(x: Term, y: Term) -> Term:
     result = (lowered - divisor).select_if(is_above_half & (lowered >= divisor - lowered), lowered)
     signed = (result.bits ^ (x.bits & _sign_mask(x.dtype))).bitcast(x.dtype)
     return signed.select_if(is_finite(x) & (divisor > 0.0), float("nan"))
+
+
+def floor_modulo(a: Term, b: Term) -> Term:
+    """`a % b` with the sign of b. Source: NumPy, npy_divmod, step by step, so that the bits agree."""
+    rest = fmod(a, b)
+    adjusted = (rest + b).select_if(_is_across_zero(rest, b), rest)
+    return adjusted.select_if(rest.differs(0.0), copy_sign(b.like(0.0), b))
+
+
+def _is_across_zero(rest: Term, b: Term) -> Term:
+    return (b < 0.0).differs(rest < 0.0)
+
+
+def floor_divide(a: Term, b: Term) -> Term:
+    """`a // b`. Source: NumPy, npy_divmod: (a - a % b) / b, snapped to the nearest whole number; a / b for b zero."""
+    rest = fmod(a, b)
+    is_lowered = _is_across_zero(rest, b) & rest.differs(0.0)
+    near = (a - rest) / b
+    near = (near - 1.0).select_if(is_lowered, near)
+    below = near.call("floor")
+    snapped = (below + 1.0).select_if(near - below > 0.5, below)
+    quotient = a / b
+    whole = snapped.select_if(near.differs(0.0), copy_sign(near.like(0.0), quotient))
+    return whole.select_if(b.differs(0.0), quotient)
 
 
 # -- integers ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,11 @@ def _floats(name: str, single: Lowering, double: Lowering) -> ByDtype:
     return {float32: single, float64: double, **dict.fromkeys(_NARROW, _through_float32(name))}
 
 
+def _same_floats(name: str, formula: Callable[..., Term]) -> ByDtype:
+    """One formula for float32 and float64."""
+    return _floats(name, expand(formula), expand(formula))
+
+
 def _libdevice(name: str, symbol: str) -> ByDtype:
     return _floats(name, Extern(f"__nv_{symbol}f"), Extern(f"__nv_{symbol}"))
 
@@ -281,7 +286,7 @@ ldexp = define(
     name="ldexp",
     args=("x", "exponent"),
     sigs=tuple(sig([x, exponent], x) for x in FLOAT_DTYPES for exponent in (int32, INDEX)),
-    lower=_everywhere(_floats("ldexp", expand(expansions.scale), expand(expansions.scale))),
+    lower=_everywhere(_same_floats("ldexp", expansions.scale)),
     evaluate=reference.ldexp,
     doc="x * 2**exponent, rounded once. NaN, infinities and zeros stay as they are.",
     source="C23, 7.12.6.9",
@@ -289,7 +294,7 @@ ldexp = define(
 fmod = _define_exact(
     "fmod",
     ("x", "y"),
-    _floats("fmod", expand(expansions.fmod), expand(expansions.fmod)),
+    _same_floats("fmod", expansions.fmod),
     reference.in_place(np.fmod),
     "The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. "
     "`x % y` is the one with the sign of `y`.",
@@ -299,7 +304,7 @@ fmod = _define_exact(
 remainder = _define_exact(
     "remainder",
     ("x", "y"),
-    _floats("remainder", expand(expansions.remainder), expand(expansions.remainder)),
+    _same_floats("remainder", expansions.remainder),
     reference.in_float64(*reference.without_numpy(math.remainder, math.nan)),
     "x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.",
     "IEEE 754-2019, 5.3.1 remainder",
@@ -308,7 +313,7 @@ remainder = _define_exact(
 degrees = _define_function(
     "degrees",
     (np.degrees, math.degrees),
-    _everywhere(expand(lambda x: x * (180 / math.pi))),
+    _everywhere(_same_floats("degrees", lambda x: x * (180 / math.pi))),
     _ulp(cuda=1.5, cpu=1.5),
     "An angle in radians as degrees.",
     "Python, math.degrees",
@@ -316,7 +321,7 @@ degrees = _define_function(
 radians = _define_function(
     "radians",
     (np.radians, math.radians),
-    _everywhere(expand(lambda x: x * (math.pi / 180))),
+    _everywhere(_same_floats("radians", lambda x: x * (math.pi / 180))),
     _ulp(cuda=1.5, cpu=1.5),
     "An angle in degrees as radians.",
     "Python, math.radians",
@@ -439,7 +444,7 @@ lgamma = _define_library(
 rsqrt = _define_function(
     "rsqrt",
     (lambda x: 1 / np.sqrt(x), lambda x: 1 / math.sqrt(x)),
-    _everywhere(_floats("rsqrt", expand(lambda x: 1.0 / x.call("sqrt")), expand(lambda x: 1.0 / x.call("sqrt")))),
+    _everywhere(_same_floats("rsqrt", lambda x: 1.0 / x.call("sqrt"))),
     _ulp(1.5, 1.5),
     "1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.",
     "IEEE 754-2019, 9.2 rSqrt",
@@ -447,7 +452,7 @@ rsqrt = _define_function(
 sigmoid = _define_function(
     "sigmoid",
     (reference.sigmoid, reference.sigmoid_scalar),
-    _everywhere(_floats("sigmoid", expand(expansions.logistic), expand(expansions.logistic))),
+    _everywhere(_same_floats("sigmoid", expansions.logistic)),
     _ulp(3, 3),
     "1 / (1 + exp(-x)), without overflow.",
     "the logistic function",

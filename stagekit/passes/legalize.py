@@ -1,0 +1,220 @@
+"""Spell out arithmetic that no target has: what is left computes on integers, bool, float32 and float64 only.
+
+    %r = add %a, %b : f16        ->  %x = cast %a : f32;  %y = cast %b : f32;  %s = add %x, %y;  %r = cast %s : f16
+    %r = floordiv %a, %b : f32   ->  NumPy's algorithm over an exact remainder
+    %r = cast %a : f64 to f16    ->  round to odd in f32, then cast
+
+Casts left: among bool, integers, f32 and f64; f16 with f32, f16 to f64; bf16 with f32. Both targets run the same integer code for
+the rest, so their results are the same bits and no compiler runtime library is called.
+
+Relies on: intrinsics already expanded (they make such arithmetic). Keeps: meaning, bit for bit. Linear in the number of ops.
+Sources: `ir/semantics.py` for the meaning; for rounding twice safely, Boldo and Melquiond, "Emulation of FMA and correctly
+rounded sums", 2008; Open Compute Project, "8-bit floating point specification", 2023, for the two float8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stagekit.dtypes import (
+    DType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    uint8,
+    uint16,
+    uint32,
+)
+from stagekit.intrinsics import expansions
+from stagekit.intrinsics.terms import Term
+from stagekit.ir import BinaryKind, Builder, Function, UnaryKind, Value
+from stagekit.ir.ops import Binary, Cast, Compare, Unary
+from stagekit.passes.manager import PassContext
+from stagekit.passes.rewriter import rewrite
+
+Replacement = Sequence[Value] | None
+
+_NARROW = (float16, bfloat16)
+_FLOAT8 = (float8_e4m3fn, float8_e5m2)
+_LEGAL_NARROW_CASTS = {
+    (float16, float32),
+    (float16, float64),
+    (float32, float16),
+    (bfloat16, float32),
+    (float32, bfloat16),
+}
+
+
+def legalize(fn: Function, context: PassContext) -> Function:
+    """Replace what emission does not know by what it does."""
+    return rewrite(fn, {Binary: _binary, Unary: _unary, Compare: _compare, Cast: _cast})
+
+
+def is_legal_cast(source: DType, target: DType) -> bool:
+    """Can emission convert `source` to `target` in one step?"""
+    return (_is_plain(source) and _is_plain(target)) or (source, target) in _LEGAL_NARROW_CASTS
+
+
+def _is_plain(dtype: DType) -> bool:
+    return dtype not in _NARROW and dtype not in _FLOAT8
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+_FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
+    BinaryKind.FLOORDIV: expansions.floor_divide,
+    BinaryKind.MOD: expansions.floor_modulo,
+}
+
+
+def _binary(op: Binary, b: Builder) -> Replacement:
+    dtype = op.lhs.type.dtype
+    formula = _FLOAT_BINARY.get(op.kind)
+    if not dtype.is_float or (formula is None and _is_plain(dtype)):
+        return None
+    x, y = _to_plain(Term(b, op.lhs)), _to_plain(Term(b, op.rhs))
+    result = formula(x, y) if formula else Term(b, b.binary(op.kind, x.value, y.value))
+    return (_from_plain(result, dtype).value,)
+
+
+def _unary(op: Unary, b: Builder) -> Replacement:
+    """NEG of a 16-bit float flips the sign bit."""
+    x = Term(b, op.operand)
+    if op.kind is not UnaryKind.NEG or x.dtype not in _NARROW:
+        return None
+    return ((x.bits ^ 0x8000).bitcast(x.dtype).value,)
+
+
+def _compare(op: Compare, b: Builder) -> Replacement:
+    if _is_plain(op.lhs.type.dtype):
+        return None
+    x, y = _to_plain(Term(b, op.lhs)), _to_plain(Term(b, op.rhs))
+    return (b.compare(op.kind, x.value, y.value),)
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+
+
+def _cast(op: Cast, b: Builder) -> Replacement:
+    source, target = op.operand.type.dtype, op.result.type.dtype
+    if is_legal_cast(source, target):
+        return None
+    return (_from_plain(_to_plain(Term(b, op.operand)), target).value,)
+
+
+def _to_plain(x: Term) -> Term:
+    """A float of 16 or 8 bits as float32, exactly; anything else as it is."""
+    if x.dtype in _NARROW:
+        return x.cast(float32)
+    return _FROM_FLOAT8[x.dtype](x) if x.dtype in _FLOAT8 else x
+
+
+def _from_plain(x: Term, target: DType) -> Term:
+    """A plain value as any dtype, rounded once."""
+    if _is_plain(target):
+        return x.cast(target)
+    single = _to_odd_float32(x)
+    return single.cast(target) if target in _NARROW else _to_float8(single, target)
+
+
+def _to_odd_float32(x: Term) -> Term:
+    """A plain value as float32: exact where it fits, else with a sticky last bit that keeps the next rounding right."""
+    if x.dtype is float32:
+        return x
+    if x.dtype is float64:
+        return _odd_from_float64(x)
+    if x.dtype.bits == 64:
+        return _odd_from_float64(_with_sticky_bit(x, kept_bits=53).cast(float64))
+    if x.dtype.bits == 32:
+        return _with_sticky_bit(x, kept_bits=24).cast(float32)
+    return x.cast(float32)
+
+
+def _odd_from_float64(x: Term) -> Term:
+    """Round towards zero, then set the last bit when something was lost."""
+    near = x.cast(float32)
+    back = near.cast(float64)
+    is_beyond = expansions.absolute(back) > expansions.absolute(x)
+    is_inexact = back.differs(x) & ~expansions.is_nan(x)
+    toward_zero = near.bits - is_beyond.cast(uint32)
+    return (toward_zero | is_inexact.cast(uint32)).bitcast(float32)
+
+
+def _with_sticky_bit(x: Term, kept_bits: int) -> Term:
+    """A wide integer in `kept_bits` of its bits: the lower ones become one bit that says whether any was set.
+
+    Small numbers fit as they are. In large ones these bits lie below every place where a narrow float rounds.
+    """
+    dropped = x.dtype.bits - kept_bits + 1
+    low_mask = (1 << dropped) - 1
+    low = x & low_mask
+    sticky = low.like(1 << (dropped - 1)).select_if(low.differs(0), 0)
+    return ((x & ~low_mask) | sticky).select_if(_is_large(x, kept_bits), x)
+
+
+def _is_large(x: Term, bits: int) -> Term:
+    """Is the magnitude at least 2**bits?"""
+    above = x >= 1 << bits
+    return above | (x <= -(1 << bits)) if x.dtype.is_signed else above
+
+
+# -- float8 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Float8:
+    """A float8: its layout, and what follows the largest finite number. overflow: the code of all that is larger."""
+
+    fraction_bits: int
+    bias: int
+    overflow: int
+    nan: int
+
+
+_FLOAT8_LAYOUTS = {
+    float8_e4m3fn: _Float8(fraction_bits=3, bias=7, overflow=0x7F, nan=0x7F),  # no infinity: overflow is NaN
+    float8_e5m2: _Float8(fraction_bits=2, bias=15, overflow=0x7C, nan=0x7E),
+}
+
+
+def _to_float8(x: Term, target: DType) -> Term:
+    """float32 to nearest even. The magnitude's bits are rounded as an integer, whose carry moves the exponent by itself."""
+    layout = _FLOAT8_LAYOUTS[target]
+    magnitude = x.bits & 0x7FFFFFFF
+    shift = 23 - layout.fraction_bits
+    rebased = magnitude - ((127 - layout.bias) << 23)
+    normal = (rebased + ((1 << (shift - 1)) - 1) + (rebased >> shift & 1)) >> shift
+    smallest_normal = (128 - layout.bias) << 23
+    code = normal.select_if(magnitude >= smallest_normal, _subnormal_code(magnitude, layout))
+    code = code.select_if(code < layout.overflow, layout.overflow)
+    code = code.like(layout.nan).select_if(magnitude > 0x7F800000, code)
+    return (x.bits >> 24 & 0x80 | code).cast(uint8).bitcast(target)
+
+
+def _subnormal_code(magnitude: Term, layout: _Float8) -> Term:
+    """Added to a power of two whose last place is the smallest float8, a number rounds there, and its code is below it."""
+    small = magnitude.bitcast(float32)
+    anchor = small.like(2.0 ** (24 - layout.bias - layout.fraction_bits))
+    return (small + anchor).bits - anchor.bits
+
+
+def _from_e5m2(x: Term) -> Term:
+    """The upper half of a float16."""
+    return (x.bits.cast(uint16) << 8).bitcast(float16).cast(float32)
+
+
+def _from_e4m3(x: Term) -> Term:
+    code = x.bits.cast(uint32)
+    magnitude = code & 0x7F
+    normal = ((magnitude << 20) + (120 << 23)).bitcast(float32)
+    subnormal = magnitude.cast(float32) * 2.0**-9
+    value = normal.select_if(magnitude >= 8, subnormal)
+    value = value.select_if(magnitude.differs(0x7F), float("nan"))
+    return expansions.copy_sign(value, (code << 24).bitcast(float32))
+
+
+_FROM_FLOAT8: dict[DType, Callable[[Term], Term]] = {float8_e4m3fn: _from_e4m3, float8_e5m2: _from_e5m2}
