@@ -176,7 +176,7 @@ class _Parser:
         mnemonic, _, selector = self.opcode().partition(".")
         cls = OP_CLASSES[mnemonic]
         form = spelling(mnemonic)
-        fields: dict[str, Any] = {form.selector: self.selected(form, selector)} if form.selector else {}
+        fields: dict[str, Any] = {form.selector: self.member(form.selector_type, selector)} if form.selector else {}
         fields |= self.operands(cls) | self.attributes(form)
         types = self.result_types(len(names))
         loc = self.place()
@@ -198,13 +198,13 @@ class _Parser:
             self.fail("expected an op")
         return self.take().text
 
-    def selected(self, form: Spelling, word: str) -> Any:
-        chosen: type[Enum | Intrinsic] = form.selector_type
+    def member(self, kind: type[Enum | Intrinsic], word: str) -> Any:
+        """What `word`, which has just been taken, means as an enum or an intrinsic."""
         try:
-            return self.resolve(word) if issubclass(chosen, Intrinsic) else chosen(word)
+            return self.resolve(word) if issubclass(kind, Intrinsic) else kind(word)
         except (KeyError, ValueError):
             self.position -= 1
-            self.fail(f"no {chosen.__name__} is called `{word}`")
+            self.fail(f"no {kind.__name__} is called `{word}`")
 
     def operands(self, cls: type[Op]) -> dict[str, Any]:
         """By field: the printer writes them in field order, so one look at the next token decides each."""
@@ -241,11 +241,12 @@ class _Parser:
     def attributes(self, form: Spelling) -> dict[str, Any]:
         if form.bare_attribute is not None:
             return {form.bare_attribute: self.literal()}
-        left_out = {name: () if name in form.tuple_attributes else None for name in form.attributes}
         given = self.attribute_list() if self.at_attributes() else {}
-        if unknown := given.keys() - left_out.keys():
+        if unknown := given.keys() - form.attributes:
             self.fail(f"no attribute `{min(unknown)}` here")
-        return left_out | given
+        if missing := form.attributes - given.keys() - form.left_out.keys():
+            self.fail(f"expected the attribute `{min(missing)}`")
+        return {**form.left_out, **given}
 
     def attribute_list(self) -> dict[str, Any]:
         return dict(self.listed("{", "}", self.attribute))
@@ -270,7 +271,13 @@ class _Parser:
         return found if isinstance(found, Loc) else UNKNOWN
 
     def bodies(self, form: Spelling) -> dict[str, Block | None]:
-        return {field: self.body() if self.accept(word) else None for field, word in form.body_words}
+        return {field: self.optional_body(field, word, form) for field, word in form.body_words.items()}
+
+    def optional_body(self, field: str, word: str, form: Spelling) -> Block | None:
+        if self.next.text != word and field in form.optional_bodies:
+            return None
+        self.expect(word)
+        return self.body()
 
     # -- types and literals -------------------------------------------------------------------------------------
 
@@ -280,7 +287,7 @@ class _Parser:
         self.expect("<")
         dtype = self.dtype()
         self.expect(",")
-        space = Space(self.take_kind("word", "a space"))
+        space = self.member(Space, self.take().text)
         self.expect(">")
         return Pointer(dtype, space)
 

@@ -43,16 +43,17 @@ _NO_NOTES: Mapping[Op, str] = {}
 class Spelling:
     """How ops of one class are written. selector: the attribute that follows the mnemonic, with its type.
 
-    bare_attribute: the only field of the op, if it is an attribute. attributes: the others, of which some are tuples.
-    body_words: field and word of each body.
+    bare_attribute: the only field of the op, if it is an attribute. attributes: all but the selector.
+    left_out: what attributes are where they are not written. body_words: the word for each body.
     """
 
     selector: str | None
     selector_type: Any
     bare_attribute: str | None
-    attributes: tuple[str, ...]
-    tuple_attributes: frozenset[str]
-    body_words: tuple[tuple[str, str], ...]
+    attributes: frozenset[str]
+    left_out: Mapping[str, Any]
+    body_words: Mapping[str, str]
+    optional_bodies: frozenset[str]
 
 
 @functools.cache
@@ -68,10 +69,18 @@ def spelling(mnemonic: str) -> Spelling:
         selector=selector,
         selector_type=types[selector] if selector else None,
         bare_attribute=cls.ATTRIBUTE_FIELDS[0] if is_one_attribute else None,
-        attributes=tuple(n for n in types if n != selector),
-        tuple_attributes=frozenset(n for n, t in types.items() if typing.get_origin(t) is tuple),
-        body_words=tuple((n, n.removesuffix("_body")) for n in cls.BODY_FIELDS),
+        attributes=frozenset(types) - {selector},
+        left_out={n: _left_out(t) for n, t in types.items() if _left_out(t) is not ...},
+        body_words={n: n.removesuffix("_body") for n in cls.BODY_FIELDS},
+        optional_bodies=frozenset(n for n in cls.BODY_FIELDS if _left_out(hints[n]) is None),
     )
+
+
+def _left_out(hint: Any) -> Any:
+    """The value of a field that is not written: () or None where its type allows that, else `...`."""
+    if typing.get_origin(hint) is tuple:
+        return ()
+    return None if type(None) in typing.get_args(hint) else ...
 
 
 def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, str] = _NO_NOTES) -> str:
@@ -157,7 +166,7 @@ class _Printer:
 
     def op(self, op: Op, indent: str) -> Iterator[str]:
         line = indent + self.head(op)
-        for field, word in spelling(op.mnemonic).body_words:
+        for field, word in spelling(op.mnemonic).body_words.items():
             nested: Block | None = getattr(op, field)
             if nested is None:
                 continue
@@ -196,7 +205,7 @@ class _Printer:
     def attributes(self, op: Op, form: Spelling) -> str:
         if form.bare_attribute is not None:
             return f" {literal(getattr(op, form.bare_attribute), locations=self.locations)}"
-        return self.attribute_list({name: getattr(op, name) for name in form.attributes})
+        return self.attribute_list({n: getattr(op, n) for n in op.ATTRIBUTE_FIELDS if n != form.selector})
 
     def attribute_list(self, attributes: Mapping[str, Any]) -> str:
         stated = {name: value for name, value in attributes.items() if value is not None and value != ()}
