@@ -178,5 +178,7 @@ def _explain(fn: Function, reason: str, op: Op | None) -> str:
     lines = print_function(fn, notes={op: reason} if op else {}).splitlines()
     at = next((i for i, line in enumerate(lines) if line.lstrip() == f"// ^ {reason}"), 0)
     around = lines[max(at - _LINES_AROUND, 0) : at + _LINES_AROUND]
-    user_line = [f"{op.loc}: {linecache.getline(op.loc.file, op.loc.line).strip()}"] if op else []
+    user_line = (
+        [f"{op.loc}: {linecache.getline(op.loc.file, op.loc.line).strip()}"] if op and isinstance(op.loc, Loc) else []
+    )
     return "\n".join([f"invalid IR in `{fn.name}`: {reason}", *user_line, *around])

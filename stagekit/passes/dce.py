@@ -131,11 +131,13 @@ class _Sweeper(Rewriter):
         if not (op.is_terminator or op in self.needed or not self.live.isdisjoint(op.results)):
             return
         trim = _TRIMS.get(type(op))
-        super().op(trim(op, self.live) if trim and op.results else op)
+        super().op(trim(op, self.live) if trim else op)
 
 
 def _trim_if(op: If, live: set[Value]) -> Op:
     kept = [r in live for r in op.results]
+    if all(kept):
+        return op
     then_body, else_body = (_only(b, b.params, kept) for b in op.bodies())
     return op.replace(results=_those(op.results, kept), then_body=then_body, else_body=else_body)
 
@@ -143,6 +145,8 @@ def _trim_if(op: If, live: set[Value]) -> Op:
 def _trim_for(op: For, live: set[Value]) -> Op:
     index, *carried = op.loop_body.params
     kept = [r in live or p in live for r, p in zip(op.results, carried)]
+    if all(kept):
+        return op
     loop_body = _only(op.loop_body, (index, *_those(carried, kept)), kept)
     return op.replace(results=_those(op.results, kept), inits=_those(op.inits, kept), loop_body=loop_body)
 
@@ -150,6 +154,8 @@ def _trim_for(op: For, live: set[Value]) -> Op:
 def _trim_while(op: While, live: set[Value]) -> Op:
     carried = [p in live for p in op.before.params]
     forwarded = [r in live or p in live for r, p in zip(op.results, op.after.params)]
+    if all(carried) and all(forwarded):
+        return op
     before = _only(op.before, _those(op.before.params, carried), forwarded)
     after = _only(op.after, _those(op.after.params, forwarded), carried)
     return op.replace(
@@ -166,9 +172,7 @@ def _those(values: Iterable[Value], kept: Sequence[bool]) -> tuple[Value, ...]:
 
 
 def _only(block: Block, params: tuple[Value, ...], kept: Sequence[bool]) -> Block:
-    """`block` with these parameters, handing out only the values that are kept; itself where that is all."""
-    if all(kept) and len(params) == len(block.params):
-        return block
+    """`block` with these parameters, handing out only the values that are kept."""
     last = block.ops[-1]
     assert isinstance(last, Yield | Condition)
     return Block(params, (*block.ops[:-1], last.replace(values=_those(last.values, kept))))

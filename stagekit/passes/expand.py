@@ -46,7 +46,8 @@ class _Expander(Rewriter):
 
     def op(self, op: Op) -> None:
         # What asm means elsewhere must not be expanded for cuda, which might refuse it.
-        super().op(op.replace(host=None) if self.is_cuda and isinstance(op, InlineAsm) else op)
+        is_meant_elsewhere = self.is_cuda and isinstance(op, InlineAsm) and op.host is not None
+        super().op(op.replace(host=None) if is_meant_elsewhere else op)
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

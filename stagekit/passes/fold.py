@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagekit.dtypes import ARITHMETIC_DTYPES, DType, bool_, float32, float64
+from stagekit.dtypes import DType, bool_, float32, float64
 from stagekit.ir import (
     EXACT,
     PURE,
@@ -30,6 +30,7 @@ from stagekit.ir import (
     semantics,
 )
 from stagekit.passes.expand import lowering
+from stagekit.passes.legalize import is_legal_cast
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter, Rule
 
@@ -69,9 +70,6 @@ _SAME_OPERANDS = {_K.SUB: "zero", _K.XOR: "zero", _K.MOD: "zero", _K.AND: "left"
 _TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
 _OPPOSITE = {_C.EQ: _C.NE, _C.NE: _C.EQ, _C.LT: _C.GE, _C.GE: _C.LT, _C.GT: _C.LE, _C.LE: _C.GT}
 _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
-
-_DIRECT_CASTS = tuple(d for d in ARITHMETIC_DTYPES if not d.is_float or d in (float32, float64))
-"""Among these every target casts in one step (`passes/legalize.py`)."""
 
 
 def _named(value: Any, dtype: DType) -> str:
@@ -306,7 +304,7 @@ def _needs_no_step(first: ops.Cast, target: DType) -> bool:
     source, middle = first.operand.type.dtype, first.result.type.dtype
     if source is target:
         return _keeps_value(source, middle)
-    if source not in _DIRECT_CASTS or target not in _DIRECT_CASTS:
+    if not is_legal_cast(source, target):
         return False
     if source.is_float or not target.is_integer:
         return _keeps_value(source, middle)

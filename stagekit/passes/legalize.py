@@ -31,7 +31,7 @@ from stagekit.dtypes import (
 )
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, UnaryKind, Value
+from stagekit.ir import BinaryKind, Builder, Function, Pointer, Scalar, UnaryKind, Value
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import rewrite
@@ -57,6 +57,17 @@ def legalize(fn: Function, context: PassContext) -> Function:
 def is_legal_cast(source: DType, target: DType) -> bool:
     """Can emission convert `source` to `target` in one step?"""
     return (_is_plain(source) and _is_plain(target)) or (source, target) in _LEGAL_NARROW_CASTS
+
+
+def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
+    """What `legalize` leaves no trace of."""
+    operand = op.operands()[0].type
+    if isinstance(op, Cast):
+        legal = is_legal_cast(operand.dtype, op.result.type.dtype)
+        return None if legal else f"cast of {operand} to {op.result.type}"
+    is_formula = isinstance(op, Binary) and op.kind in _FLOAT_BINARY and operand.dtype.is_float
+    is_narrow = isinstance(operand, Scalar) and not _is_plain(operand.dtype)
+    return f"{op.mnemonic} of {operand}" if is_formula or is_narrow else None
 
 
 def _is_plain(dtype: DType) -> bool:
@@ -90,7 +101,7 @@ def _unary(op: Unary, b: Builder) -> Replacement:
 
 
 def _compare(op: Compare, b: Builder) -> Replacement:
-    if _is_plain(op.lhs.type.dtype):
+    if isinstance(op.lhs.type, Pointer) or _is_plain(op.lhs.type.dtype):
         return None
     x, y = _to_plain(Term(b, op.lhs)), _to_plain(Term(b, op.rhs))
     return (b.compare(op.kind, x.value, y.value),)

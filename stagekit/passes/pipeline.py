@@ -13,17 +13,20 @@ from typing import Any
 from stagekit.ir import Function, Op, ops
 from stagekit.ir.verifier import Legal, verify
 from stagekit.passes import expand as expanding
+from stagekit.passes import legalize as legalizing
 from stagekit.passes import records as recording
 from stagekit.passes.cse import cse
 from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
+from stagekit.passes.legalize import legalize
 from stagekit.passes.manager import Hook, Pass, PassContext, run_passes
 from stagekit.passes.records import records
 
 _COMPILED: tuple[Pass, ...] = (
     records,  # before expand: it calls intrinsics
-    expand,
+    expand,  # before legalize: expansions compute in every dtype
+    legalize,
     fold,  # the first to see what the two before it have built
     cse,
     dce,
@@ -35,12 +38,15 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "interp": (expand,),  # it runs what was written: nothing folded, no load removed
 }
 
-_ILLEGAL: dict[type[Op], Callable[[Any, PassContext], str | None]] = {
-    ops.IntrinsicOp: expanding.illegal,
-    ops.InlineAsm: expanding.illegal,
-    ops.Assert: recording.illegal,
-    ops.Print: recording.illegal,
+_Illegal = Callable[[Any, PassContext], str | None]
+_AFTER_EXPAND: dict[type[Op], _Illegal] = {ops.IntrinsicOp: expanding.illegal, ops.InlineAsm: expanding.illegal}
+_COMPILABLE: dict[type[Op], _Illegal] = {
+    **_AFTER_EXPAND,
+    **dict.fromkeys((ops.Assert, ops.Print), recording.illegal),
+    **dict.fromkeys((ops.Binary, ops.Unary, ops.Compare, ops.Cast), legalizing.illegal),
 }
+ILLEGAL: dict[str, dict[type[Op], _Illegal]] = {"cuda": _COMPILABLE, "cpu": _COMPILABLE, "interp": _AFTER_EXPAND}
+"""Per target and op class: why the emitter would not know an op, or None."""
 
 
 def lower(fn: Function, context: PassContext, hooks: Sequence[Hook]) -> Function:
@@ -53,9 +59,10 @@ def lower(fn: Function, context: PassContext, hooks: Sequence[Hook]) -> Function
 
 def legal(context: PassContext) -> Legal:
     """Says of an op why the emitter of this target would not know it, or None."""
+    rules = ILLEGAL[context.target]
 
     def objection(op: Op) -> str | None:
-        rule = _ILLEGAL.get(type(op))
+        rule = rules.get(type(op))
         return rule(op, context) if rule else None
 
     return objection
