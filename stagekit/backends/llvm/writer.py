@@ -9,7 +9,8 @@ Text, because it is several times faster to make than an object tree that LLVM w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type
@@ -140,6 +141,33 @@ class Writer:
         """Start the block `name`; the one before must have ended."""
         self._lines.append(f"{name}:")
         self.block = name
+
+    def hole(self) -> int:
+        """Keep a place in the text for what is known only later: the operands of a phi, the conversion of an arm's value."""
+        self._lines.append("")
+        return len(self._lines) - 1
+
+    def fill(self, hole: int, text: str) -> None:
+        self._lines[hole] = f"  {text}"
+
+    @contextmanager
+    def into(self, hole: int) -> Iterator[None]:
+        """Write what the `with` writes, without labels, into `hole`."""
+        outer, self._lines = self._lines, []
+        try:
+            yield
+        finally:
+            inner, self._lines = self._lines, outer
+            self._lines[hole] = "\n".join(filter(None, (self._lines[hole], *inner)))
+
+    def mark(self) -> tuple[int, str]:
+        """Where the text ends now, for `rewind`."""
+        return len(self._lines), self.block
+
+    def rewind(self, mark: tuple[int, str]) -> None:
+        """Forget what was written since `mark`; what the entry block and the module were given stays."""
+        length, self.block = mark
+        del self._lines[length:]
 
     def type(self, type_: DType | Type, lanes: Lanes) -> str:
         """`llvm_type` with this target's address spaces."""
