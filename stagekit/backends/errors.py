@@ -43,3 +43,26 @@ class SharedMemoryExceeded(Diagnostic):
     shared_bytes: int
     capability: str
     limit: int
+
+
+@dataclass(frozen=True)
+class ToolMissing(Diagnostic):
+    """A program that reports on machine code is not installed."""
+
+    title: ClassVar[str] = "A tool is not installed"
+    label: ClassVar[str] = "`{tool}` was not found"
+    help: ClassVar[str] = "pip install {package}, or install a CUDA toolkit"
+
+    tool: str
+    package: str
+
+
+@dataclass(frozen=True)
+class PtxRefused(Diagnostic):
+    """ptxas refuses the PTX; inline assembly is the usual reason, as nothing has read it before."""
+
+    title: ClassVar[str] = "ptxas refuses the kernel"
+    label: ClassVar[str] = "{message}"
+    help: ClassVar[str] = "look at `.ptx`; where it is not inline assembly that ptxas complains of, please report it"
+
+    message: str

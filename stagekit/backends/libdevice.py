@@ -48,7 +48,8 @@ def _path() -> str | None:
 
 @functools.cache
 def _parsed(path: str) -> _Library:
-    return _Library(llvm.parse_bitcode(Path(path).read_bytes(), llvm.create_context()))
+    module = llvm.parse_bitcode(Path(path).read_bytes(), llvm.create_context())
+    return _Library(module, {v.name: str(v) for v in module.global_variables})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,10 @@ _REFLECTED = re.compile(r"<(__CUDA_\w+)>")
 
 @dataclass(slots=True)
 class _Library:
-    """The parsed library, and the parts already taken out of it."""
+    """The parsed library, the text of its global variables, and the parts already taken out of it."""
 
     module: Any
+    globals: dict[str, str]
     parts: dict[str, _Part] = field(default_factory=dict)
 
     def closure(self, symbol: str) -> Iterator[_Part]:
@@ -106,18 +108,16 @@ class _Library:
         return _Part(name, "define", text, tuple(n for n in needs if n != name))
 
     def _take_out_global(self, name: str) -> _Part:
-        try:
-            text = str(self.module.get_global_variable(name))
-        except NameError as error:
-            raise InternalError(f"libdevice has no `{name}`") from error
-        return _Part(name, "global", text.partition(" = ")[2], ())
+        if name not in self.globals:
+            raise InternalError(f"libdevice has no `{name}`")
+        return _Part(name, "global", self.globals[name].partition(" = ")[2], ())
 
     def _without_reflection(self, text: str) -> str:
         """Replace the questions to the compiler by `<name>`, which a kernel's capability answers."""
         return _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", text)
 
     def _string(self, name: str) -> str:
-        match = _C_STRING.search(str(self.module.get_global_variable(name)))
+        match = _C_STRING.search(self.globals[name])
         if match is None:
             raise InternalError(f"libdevice asks for something new: {name}")
         return match.group(1)
@@ -126,8 +126,8 @@ class _Library:
 _MENTIONED = re.compile(r"@([\w.$]+)")
 _REFLECT = re.compile(r"call i32 @__nvvm_reflect\(ptr @([\w.$]+)\)")
 _C_STRING = re.compile(r'c"(\w+)\\00"')
-_COMMENT = re.compile(r"\s*;.*")
-_DEFINE = re.compile(r"^define ([^\n]*?)(?: #\d+)? \{", re.MULTILINE)
+_COMMENT = re.compile(r"^;.*|\s+; preds = .*", re.MULTILINE)
+_DEFINE = re.compile(r"^define (?:internal )?([^\n]*?)(?: #\d+)? \{", re.MULTILINE)
 _FUNCTION_ATTRIBUTES = re.compile(r"^; Function Attrs: (.*)$", re.MULTILINE)
 _ASM_CALL = re.compile(r"( asm \"[^\n]*\)) #\d+")
 _ATTRIBUTE_GROUP = re.compile(r" #\d+")

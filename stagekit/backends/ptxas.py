@@ -1,0 +1,105 @@
+"""Assemble PTX with NVIDIA's own assembler, without a GPU: registers, spills, stack, shared memory, and the SASS.
+
+    assemble(ptx).resources.registers      ->  16
+    disassemble(assemble(ptx).cubin)       ->  "... LDG.E R2, desc[UR4][R2.64] ; ..."
+
+The tools come from wheels (`nvidia-cuda-nvcc`, `nvidia-cuda-nvdisasm`) or a toolkit; they are looked for once per process.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda import pathfinder
+
+from stagekit.backends.errors import PtxRefused, ToolMissing
+from stagekit.diagnostics import StagekitError
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one thread (registers, stack, spills) and one block (static shared memory) of a kernel take."""
+
+    registers: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """Machine code for the architecture that the PTX names. warnings: lines of ptxas, such as 'wgmma serialized'."""
+
+    cubin: bytes
+    resources: Resources
+    warnings: tuple[str, ...]
+
+
+def assemble(ptx: str) -> Assembled:
+    """Run ptxas. Raises StagekitError where it is missing or refuses the PTX."""
+    architecture = _TARGET.search(ptx)
+    if architecture is None:
+        raise StagekitError(PtxRefused("there is no `.target`"))
+    with tempfile.TemporaryDirectory(prefix="stagekit-") as folder:
+        source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx, encoding="utf-8")
+        command = ["-v", f"-arch={architecture.group(1)}", str(source), "-o", str(cubin)]
+        result = _run("ptxas", command)
+        if result.returncode != 0:
+            raise StagekitError(PtxRefused(result.stderr.strip().replace(str(source), "ptx")))
+        return Assembled(cubin.read_bytes(), _resources(result.stderr), _warnings(result.stderr))
+
+
+def disassemble(cubin: bytes) -> str:
+    """The SASS of machine code. Raises StagekitError without nvdisasm."""
+    with tempfile.NamedTemporaryFile(prefix="stagekit-", suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return _run("nvdisasm", ["-c", "-plr", file.name]).stdout
+
+
+_TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)
+_PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+
+
+def _run(tool: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    path = find_tool(tool)
+    if path is None:
+        raise StagekitError(ToolMissing(tool, _PACKAGES[tool]))
+    return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+
+
+@functools.cache
+def find_tool(name: str) -> str | None:
+    """The path of `ptxas` or `nvdisasm`, or None."""
+    return pathfinder.find_nvidia_binary_utility(name)
+
+
+# -- what ptxas -v says -----------------------------------------------------------------------------------------------
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_NOTABLE = re.compile(r"warning|\(C75\d\d\)")
+
+
+def _resources(report: str) -> Resources:
+    stack, stores, loads = (int(n) for n in _groups(_STACK, report, 3))
+    (registers,), (shared,) = _groups(_REGISTERS, report, 1), _groups(_SHARED, report, 1)
+    return Resources(int(registers), stack, stores, loads, int(shared))
+
+
+def _groups(pattern: re.Pattern[str], report: str, count: int) -> tuple[str, ...]:
+    """The groups of the first match; ptxas leaves out what is 0."""
+    found = pattern.search(report)
+    return found.groups() if found else ("0",) * count
+
+
+def _warnings(report: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in report.splitlines() if _NOTABLE.search(line))
