@@ -10,7 +10,6 @@ it costs a third of a DLPack capsule.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import numpy as np
 
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.runtime import dlpack
+from stagekit.runtime.numpy_fields import fields_by_interface
 from stagekit.runtime.views import CPU, ArrayView, Device
 
 StreamOf = Callable[[int], int]
@@ -30,7 +30,7 @@ Reader = Callable[[Any, StreamOf | None], ArrayView]
 
 def read_array(value: Any, stream_of: StreamOf | None = None) -> ArrayView | None:
     """A view of `value`, or None if it is no array. stream_of: for GPU launches, whom the owner must order itself before."""
-    reader = _reader_for(type(value))
+    reader = _reader_for(type(value))  # type: ignore[arg-type]  # mypy takes types for unhashable
     return None if reader is None else reader(value, stream_of)
 
 
@@ -53,38 +53,10 @@ def _reader_for(kind: type) -> Reader | None:
 # NumPy --------------------------------------------------------------------------------------------------------------
 
 
-class NumpyInterface(ctypes.Structure):
-    """The struct behind `ndarray.__array_struct__` (NumPy's array interface, version 3)."""
-
-    _fields_ = (
-        ("two", ctypes.c_int),
-        ("nd", ctypes.c_int),
-        ("typekind", ctypes.c_char),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_int),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("data", ctypes.c_size_t),
-    )
-
-
-C_CONTIGUOUS = 0x1
-WRITEABLE = 0x400
-"""Bits of `NumpyInterface.flags`."""
-
-interface_address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-"""`interface_address(array.__array_struct__, None)`; the struct lives as long as the capsule."""
-
-
 def _read_numpy(array: np.ndarray[Any, Any], _: StreamOf | None) -> ArrayView:
-    capsule = array.__array_struct__
-    interface = NumpyInterface.from_address(interface_address(capsule, None))
-    is_writable = bool(interface.flags & WRITEABLE)
     dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
     strides = element_strides(array.shape, array.strides, array.itemsize)
-    return ArrayView(interface.data, array.shape, strides, dtype, CPU, is_writable)
+    return ArrayView(fields_by_interface(array).data, array.shape, strides, dtype, CPU, array.flags.writeable)
 
 
 def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
@@ -128,7 +100,7 @@ def _read_own(array: Any, _: StreamOf | None) -> ArrayView:
 
 def _read_dlpack(array: Any, stream_of: StreamOf | None) -> ArrayView:
     device = dlpack.device_of(array)
-    stream = stream_of(device.index) if stream_of is not None and device.kind == "cuda" else None
+    stream = stream_of(device.ordinal) if stream_of is not None and device.kind == "cuda" else None
     return dlpack.peek(array, device, stream)
 
 
@@ -162,8 +134,9 @@ def describe(value: Any) -> str:
         return "None"
     if isinstance(value, (bool, int, float, complex, str, np.generic)):
         return f"{_short(value)} ({type(value).__name__})"
-    kind = "an array" if _reader_for(type(value)) else "an object"
-    return f"{kind} of type {type(value).__name__}"
+    kind = type(value)
+    what = "an array" if _reader_for(kind) else "an object"  # type: ignore[arg-type]  # as above
+    return f"{what} of type {kind.__name__}"
 
 
 def _short(value: Any) -> str:

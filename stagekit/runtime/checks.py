@@ -1,7 +1,7 @@
 """From a user's arguments to native values, checked against the signature: the one place that refuses an argument.
 
-    read = ArgumentReader(signature, "cpu")
-    read((x, y, 3.0))        (address of x, its size, address of y, 3.0): one value per slot
+    read = compile_reader(signature, "cpu")
+    read((x, y, 3.0), None)      (address of x, its size, address of y, 3.0): one value per slot
 
 Each argument has a reader, a closure over what its spec fixes. A reader first tries to accept the usual case with a few
 comparisons (an exact `ndarray` that fits, an int in range); whatever is left goes the general way, which either accepts
@@ -36,6 +36,7 @@ from stagekit.runtime.errors import (
     WrongSize,
 )
 from stagekit.runtime.host_code import compile_expressions
+from stagekit.runtime.numpy_fields import C_CONTIGUOUS, WRITEABLE, fields_of
 from stagekit.runtime.scalars import convert
 from stagekit.runtime.views import REACHABLE, ArrayView
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature
@@ -59,32 +60,33 @@ class GpuReading:
         if view.device.kind != "cuda":
             return
         if self.device is None:
-            self.device, self.first = view.device.index, name
-        elif self.device != view.device.index:
-            raise ArgumentError(DeviceMismatch(name, view.device.index, self.first, self.device))
+            self.device, self.first = view.device.ordinal, name
+        elif self.device != view.device.ordinal:
+            raise ArgumentError(DeviceMismatch(name, view.device.ordinal, self.first, self.device))
 
 
 Reader = Callable[[Any, GpuReading | None], Native]
 """One argument to its native values: address, sizes, strides; or a number. Which of them are slots is decided later."""
 
 
-class ArgumentReader:
-    """All arguments of a launch to one native value per slot. Built once per kernel."""
+ArgumentReader = Callable[[Sequence[Any], GpuReading | None], Native]
 
-    def __init__(self, signature: Signature, target: Target) -> None:
-        self._readers = tuple(_reader(spec, target) for spec in signature.specs)
-        self._select = _selector(signature)
-        self._check_sizes = _size_check(signature)
 
-    def __call__(self, arguments: Sequence[Any], gpu: GpuReading | None = None) -> Native:
-        """The values of the slots, or an `ArgumentError`. gpu: of a GPU launch."""
+def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
+    """A function from the arguments of a launch to one native value per slot, or an `ArgumentError`."""
+    readers = tuple(_reader(spec, target) for spec in signature.specs)
+    select, check_sizes = _selector(signature), _size_check(signature)
+
+    def read(arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
         flat: list[int | float] = []
-        for read, argument in zip(self._readers, arguments):
-            flat += read(argument, gpu)
-        values = self._select(flat)
-        if self._check_sizes is not None:
-            self._check_sizes(flat, values)
+        for read_one, argument in zip(readers, arguments):
+            flat += read_one(argument, gpu)
+        values = select(flat)
+        if check_sizes is not None:
+            check_sizes(flat, values)
         return values
+
+    return read
 
 
 # Readers ------------------------------------------------------------------------------------------------------------
@@ -154,24 +156,22 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     """Quick: an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
     if isinstance(spec, ArraySpec) and not spec.is_contiguous:
         return general
-    dtype, align = spec.dtype.numpy, spec.align
+    dtype, align, ndarray = spec.dtype.numpy, spec.align, np.ndarray
     shape = spec.shape if isinstance(spec, ArraySpec) else None
+    rank = None if shape is None else len(shape)
     fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
-    needed = args.WRITEABLE * spec.is_written | args.C_CONTIGUOUS * (shape is not None)
-    ndarray, interface_at, address_of = np.ndarray, args.NumpyInterface.from_address, args.interface_address
+    needed = WRITEABLE * spec.is_written | C_CONTIGUOUS * (shape is not None)
 
     def read(value: Any, gpu: GpuReading | None) -> Native:
         if type(value) is not ndarray or value.dtype != dtype:
             return general(value, gpu)
-        capsule = value.__array_struct__  # owns the struct
-        interface = interface_at(address_of(capsule, None))
-        address = interface.data
-        if interface.flags & needed != needed or address % align:
+        fields, sizes = fields_of(value), value.shape
+        address = fields.data
+        if fields.flags & needed != needed or address % align:
             return general(value, gpu)
-        if shape is None:
+        if rank is None:
             return (address,)
-        sizes = value.shape
-        if len(sizes) != len(shape) or any(sizes[axis] != size for axis, size in fixed):
+        if len(sizes) != rank or (fixed and any(sizes[axis] != size for axis, size in fixed)):
             return general(value, gpu)
         return (address, *sizes)
 
@@ -258,11 +258,7 @@ def _selector(signature: Signature) -> Callable[[list[int | float]], Native]:
     """Pick the slots' values, in slot order, from those of the readers."""
     positions = _positions(signature)
     wanted = [positions[s.kind, s.argument, s.axis] for s in signature.slots]
-    if wanted == list(range(len(positions))):
-        return tuple
-    if len(wanted) == 1:
-        return lambda flat: (flat[wanted[0]],)
-    return operator.itemgetter(*wanted) if wanted else lambda flat: ()
+    return tuple if wanted == list(range(len(positions))) else _pick(wanted)
 
 
 def _size_check(signature: Signature) -> Callable[[list[int | float], Native], None] | None:
@@ -278,10 +274,13 @@ def _size_check(signature: Signature) -> Callable[[list[int | float], Native], N
         return None
     positions = _positions(signature)
     where = [positions["size", index, axis] for _, index, axis, _ in related]
+    actual_sizes = _pick(where)
     expected_sizes = compile_expressions([size for *_, size in related])
 
     def check(flat: list[int | float], values: Native) -> None:
         expected = expected_sizes(values)  # type: ignore[arg-type]
+        if actual_sizes(flat) == expected:
+            return
         for (spec, index, axis, _), position, size in zip(related, where, expected):
             if flat[position] != size:
                 start = positions["size", index, 0]
@@ -289,3 +288,13 @@ def _size_check(signature: Signature) -> Callable[[list[int | float], Native], N
                 raise ArgumentError(WrongSize(spec.name, axis, size, flat[position], shape))  # type: ignore[arg-type]
 
     return check
+
+
+def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:
+    """The values at these positions as a tuple, whatever their number."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    if not positions:
+        return lambda flat: ()
+    (only,) = positions
+    return lambda flat: (flat[only],)

@@ -17,8 +17,9 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
+from stagekit.runtime.checks import Native
 from stagekit.runtime.kernel import Kernel
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.pack import SLOT_BYTES, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks
 from stagekit.runtime.records import RecordBuffer, report
@@ -41,8 +42,10 @@ class CpuKernel(Kernel):
         if artifact.block is None:
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
         self._entry = _ENTRY_TYPE(address)
-        self._packer = Packer(artifact.signature.slots, extra="3q" if not artifact.has_records else "Q3q")
+        self._packer = Packer(artifact.signature.slots, extra="Q3q" if artifact.has_records else "3q")
         self._grid_offset = SLOT_BYTES * (len(artifact.signature.slots) + artifact.has_records)
+        self._scratch_bytes = artifact.scratch_bytes
+        self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
         self._cost = BlockCost()
         weakref.finalize(self, closer).atexit = False
@@ -50,31 +53,28 @@ class CpuKernel(Kernel):
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel and wait for it; then print what it printed, or raise the assert that failed."""
         arguments = self._bind(args, kwargs)
-        values = self._read(arguments)
-        size = self._geometry(values, arguments, brackets)
-        if not size.blocks:
-            return
-        scratch_bytes = self.artifact.scratch_bytes + size.shared_bytes
-        if self.artifact.has_records:
-            self._run_with_records((*values,), size.grid, size.blocks, scratch_bytes)
+        values = self._read(arguments, None)
+        size = self._size(values, arguments, brackets)
+        if self._has_records:
+            self._run_with_records(values, size)
         else:
-            self._run((*values, *size.grid), size.blocks, scratch_bytes)
+            self._run(values, size.grid, size)
 
-    def _run(self, words: tuple[int | float, ...], blocks: int, scratch_bytes: int) -> None:
-        buffer = self._packer.take(words)
+    def _run(self, values: Native, extra: tuple[int, ...], size: LaunchSize) -> None:
+        buffer = self._packer.take(values, extra)
         entry, address, grid = self._entry, buffer.address, buffer.address + self._grid_offset
-
-        def call(first: int, last: int) -> None:
-            entry(address, grid, first, last, _scratch(scratch_bytes))
-
-        run_blocks(call, blocks, self._cost)
+        scratch = self._scratch_bytes + size.shared_bytes
+        if size.blocks == 1:
+            entry(address, grid, 0, 1, _scratch(scratch) if scratch else 0)
+        elif size.blocks:
+            run_blocks(
+                lambda a, b: entry(address, grid, a, b, _scratch(scratch) if scratch else 0), size.blocks, self._cost
+            )
         self._packer.give_back(buffer)
 
-    def _run_with_records(
-        self, values: tuple[int | float, ...], grid: tuple[int, int, int], blocks: int, scratch_bytes: int
-    ) -> None:
+    def _run_with_records(self, values: Native, size: LaunchSize) -> None:
         records = self._records.pop() if self._records else RecordBuffer()
-        self._run((*values, records.address, *grid), blocks, scratch_bytes)
+        self._run(values, (records.address, *size.grid), size)
         try:
             report(records, self.artifact.record_sites)
         finally:

@@ -13,7 +13,8 @@ from typing import Any
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.runtime.views import ArrayView, Device, DeviceKind
 
-_KINDS: dict[int, DeviceKind] = {1: "cpu", 2: "cuda", 3: "pinned", 13: "managed"}
+CUDA = 2  # kDLCUDA
+_KINDS: dict[int, DeviceKind] = {1: "cpu", CUDA: "cuda", 3: "pinned", 13: "managed"}
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # formats that are not IEEE's have a code each
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
@@ -102,6 +103,43 @@ def _dtype(tensor: _Tensor) -> DType | str:
         return _DTYPES[tensor.code, tensor.bits]
     name = _FOREIGN.get(tensor.code, f"DLPack type {tensor.code} of {{}} bits").format(tensor.bits)
     return name if tensor.lanes == 1 else f"vectors of {tensor.lanes} × {name}"
+
+
+# Ours for others ----------------------------------------------------------------------------------------------------
+
+_NAME = b"dltensor"
+_new_capsule = _python_api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_is_valid_at = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_at = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_exported: dict[int, tuple[Any, ...]] = {}
+"""What each exported struct, by its address, keeps alive until the consumer calls its deleter."""
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _release(managed: int) -> None:
+    del _exported[managed]
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _drop_unused(capsule: int) -> None:
+    """Destructor of a capsule: if nobody consumed it, its memory is still ours to release."""
+    if _is_valid_at(capsule, _NAME):
+        _release(_pointer_at(capsule, _NAME))
+
+
+def wrap(view: ArrayView, owner: object) -> Any:
+    """A capsule for `view`, keeping `owner` alive as long as somebody uses it."""
+    rank = len(view.shape)
+    shape = (ctypes.c_int64 * rank)(*view.shape)
+    strides = (ctypes.c_int64 * rank)(*(view.strides or ()))
+    code, bits = dtype_code(view.dtype)  # type: ignore[arg-type]  # an array of ours has one of our dtypes
+    kind = next(number for number, kind in _KINDS.items() if kind == view.device.kind)
+    tensor = _Tensor(view.address, kind, view.device.ordinal, rank, code, bits, 1, shape, strides, 0)
+    managed = _Managed(tensor, None, ctypes.cast(_release, ctypes.c_void_p))
+    address = ctypes.addressof(managed)
+    _exported[address] = (owner, managed, shape, strides)
+    return _new_capsule(address, _NAME, ctypes.cast(_drop_unused, ctypes.c_void_p))
 
 
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

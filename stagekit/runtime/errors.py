@@ -110,6 +110,14 @@ class WrongDtype(Diagnostic):
 
 
 @dataclass(frozen=True)
+class UnsupportedDtype(Diagnostic):
+    title = "Kernels have no such dtype"
+    label = "{dtype} has no counterpart in stagekit"
+
+    dtype: str
+
+
+@dataclass(frozen=True)
 class WrongRank(Diagnostic):
     title = "Wrong number of dimensions"
     label = "`{name}`: expected {rank} dimension(s), got {received}"

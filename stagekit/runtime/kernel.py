@@ -7,36 +7,22 @@ works out grid and block, and leaves the rest to its target.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.runtime.binding import Binder
-from stagekit.runtime.checks import ArgumentReader, Native
-from stagekit.runtime.errors import BlockMismatch, LaunchError
+from stagekit.runtime.checks import Native, compile_reader
 from stagekit.runtime.host_code import compile_expressions
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
-    Axes,
     LaunchRequest,
-    check_launch,
-    grid_axes,
+    LaunchSize,
+    check_block,
+    launch_size,
     missing_brackets,
     read_brackets,
 )
 from stagekit.signature import LaunchSpec
-
-
-class Geometry(NamedTuple):
-    """The size of one launch. A grid with a zero in any axis launches nothing."""
-
-    grid: Axes
-    block: Axes
-    shared_bytes: int
-
-    @property
-    def blocks(self) -> int:
-        x, y, z = self.grid
-        return x * y * z
 
 
 class Kernel:
@@ -47,43 +33,42 @@ class Kernel:
         self._name = artifact.kernel_name
         self._constexprs = dict(constexprs or {})
         self._bind = Binder(self._name, artifact.signature)
-        self._read = ArgumentReader(artifact.signature, artifact.target)
-        self._own_launch = None if artifact.launch is None else _compile_launch(artifact.launch)
+        self._read = compile_reader(artifact.signature, artifact.target)
+        self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
 
     def request(self, key: Any) -> LaunchRequest:
         """What `kernel[key]` asks for."""
-        return read_brackets(key, self.artifact.style, self._name)
+        return read_brackets(key, self.artifact.style, self._name, self.artifact.block)
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel once, or raise before anything has run."""
         raise NotImplementedError
 
-    def _geometry(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> Geometry:
-        if self._own_launch is not None:
-            size = self._own_launch(values)
-            check_launch(*size)
-        else:
-            size = self._requested(arguments, brackets)
-        fixed = self.artifact.block
-        if fixed is not None and size.block != fixed:
-            raise LaunchError(BlockMismatch(self._name, fixed, size.block))
-        return size
-
-    def _requested(self, arguments: Sequence[Any], brackets: LaunchRequest) -> Geometry:
-        grid, block = brackets.grid, brackets.block or self.artifact.block
-        if grid is None or block is None:
+    def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
+        size = brackets.size
+        if type(size) is LaunchSize:
+            return size
+        if self._own_size is not None:
+            return self._own_size(values)
+        if size is None:
             raise missing_brackets(self.artifact.style, self._name)
-        if callable(grid):
-            by_name = dict(zip(self.artifact.signature.names, arguments))
-            grid = grid_axes(grid(self._constexprs | by_name))
-        return Geometry(grid, block, brackets.shared_bytes)
+        return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
 
 
-def _compile_launch(launch: LaunchSpec) -> Callable[[Native], Geometry]:
+def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], LaunchSize]:
+    """The launch that a kernel computes itself. The last size is kept: mostly the next launch has the same."""
     evaluate = compile_expressions((*launch.grid, *launch.block, launch.shared_bytes))
+    last: tuple[tuple[int, ...], LaunchSize] = ((), LaunchSize((0, 0, 0), (1, 1, 1), 0, 0))
 
-    def size(values: Native) -> Geometry:
-        gx, gy, gz, bx, by, bz, shared_bytes = evaluate(values)  # type: ignore[arg-type]
-        return Geometry((gx, gy, gz), (bx, by, bz), shared_bytes)
+    def size(values: Native) -> LaunchSize:
+        nonlocal last
+        numbers = evaluate(values)  # type: ignore[arg-type]
+        known, known_size = last
+        if numbers == known:
+            return known_size
+        checked = launch_size(numbers[:3], numbers[3:6], numbers[6])
+        check_block(artifact.kernel_name, artifact.block, checked.block)
+        last = numbers, checked
+        return checked
 
     return size

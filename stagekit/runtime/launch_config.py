@@ -1,8 +1,8 @@
 """How much is launched: the grid, the block, and what the brackets of a launch mean.
 
     LaunchConfig(grid=(4, 5), block=128)      ->  grid (4, 5, 1), block (128, 1, 1), no dynamic shared memory
-    read_brackets((4, 128), style="thread")   ->  grid 4, block 128
-    read_brackets((4, 128), style="block")    ->  a grid of two axes
+    k[4, 128] of a thread-level kernel        ->  grid 4, block 128
+    k[4, 128] of a block-level kernel         ->  a grid of two axes
 
 A block-level kernel takes a grid of one to three axes, a thread-level kernel takes `grid, block` and optionally dynamic
 shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. Limits are those of CUDA (compute
@@ -12,14 +12,15 @@ capability 7.5 to 12), on every target: a launch that the CPU accepts is one tha
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.runtime.errors import BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
+from stagekit.runtime.errors import BlockMismatch, BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
 
 Axes = tuple[int, int, int]
 GridFunction = Callable[[Mapping[str, Any]], Any]
@@ -60,32 +61,56 @@ class LaunchConfig:
         return dataclasses.replace(self, **changes)
 
 
+class LaunchSize(NamedTuple):
+    """A launch in numbers. A grid with a zero in any axis launches nothing."""
+
+    grid: Axes
+    block: Axes
+    shared_bytes: int
+    blocks: int  # in the whole grid
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the brackets ask for. block None: the compiled one. grid None: no brackets. stream None: the current one."""
+    """What the brackets ask for: a size, or one computed from the arguments by name; None without brackets.
 
-    grid: Axes | GridFunction | None = None
-    block: Axes | None = None
-    shared_bytes: int = 0
+    stream: None for the current one.
+    """
+
+    size: LaunchSize | Callable[[Mapping[str, Any]], LaunchSize] | None = None
     stream: Any = None
 
 
 NO_BRACKETS = LaunchRequest()
 
 
-def read_brackets(key: Any, style: Style, kernel: str) -> LaunchRequest:
-    """The meaning of `kernel[key]` for a kernel of this style."""
-    if style == "entry":
+def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None) -> LaunchRequest:
+    """The meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any."""
+    if isinstance(key, LaunchConfig) and style != "entry":
+        parts: tuple[Any, ...] = (key.grid, key.block, key.shared_bytes)
+    elif style == "block" and _is_grid(key):
+        parts = (key, fixed_block)
+    elif style == "thread" and isinstance(key, tuple) and 2 <= len(key) <= 4:
+        parts = key
+    else:
         raise _misfit(key, style, kernel)
-    if isinstance(key, LaunchConfig):
-        return _request(key.grid, key.block, key.shared_bytes)
-    if style == "block":
-        if not _is_grid(key):
-            raise _misfit(key, style, kernel)
-        return _request(key)
-    if not (isinstance(key, tuple) and 2 <= len(key) <= 4):
-        raise _misfit(key, style, kernel)
-    return _request(*key)
+    return _request(kernel, fixed_block, *parts)
+
+
+def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
+    """The checked size of a launch from ints or tuples of them."""
+    grid, block = _checked_axes("grid", grid), _checked_axes("block", block)
+    _check_threads(block)
+    if shared_bytes != 0:
+        shared_bytes = _integer("shared_bytes", shared_bytes)
+        _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
+    return LaunchSize(grid, block, shared_bytes, math.prod(grid))
+
+
+def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
+    """Refuse a block other than the one that the kernel was compiled for."""
+    if fixed_block is not None and block != fixed_block:
+        raise LaunchError(BlockMismatch(kernel, fixed_block, block))
 
 
 def missing_brackets(style: Style, kernel: str) -> LaunchError:
@@ -93,27 +118,15 @@ def missing_brackets(style: Style, kernel: str) -> LaunchError:
     return LaunchError(BracketsMisfit(kernel, f"{kernel}(...)", _TAKES[style], _HOW_TO_WRITE[style].format(kernel)))
 
 
-def grid_axes(value: Any) -> Axes:
-    """A grid of one to three axes as three checked ints."""
-    return _checked_axes("grid", value)
-
-
-def check_launch(grid: Axes, block: Axes, shared_bytes: int) -> None:
-    """Refuse sizes that no device launches, naming the axis."""
-    _check_axes("grid", grid)
-    _check_axes("block", block)
-    _check_threads(block)
-    _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
-
-
-def _request(grid: Any, block: Any = None, shared_bytes: Any = 0, stream: Any = None) -> LaunchRequest:
-    block = None if block is None else _checked_axes("block", block)
-    if block is not None:
-        _check_threads(block)
-    grid = grid if callable(grid) else grid_axes(grid)
-    shared_bytes = _integer("shared_bytes", shared_bytes)
-    _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
-    return LaunchRequest(grid, block, shared_bytes, stream)
+def _request(
+    kernel: str, fixed_block: Axes | None, grid: Any, block: Any, shared_bytes: Any = 0, stream: Any = None
+) -> LaunchRequest:
+    is_computed = callable(grid)
+    size = launch_size(0 if is_computed else grid, block, shared_bytes)
+    check_block(kernel, fixed_block, size.block)
+    if is_computed:
+        return LaunchRequest(lambda by_name: launch_size(grid(by_name), block, shared_bytes), stream)
+    return LaunchRequest(size, stream)
 
 
 def _is_grid(key: Any) -> bool:
@@ -126,6 +139,8 @@ def _is_grid(key: Any) -> bool:
 
 
 def _three_axes(what: str, value: Any) -> tuple[Any, Any, Any]:
+    if type(value) is int:
+        return value, 1, 1
     axes = tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else (_plain(value),)
     if not 1 <= len(axes) <= 3:
         raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {value!r}"))
@@ -134,11 +149,16 @@ def _three_axes(what: str, value: Any) -> tuple[Any, Any, Any]:
 
 def _plain(value: Any) -> Any:
     """A NumPy integer as an int; anything else as it is."""
+    if type(value) is int:
+        return value
     return int(value) if isinstance(value, numbers.Integral) else value
 
 
 def _checked_axes(what: str, value: Any) -> Axes:
-    x, y, z = _three_axes(what, value)
+    x, y, z = axes = _three_axes(what, value)
+    low, (high_x, high_y, high_z) = _LIMITS[what]
+    if type(x) is type(y) is type(z) is int and low <= x <= high_x and low <= y <= high_y and low <= z <= high_z:
+        return axes
     axes = _integer(f"{what} x", x), _integer(f"{what} y", y), _integer(f"{what} z", z)
     _check_axes(what, axes)
     return axes
@@ -166,8 +186,8 @@ def _check_size(what: str, value: Any, low: int, high: int) -> None:
 
 
 def _check_threads(block: tuple[Any, Any, Any]) -> None:
-    if all(isinstance(size, int) for size in block):
-        x, y, z = block
+    x, y, z = block
+    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x * y * z > _MAX_THREADS:
         _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, 1, _MAX_THREADS)
 
 

@@ -1,7 +1,7 @@
 """Native parameters in memory: eight bytes per slot, then whatever else a target wants to pass.
 
     packer = Packer(signature.slots, extra="3q")       # and three int64
-    buffer = packer.take((address, n, 3.0, *grid))
+    buffer = packer.take((address, n, 3.0), grid)
     buffer.address                                     # of slot 0, what a CPU entry takes
     buffer.pointers                                    # of an array of pointers to each, what cuLaunchKernel takes
     packer.give_back(buffer)
@@ -51,13 +51,13 @@ class Packer:
         self._words = self._struct.size // SLOT_BYTES
         self._free: list[Buffer] = []
 
-    def take(self, values: Sequence[int | float]) -> Buffer:
-        """A buffer that holds `values`; `give_back` it once the launch no longer reads it."""
+    def take(self, values: Sequence[int | float], extra: Sequence[int] = ()) -> Buffer:
+        """A buffer that holds both; `give_back` it once the launch no longer reads it."""
         try:
             buffer = self._free.pop()
         except IndexError:
             buffer = Buffer(self._words)
-        self._struct.pack_into(buffer.memory, 0, *values)
+        self._struct.pack_into(buffer.memory, 0, *values, *extra)
         return buffer
 
     def give_back(self, buffer: Buffer) -> None:

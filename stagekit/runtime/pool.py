@@ -15,8 +15,8 @@ import itertools
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable
+from time import perf_counter_ns
 
 from stagekit import config
 from stagekit.runtime.errors import BadThreadCount, LaunchError
@@ -40,22 +40,23 @@ class BlockCost:
 
 def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
     """Run blocks 0..total, alone or with the workers; returns when all have ended."""
-    if total == 1:
-        call(0, 1)
-        return
     first = 0
     if cost.ns * total < _WORTH_SHARING_NS:
-        first = max(total // _PROBE_SHARE, 1)
-        cost.ns = _timed(call, 0, first) / first
+        first = total // _PROBE_SHARE or 1
+        start = perf_counter_ns()
+        call(0, first)
+        cost.ns = (perf_counter_ns() - start) / first
         if cost.ns * (total - first) < _WORTH_SHARING_NS:
-            call(first, total)
+            if first < total:
+                call(first, total)
             return
     threads = thread_count()
     if threads == 1:
         call(first, total)
         return
-    elapsed = _timed(lambda begin, end: _share(call, begin, end, threads, cost.ns), first, total)
-    cost.ns = elapsed * min(threads, total - first) / (total - first)
+    start = perf_counter_ns()
+    _share(call, first, total, threads, cost.ns)
+    cost.ns = (perf_counter_ns() - start) * min(threads, total - first) / (total - first)
 
 
 def thread_count() -> int:
@@ -66,12 +67,6 @@ def thread_count() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise LaunchError(BadThreadCount(config.THREADS.name, text))
     return int(text)
-
-
-def _timed(call: RunBlocks, first: int, last: int) -> int:
-    start = time.perf_counter_ns()
-    call(first, last)
-    return time.perf_counter_ns() - start
 
 
 def _share(call: RunBlocks, first: int, last: int, threads: int, block_ns: float) -> None:

@@ -50,11 +50,11 @@ def python_number(value: Any) -> int | float | None:
         return float(value)
     if isinstance(value, np.generic):
         dtype = dtype_from_numpy(value.dtype)
-        return float(value) if dtype is not None and dtype.is_float else None  # type: ignore[arg-type]
+        return float(value) if dtype is not None and dtype.is_float else None
     return None
 
 
-def float_payload(number: int | float, dtype: DType) -> int | float:
+def float_payload(number: float, dtype: DType) -> int | float:
     """`number` rounded to a float dtype: a float for 32 and 64 bits, the bits for narrower ones."""
     rounded = round_to(number, dtype)
     if dtype.bits >= 32:
@@ -63,7 +63,7 @@ def float_payload(number: int | float, dtype: DType) -> int | float:
         return int(dtype.numpy.type(rounded).view(_BITS[dtype.bits]))
 
 
-def round_to(number: int | float, dtype: DType) -> float:
+def round_to(number: float, dtype: DType) -> float:
     """The float of `dtype` nearest to `number`, ties to even; beyond the largest one infinity, or NaN where there is none."""
     value = _float64_rounded_to_odd(number) if isinstance(number, int) and dtype is not float64 else number
     try:
@@ -90,5 +90,5 @@ def _float64_rounded_to_odd(number: int) -> int:
 
 def _float_format(dtype: DType) -> tuple[float, int, int]:
     """Largest value, digits with the leading one, and exponent of the smallest normal value."""
-    info = ml_dtypes.finfo(dtype.numpy)
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return float(info.max), info.nmant + 1, int(info.minexp)

@@ -18,10 +18,10 @@ REACHABLE: dict[str, frozenset[DeviceKind]] = {
 
 class Device(NamedTuple):
     kind: DeviceKind
-    index: int = 0
+    ordinal: int = 0
 
     def __str__(self) -> str:
-        return "the CPU" if self.kind == "cpu" else f"{self.kind}:{self.index}"
+        return "the CPU" if self.kind == "cpu" else f"{self.kind}:{self.ordinal}"
 
 
 CPU = Device("cpu")

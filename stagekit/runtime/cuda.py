@@ -1,0 +1,162 @@
+"""Launch a kernel on a GPU: PTX loaded once per device, then one driver call.
+
+    kernel = CudaKernel(artifact)
+    kernel.launch((x, y, 3.0), {}, kernel.request((4, 256)))       returns at once; `synchronize()` waits
+
+The device is that of the arguments. The stream is the one in the brackets, else torch's current one, else the default
+stream. Whoever made an argument is asked to have it ready for that stream.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from stagekit.artifact import Artifact
+from stagekit.runtime import driver
+from stagekit.runtime.checks import GpuReading
+from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.pack import Packer
+from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
+
+_PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+_LOG_BYTES = 16384
+_SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
+
+
+class CudaKernel(Kernel):
+    """A kernel for all devices that its PTX fits. Its modules are unloaded when it is dropped."""
+
+    def __init__(self, artifact: Artifact, constexprs: Mapping[str, Any] | None = None) -> None:
+        super().__init__(artifact, constexprs)
+        self._packer = Packer(artifact.signature.slots, extra="Q" if artifact.has_records else "")
+        self._modules: dict[int, _Module] = {}
+        self._load_lock = threading.Lock()
+        weakref.finalize(self, _unload, self._modules).atexit = False
+        if artifact.has_records:
+            _recording.add(self)
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+        """Enqueue the kernel. Under `debug=True` an assert that failed in an earlier launch is raised first."""
+        arguments = self._bind(args, kwargs)
+        given = None if brackets.stream is None else driver.stream_handle(brackets.stream)
+        gpu = GpuReading(driver.current_stream if given is None else lambda _: given)
+        values = self._read(arguments, gpu)
+        size = self._size(values, arguments, brackets)
+        if not size.blocks:
+            return
+        device = driver.current_device() if gpu.device is None else gpu.device
+        stream = gpu.stream_of(device)
+        with driver.on_device(device):
+            module = self._module(device)
+            module.allow_shared(size.shared_bytes)
+            module.report()
+            for producer in {view.stream for view in gpu.views} - {None, stream}:
+                driver.wait_for(stream, producer)  # type: ignore[arg-type]
+            buffer = self._packer.take(values, module.record_address)
+            driver.call(
+                "cuLaunchKernel", module.function, *size.grid, *size.block, size.shared_bytes, stream, buffer.pointers, 0
+            )  # fmt: skip
+            self._packer.give_back(buffer)  # the driver has copied it
+
+    def report(self) -> None:
+        """Print and raise what finished launches recorded, on every device."""
+        for device, module in list(self._modules.items()):
+            with driver.on_device(device):
+                module.report()
+
+    def _module(self, device: int) -> _Module:
+        module = self._modules.get(device)
+        if module is None:
+            with self._load_lock:
+                module = self._modules.get(device)
+                if module is None:
+                    module = self._modules[device] = _Module(self.artifact, device)
+        return module
+
+
+_recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
+
+
+def synchronize(device: int | None = None) -> None:
+    """Wait for a device, or for all that stagekit has used; then print and raise what kernels recorded."""
+    for index in driver.used_devices() if device is None else (device,):
+        with driver.on_device(index):
+            driver.call("cuCtxSynchronize")
+    for kernel in list(_recording):
+        kernel.report()
+
+
+class _Module:
+    """A kernel's code on one device; made with that device current."""
+
+    def __init__(self, artifact: Artifact, device: int) -> None:
+        self._artifact = artifact
+        self._device = device
+        self.handle = _load(artifact, device)
+        self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
+        self._allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
+        self._records = _record_buffer() if artifact.has_records else None
+
+    @property
+    def record_address(self) -> tuple[int, ...]:
+        """The last native parameter, if there is one."""
+        return () if self._records is None else (self._records.address,)
+
+    def allow_shared(self, dynamic_bytes: int) -> None:
+        """Opt in to this much dynamic shared memory."""
+        if dynamic_bytes <= self._allowed_shared:
+            return
+        limit = driver.attribute("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", self._device)
+        static = self._artifact.shared_bytes
+        if static + dynamic_bytes > limit:
+            name = driver.device_name(self._device)
+            raise LaunchError(SharedMemoryLimit(self._artifact.kernel_name, static, dynamic_bytes, name, limit))
+        attribute = driver.api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        driver.call("cuFuncSetAttribute", self.function, attribute, dynamic_bytes)
+        self._allowed_shared = dynamic_bytes
+
+    def report(self) -> None:
+        """Deal with records if there are any; waits for the device only then."""
+        if self._records is not None and self._records.has_records:
+            driver.call("cuCtxSynchronize")
+            report(self._records, self._artifact.record_sites)
+
+    def unload(self) -> None:
+        """Free everything, after all launches have ended."""
+        with driver.on_device(self._device):
+            driver.call("cuCtxSynchronize")
+            driver.call("cuModuleUnload", self.handle)
+            if self._records is not None:
+                driver.call("cuMemFreeHost", self._records.address)
+
+
+def _load(artifact: Artifact, device: int) -> Any:
+    needed, has = artifact.capability, driver.capability(device)
+    if has < needed:
+        versions = f"{needed / 10:.1f}", driver.device_name(device), f"{has / 10:.1f}"
+        raise LaunchError(CapabilityTooLow(artifact.kernel_name, *versions))
+    options = driver.api().CUjit_option
+    log = bytearray(_LOG_BYTES)
+    names = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+    status, module = driver.api().cuModuleLoadDataEx(artifact.code + b"\0", len(names), names, [log, len(log)])
+    if status:
+        text = log.split(b"\0", 1)[0].decode(errors="replace").strip()
+        where = driver.device_name(device)
+        raise CudaError(ModuleRefused(artifact.kernel_name, where, status.name, text or "the driver left no log"))
+    return module
+
+
+def _record_buffer() -> RecordBuffer:
+    """In host memory that the device can write, so that looking for records needs no copy."""
+    return RecordBuffer(address=int(driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)))
+
+
+def _unload(modules: dict[int, _Module]) -> None:
+    for module in modules.values():
+        module.unload()
+    modules.clear()

@@ -1,0 +1,135 @@
+"""GPU memory for those who have neither torch nor CuPy.
+
+    a = to_device(np.arange(1000, dtype=np.float32))
+    b = empty((1000,), stagekit.float32)
+    kernel[grid](a, b)
+    b.to_host()                    a NumPy array
+
+A `DeviceArray` is always in C order. torch, CuPy and JAX read it without a copy through DLPack or
+`__cuda_array_interface__`. The memory is freed with the object.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.runtime import dlpack, driver
+from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
+from stagekit.runtime.views import ArrayView, Device
+
+
+class DeviceArray:
+    """An array in the memory of one GPU; made by `to_device` and `empty`. Values are NumPy's: strides are in bytes."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType, device: int) -> None:
+        self.shape = shape
+        self.device = device
+        self._dtype = dtype
+        self._address = 0
+        if self.nbytes:
+            with driver.on_device(device):
+                self._address = int(driver.call("cuMemAlloc", self.nbytes))
+            weakref.finalize(self, _free, device, self._address).atexit = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype.numpy
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self._dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(step * self._dtype.itemsize for step in dlpack.c_strides(self.shape))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray {self._dtype.name} {self.shape} on cuda:{self.device}>"
+
+    def to_host(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """A copy in host memory, after everything that was launched on the device has ended."""
+        host = np.empty(self.shape, self.dtype)
+        if self.nbytes:
+            with driver.on_device(self.device):
+                driver.call("cuCtxSynchronize")
+                driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
+        return host
+
+    def copy_from(self, array: np.ndarray[Any, Any]) -> None:
+        """Overwrite the contents; waits for the device before and after."""
+        host = np.ascontiguousarray(np.broadcast_to(array, self.shape), self.dtype)
+        if not self.nbytes:
+            return
+        with driver.on_device(self.device):
+            driver.call("cuCtxSynchronize")
+            driver.call("cuMemcpyHtoD", self._address, host.ctypes.data, self.nbytes)
+            driver.call("cuCtxSynchronize")  # from pageable memory the call may return before the copy has ended
+
+    # How others read it ---------------------------------------------------------------------------------------------
+
+    def __stagekit_view__(self) -> ArrayView:
+        """How `args.py` reads it."""
+        device = Device("cuda", self.device)
+        return ArrayView(self._address, self.shape, dlpack.c_strides(self.shape), self._dtype, device, is_writable=True)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self._address, False),
+            "strides": None,
+            "stream": None,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CUDA, self.device
+
+    def __dlpack__(self, *, stream: int | None = None, **_: Any) -> Any:
+        """A capsule that keeps the array alive. Launches may be on any stream, so the device is waited for."""
+        if stream != -1:
+            with driver.on_device(self.device):
+                driver.call("cuCtxSynchronize")
+        return dlpack.wrap(self.__stagekit_view__(), owner=self)
+
+
+def to_device(array: Any, device: int = 0) -> DeviceArray:
+    """Copy a NumPy array, or anything that makes one, to a GPU."""
+    host = np.asarray(array)
+    copy = empty(host.shape, host.dtype, device)
+    copy.copy_from(host)
+    return copy
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
+    """An array with arbitrary contents. dtype: ours or NumPy's."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+    known = dtype if isinstance(dtype, DType) else dtype_from_numpy(np.dtype(dtype))
+    if known is None:
+        raise ArgumentError(UnsupportedDtype(str(np.dtype(dtype))))
+    return DeviceArray(sizes, known, device)
+
+
+def _free(device: int, address: int) -> None:
+    """`cuMemFree` waits for the launches that may still use the memory."""
+    with driver.on_device(device):
+        driver.call("cuMemFree", address)
