@@ -78,7 +78,8 @@ def _run(tool: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def find_tool(name: str) -> str | None:
     """The path of `ptxas` or `nvdisasm`, or None."""
-    return pathfinder.find_nvidia_binary_utility(name)
+    path: str | None = pathfinder.find_nvidia_binary_utility(name)
+    return path
 
 
 # -- what ptxas -v says -----------------------------------------------------------------------------------------------

@@ -18,10 +18,8 @@ import struct
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.llvm.fmod import fmod_function
 from stagekit.backends.llvm.types import Lanes, llvm_type, scalar_type, suffix
 from stagekit.backends.llvm.writer import Writer
-from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Type, UnaryKind
 
@@ -89,10 +87,10 @@ _FLOAT_OPCODES = {
 
 
 def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
-    """`a kind b` for operands of `dtype`: integers, bool, float32 or float64."""
+    """`a kind b` for operands of `dtype`: integers, bool, float32 or float64; `//` and `%` of integers only."""
     opcode = (_FLOAT_OPCODES if dtype.is_float else _INTEGER_OPCODES).get(kind)
     if opcode is None:
-        return _IRREGULAR[kind, dtype.is_float](w, dtype, lanes, a, b)
+        return _IRREGULAR[kind](w, dtype, lanes, a, b)
     flags = w.flags if dtype.is_float else ""
     return w.emit(f"{opcode} {flags}{llvm_type(dtype, lanes)} {a}, {b}")
 
@@ -254,65 +252,11 @@ def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
 
-# -- float division ---------------------------------------------------------------------------------------------------
-# NumPy's `npy_divmod`, lane by lane and without branches.
-
-
-def _float_modulo(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
-    rest, is_zero, crosses = _float_rest(w, dtype, lanes, a, b)
-    held = llvm_type(dtype, lanes)
-    moved = select(w, dtype, lanes, crosses, w.emit(f"fadd {held} {rest}, {b}"), rest)
-    return select(w, dtype, lanes, is_zero, _float_call(w, dtype, lanes, "copysign", rest, b), moved)
-
-
-def _float_floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
-    held, zero = llvm_type(dtype, lanes), constant(dtype, lanes, 0)
-    rest, _, crosses = _float_rest(w, dtype, lanes, a, b)
-    exact = w.emit(f"fdiv {held} {w.emit(f'fsub {held} {a}, {rest}')}, {b}")
-    one = constant(dtype, lanes, 1)
-    count = w.emit(f"fsub {held} {exact}, {select(w, dtype, lanes, crosses, one, zero)}")
-    floor = _float_call(w, dtype, lanes, "floor", count)
-    half = constant(dtype, lanes, 0.5)
-    is_low = w.emit(f"fcmp ogt {held} {w.emit(f'fsub {held} {count}, {floor}')}, {half}")
-    snapped = w.emit(f"fadd {held} {floor}, {select(w, dtype, lanes, is_low, one, zero)}")
-    ratio = w.emit(f"fdiv {held} {a}, {b}")
-    signed_zero = _float_call(w, dtype, lanes, "copysign", zero, ratio)
-    is_none = w.emit(f"fcmp oeq {held} {count}, {zero}")
-    result = select(w, dtype, lanes, is_none, signed_zero, snapped)
-    return select(w, dtype, lanes, w.emit(f"fcmp oeq {held} {b}, {zero}"), ratio, result)
-
-
-def _float_rest(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> tuple[str, str, str]:
-    """C's fmod(a, b); whether it is 0; whether it is on the other side of 0 than `b`."""
-    held, flag, zero = llvm_type(dtype, lanes), llvm_type(dtypes.bool_, lanes), constant(dtype, lanes, 0)
-    rest = _fmod(w, dtype, lanes, a, b)
-    is_zero = w.emit(f"fcmp oeq {held} {rest}, {zero}")
-    signs = w.emit(f"xor {flag} {w.emit(f'fcmp olt {held} {b}, {zero}')}, {w.emit(f'fcmp olt {held} {rest}, {zero}')}")
-    crosses = w.emit(f"and {flag} {signs}, {w.emit(f'xor {flag} {is_zero}, {constant(dtypes.bool_, lanes, 1)}')}")
-    return rest, is_zero, crosses
-
-
-def _fmod(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
-    held = llvm_type(dtype, lanes)
-    if w.abilities.has_libm:
-        return w.emit(f"frem {held} {a}, {b}")
-    if lanes is not None:
-        raise InternalError("vector fmod needs a target with libm")
-    return w.emit(f"call {held} @{fmod_function(w.module, held)}({held} {a}, {held} {b})")
-
-
-def _float_call(w: Writer, dtype: DType, lanes: Lanes, name: str, *args: str) -> str:
-    held = llvm_type(dtype, lanes)
-    return w.call(held, f"llvm.{name}.{suffix(held)}", [(held, a) for a in args])
-
-
-_IRREGULAR: dict[tuple[BinaryKind, bool], Callable[[Writer, DType, Lanes, str, str], str]] = {
-    (BinaryKind.FLOORDIV, False): _floor_divide,
-    (BinaryKind.MOD, False): _modulo,
-    (BinaryKind.SHL, False): _shift_left,
-    (BinaryKind.SHR, False): _shift_right,
-    (BinaryKind.FLOORDIV, True): _float_floor_divide,
-    (BinaryKind.MOD, True): _float_modulo,
+_IRREGULAR: dict[BinaryKind, Callable[[Writer, DType, Lanes, str, str], str]] = {
+    BinaryKind.FLOORDIV: _floor_divide,
+    BinaryKind.MOD: _modulo,
+    BinaryKind.SHL: _shift_left,
+    BinaryKind.SHR: _shift_right,
 }
 
 # -- unary, compare ---------------------------------------------------------------------------------------------------

@@ -25,12 +25,11 @@ FAST_FLAGS = "reassoc nsz arcp contract afn "
 class Abilities:
     """What the writers of a module may rely on.
 
-    spaces: LLVM's number of each address space. has_libm: `frem` of floats can be called. has_bfloat_rounding: the
-    target rounds float to bfloat by one instruction. fastmath: floats may be reassociated, contracted, approximated.
+    spaces: LLVM's number of each address space. has_bfloat_rounding: the target rounds float to bfloat by one
+    instruction. fastmath: floats may be reassociated, contracted, approximated.
     """
 
     spaces: Mapping[Space, int] = field(default_factory=lambda: FLAT)
-    has_libm: bool = True
     has_bfloat_rounding: bool = False
     fastmath: bool = False
 
@@ -124,14 +123,6 @@ class Writer:
 
     def line(self, text: str) -> None:
         self._lines.append(f"  {text}")
-
-    def reserve(self) -> int:
-        """Keep room for a line that can be written only later, such as a phi at the head of a loop; see `fill`."""
-        self._lines.append("")
-        return len(self._lines) - 1
-
-    def fill(self, place: int, text: str) -> None:
-        self._lines[place] = f"  {text}"
 
     def new_label(self, hint: str) -> str:
         self._labels += 1

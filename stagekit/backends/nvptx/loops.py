@@ -25,7 +25,7 @@ def emit_for(e: Emitter, op: ops.For) -> None:
     w.line(f"br i1 {steps.is_entered()}, label %{body}, label %{exit_}")
     w.label(body)
     index, *carried = op.loop_body.params
-    phis = [w.reserve() for _ in op.loop_body.params]
+    phis = [w.hole() for _ in op.loop_body.params]
     e.bind(op.loop_body.params, [w.fresh() for _ in phis])
     nexts = e.run_body(op.loop_body)
     following, has_more = steps.advance(e.operands[index])
@@ -122,7 +122,7 @@ def emit_while(e: Emitter, op: ops.While) -> None:
     before, head, body, exit_ = w.block, w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
     w.line(f"br label %{head}")
     w.label(head)
-    phis = [w.reserve() for _ in op.before.params]
+    phis = [w.hole() for _ in op.before.params]
     e.bind(op.before.params, [w.fresh() for _ in phis])
     flag, *forwarded = (e.operands[v] for v in e.run(op.before).operands())
     w.line(f"br i1 {flag}, label %{body}, label %{exit_}")

@@ -19,7 +19,7 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
 
 def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
     """What arithmetic may rely on. Rounding to bfloat16 in one instruction came with compute capability 8.0."""
-    return Abilities(SPACES, has_libm=False, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath)
+    return Abilities(SPACES, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath)
 
 
 @dataclass
