@@ -103,6 +103,10 @@ def logistic(x: Term) -> Term:
     return small.like(1.0).select_if(x >= 0.0, small) / (small + 1.0)
 
 
+def reciprocal_root(x: Term) -> Term:
+    return 1.0 / x.call("sqrt")
+
+
 def fma_narrow(x: Term, y: Term, z: Term) -> Term:
     """x * y + z of 16-bit floats: the product is exact in float64; the sum is rounded to odd there, then rounded once."""
     product, addend = x.cast(float64) * y.cast(float64), z.cast(float64)

@@ -30,7 +30,7 @@ from stagekit.dtypes import (
     int64,
     uint64,
 )
-from stagekit.intrinsics import expansions, reference
+from stagekit.intrinsics import elementary, expansions, reference
 from stagekit.intrinsics.registry import Lowerings, by_name, define, each_dtype, sig
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.builder import Builder
@@ -339,8 +339,6 @@ def _define_library(
     *,
     ulp: tuple[float, float],
     args: tuple[str, ...] = ("x",),
-    fast: Lowerings | None = None,
-    fast_ulp: float = 0.0,
 ) -> Intrinsic:
     """A function that libdevice and the C library both have. ulp: on cuda, as NVIDIA states it, and on cpu, as measured."""
     return _define_function(
@@ -351,31 +349,15 @@ def _define_library(
         doc,
         f"C23, {section}",
         args=args,
-        fast=fast,
-        fast_ulp=fast_ulp,
     )
 
 
-exp = _define_library("exp", (np.exp, math.exp), "exp", "e to the power of `x`.", "7.12.6.1", ulp=(1, 1))
-exp2 = _define_library("exp2", (np.exp2, math.exp2), "exp2", "2 to the power of `x`.", "7.12.6.4", ulp=(2, 1))
 expm1 = _define_library(
     "expm1", (np.expm1, math.expm1), "expm1", "exp(x) - 1, accurate near 0 too.", "7.12.6.6", ulp=(1, 1)
-)
-log = _define_library(
-    "log", (np.log, math.log), "log", "The natural logarithm; -inf at 0, NaN below.", "7.12.6.11", ulp=(1, 1)
-)
-log2 = _define_library(
-    "log2", (np.log2, math.log2), "log2", "The logarithm in base 2; -inf at 0, NaN below.", "7.12.6.15", ulp=(1, 1)
-)
-log10 = _define_library(
-    "log10", (np.log10, math.log10), "log10", "The logarithm in base 10; -inf at 0, NaN below.", "7.12.6.12", ulp=(2, 2)
 )
 log1p = _define_library(
     "log1p", (np.log1p, math.log1p), "log1p", "log(1 + x), accurate near 0 too.", "7.12.6.14", ulp=(1, 1)
 )
-sin = _define_library("sin", (np.sin, math.sin), "sin", "The sine of an angle in radians.", "7.12.4.6", ulp=(2, 1))
-cos = _define_library("cos", (np.cos, math.cos), "cos", "The cosine of an angle in radians.", "7.12.4.5", ulp=(2, 1))
-tan = _define_library("tan", (np.tan, math.tan), "tan", "The tangent of an angle in radians.", "7.12.4.7", ulp=(4, 1))
 asin = _define_library(
     "asin", (np.arcsin, math.asin), "asin", "The angle in [-pi/2, pi/2] with this sine.", "7.12.4.2", ulp=(4, 1)
 )
@@ -396,7 +378,6 @@ atan2 = _define_library(
 )
 sinh = _define_library("sinh", (np.sinh, math.sinh), "sinh", "The hyperbolic sine.", "7.12.5.5", ulp=(3, 2))
 cosh = _define_library("cosh", (np.cosh, math.cosh), "cosh", "The hyperbolic cosine.", "7.12.5.4", ulp=(2, 2))
-tanh = _define_library("tanh", (np.tanh, math.tanh), "tanh", "The hyperbolic tangent.", "7.12.5.6", ulp=(2, 2))
 asinh = _define_library("asinh", (np.arcsinh, math.asinh), "asinh", "The inverse of `sinh`.", "7.12.5.2", ulp=(3, 2))
 acosh = _define_library(
     "acosh", (np.arccosh, math.acosh), "acosh", "The inverse of `cosh`; NaN below 1.", "7.12.5.1", ulp=(4, 2)
@@ -441,22 +422,180 @@ lgamma = _define_library(
     "7.12.8.3",
     ulp=(6, 3),
 )
-rsqrt = _define_function(
-    "rsqrt",
-    (lambda x: 1 / np.sqrt(x), lambda x: 1 / math.sqrt(x)),
-    _everywhere(_same_floats("rsqrt", lambda x: 1.0 / x.call("sqrt"))),
-    _ulp(1.5, 1.5),
-    "1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.",
-    "IEEE 754-2019, 9.2 rSqrt",
+# -- functions made here ----------------------------------------------------------------------------------------------
+
+
+def _define_own(
+    name: str,
+    meaning: tuple[Meaning, Meaning],
+    single: Callable[..., Term],
+    double: Callable[..., Term] | str,
+    doc: str,
+    source: str,
+    *,
+    ulp: float,
+    double_ulp: tuple[float, float] = (0.0, 0.0),
+    fast: Lowering | None = None,
+    fast_ulp: float = math.inf,
+) -> Intrinsic:
+    """A function whose formula gives the same bits on every target; `double` a str: of float64, that library function's.
+
+    ulp: of the formulas; double_ulp: of the library's, on cuda and on cpu.
+    """
+    on_cuda, on_cpu = (expand(double),) * 2 if callable(double) else (Extern(f"__nv_{double}"), Extern(double))
+    return _define_function(
+        name,
+        meaning,
+        {"cuda": _floats(name, expand(single), on_cuda), "cpu": _floats(name, expand(single), on_cpu)},
+        _ulp(max(ulp, double_ulp[0]), max(ulp, double_ulp[1])),
+        doc,
+        source,
+        fast={"cuda": {float32: fast}} if fast else None,
+        fast_ulp=fast_ulp if fast else 0.0,
+    )
+
+
+def _hardware(instruction: str, *, before: float = 1.0, after: float = 1.0) -> Expand:
+    """`after * instruction(before * x)` of a float32, by an approximate instruction of the GPU."""
+
+    def formula(x: Term) -> Term:
+        scaled = x if before == 1.0 else x * before
+        (result,) = x.builder.asm(
+            f"{instruction} $0, $1;",
+            "=f,f",
+            (scaled.value,),
+            (x.value.type,),
+            has_side_effects=False,
+            host=None,
+        )
+        found = Term(x.builder, result)
+        return found if after == 1.0 else found * after
+
+    return expand(formula)
+
+
+exp = _define_own(
+    "exp",
+    (np.exp, math.exp),
+    elementary.exp,
+    elementary.exp,
+    "e to the power of `x`.",
+    "C23, 7.12.6.1",
+    ulp=1,
+    fast=_hardware("ex2.approx.f32", before=1 / math.log(2)),
+    fast_ulp=128,
 )
-sigmoid = _define_function(
+exp2 = _define_own(
+    "exp2",
+    (np.exp2, math.exp2),
+    elementary.exp2,
+    elementary.exp2,
+    "2 to the power of `x`.",
+    "C23, 7.12.6.4",
+    ulp=1,
+    fast=_hardware("ex2.approx.f32"),
+    fast_ulp=4,
+)
+log = _define_own(
+    "log",
+    (np.log, math.log),
+    elementary.log,
+    elementary.log,
+    "The natural logarithm; -inf at 0, NaN below.",
+    "C23, 7.12.6.11",
+    ulp=1,
+    fast=_hardware("lg2.approx.f32", after=math.log(2)),
+)
+log2 = _define_own(
+    "log2",
+    (np.log2, math.log2),
+    elementary.log2,
+    elementary.log2,
+    "The logarithm in base 2; -inf at 0, NaN below.",
+    "C23, 7.12.6.15",
+    ulp=1,
+    fast=_hardware("lg2.approx.f32"),
+)
+log10 = _define_own(
+    "log10",
+    (np.log10, math.log10),
+    elementary.log10,
+    elementary.log10,
+    "The logarithm in base 10; -inf at 0, NaN below.",
+    "C23, 7.12.6.12",
+    ulp=1,
+    fast=_hardware("lg2.approx.f32", after=math.log10(2)),
+)
+sin = _define_own(
+    "sin",
+    (np.sin, math.sin),
+    elementary.sin,
+    "sin",
+    "The sine of an angle in radians.",
+    "C23, 7.12.4.6",
+    ulp=2,
+    double_ulp=(2, 1),
+    fast=_hardware("sin.approx.f32"),
+)
+cos = _define_own(
+    "cos",
+    (np.cos, math.cos),
+    elementary.cos,
+    "cos",
+    "The cosine of an angle in radians.",
+    "C23, 7.12.4.5",
+    ulp=2,
+    double_ulp=(2, 1),
+    fast=_hardware("cos.approx.f32"),
+)
+tan = _define_own(
+    "tan",
+    (np.tan, math.tan),
+    elementary.tan,
+    "tan",
+    "The tangent of an angle in radians.",
+    "C23, 7.12.4.7",
+    ulp=3,
+    double_ulp=(2, 1),
+    fast=expand(lambda x: x.call("sin") / x.call("cos")),
+)
+tanh = _define_own(
+    "tanh",
+    (np.tanh, math.tanh),
+    elementary.tanh,
+    "tanh",
+    "The hyperbolic tangent.",
+    "C23, 7.12.5.6",
+    ulp=2,
+    double_ulp=(2, 2),
+    fast=_hardware("tanh.approx.f32"),
+    fast_ulp=8192,
+)
+sigmoid = _define_own(
     "sigmoid",
     (reference.sigmoid, reference.sigmoid_scalar),
-    _everywhere(_same_floats("sigmoid", expansions.logistic)),
-    _ulp(3, 3),
+    expansions.logistic,
+    expansions.logistic,
     "1 / (1 + exp(-x)), without overflow.",
-    "the logistic function",
+    "Verhulst, 1845: the logistic function",
+    ulp=2,
+    fast=expand(lambda x: 1.0 / ((-x).call("exp") + 1.0)),
+    fast_ulp=256,
 )
+rsqrt = _define_own(
+    "rsqrt",
+    (lambda x: 1 / np.sqrt(x), lambda x: 1 / math.sqrt(x)),
+    expansions.reciprocal_root,
+    expansions.reciprocal_root,
+    "1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.",
+    "IEEE 754-2019, 9.2 rSqrt",
+    ulp=1,
+    fast=_hardware("rsqrt.approx.f32"),
+    fast_ulp=2,
+)
+
+# -- powers -----------------------------------------------------------------------------------------------------------
+
 _INTEGER_POW = dict.fromkeys(INTEGER_DTYPES, expand(expansions.integer_power))
 pow = define(
     name="pow",
@@ -464,7 +603,9 @@ pow = define(
     sigs=each_dtype((*FLOAT_DTYPES, *INTEGER_DTYPES), 2),
     lower={"cuda": {**_libdevice("pow", "pow"), **_INTEGER_POW}, "cpu": {**_libm("pow", "pow"), **_INTEGER_POW}},
     evaluate=reference.power,
+    lower_fast={"cuda": {float32: expand(lambda x, y: (y * x.call("log2")).call("exp2"))}},
     tolerance=_ulp(4, 2),
+    fast_tolerance=Tolerance(math.inf),
     doc="`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1.",
     source="C23, 7.12.7.5",
 )

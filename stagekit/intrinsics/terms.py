@@ -141,13 +141,11 @@ def expand(formula: Callable[..., Term]) -> Expand:
     return Expand(build)
 
 
-def branch(condition: Term, then: Callable[[], Term], otherwise: Callable[[], Term]) -> Term:
-    """The term of one arm; only that arm is run."""
+def branch(condition: Term, then: Callable[[], Terms], otherwise: Callable[[], Terms]) -> Terms:
+    """The terms of one arm; only that arm is run."""
     b = condition.builder
-    then_body = _closed(b, (), lambda: (then(),))
-    else_body = _closed(b, (), lambda: (otherwise(),))
-    (result,) = b.if_(condition.value, then_body, else_body)
-    return Term(b, result)
+    results = b.if_(condition.value, _closed(b, (), then), _closed(b, (), otherwise))
+    return tuple(Term(b, r) for r in results)
 
 
 def repeat_while(carried: Terms, test: Callable[..., Term], step: Callable[..., Terms]) -> Terms:
