@@ -19,6 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _REGISTRY: dict[str, type[Diagnostic]] = {}
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Diagnostic:
     help: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        cls.id = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
+        cls.id = _WORD_STARTS.sub("_", cls.__name__).upper()
         if cls.id in _REGISTRY:
             raise InternalError(f"two diagnostics have the id {cls.id}")
         _REGISTRY[cls.id] = cls
