@@ -4,7 +4,7 @@ import stagekit as sk
 
 
 @sk.jit
-def kernel(x, scale: "float17"):
+def kernel(x, scale: sk.Tensor((4,), "float17")):
     x[0] = scale
 
 
