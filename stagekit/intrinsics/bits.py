@@ -20,6 +20,7 @@ from stagekit.ir.core import Value
 from stagekit.ir.intrinsic import Expand, Intrinsic, Llvm
 from stagekit.ir.ops import CompareKind
 from stagekit.ir.semantics import Array
+from stagekit.ir.types import U32
 
 _ZERO_IS_DEFINED = (("i1", "false"),)  # of llvm.ctlz: the result at 0 is the width, not poison
 
@@ -111,11 +112,11 @@ def _expand_byte_perm(b: Builder, args: Sequence[Value], params: Sequence[Any]) 
     return (b.cast(result, uint32),)
 
 
-def _expand_byte_perm_cuda(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+def _expand_byte_perm_cuda(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
     """`prmt` reads the fourth bit of each selector digit as "repeat the sign"; this function has no such bit."""
     low, high, selector = args
     digits = b.and_(selector, b.constant(0x7777, uint32))
-    return (b.call_one(prmt, (low, high, digits)),)
+    return b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", (low, high, digits), (U32,), has_side_effects=False, host=None)
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -187,15 +188,6 @@ funnel_shift_left = _define_funnel(
 )
 funnel_shift_right = _define_funnel(
     "funnel_shift_right", Llvm("llvm.fshr.{T}"), _funnel_right, "to the right, the lower", "PTX ISA, shf.r.wrap"
-)
-prmt = define(
-    name="prmt",
-    args=("low", "high", "selector"),
-    sigs=(sig([uint32] * 3, uint32),),
-    lower={"cuda": Llvm("llvm.nvvm.prmt"), "cpu": Expand(_expand_byte_perm)},
-    evaluate=_on_unsigned(_permute_bytes),
-    doc="The instruction behind `byte_perm`; the selector must have no digit above 7.",
-    source="PTX ISA, prmt",
 )
 byte_perm = define(
     name="byte_perm",

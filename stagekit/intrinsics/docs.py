@@ -1,0 +1,282 @@
+"""Write the two generated pages: `docs/intrinsics.md` from the records, `docs/arithmetic.md` from `ir/semantics.py`.
+
+    python -m stagekit.intrinsics.docs docs
+
+A test fails when a page is not what `pages()` gives.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from stagekit import intrinsics
+from stagekit.dtypes import (
+    ALL_DTYPES,
+    ARITHMETIC_DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    DType,
+    float32,
+    int8,
+    int32,
+    uint8,
+)
+from stagekit.intrinsics.registry import by_name
+from stagekit.ir import semantics
+from stagekit.ir.intrinsic import Intrinsic, Sig, Tolerance
+from stagekit.ir.ops import BinaryKind, CompareKind
+from stagekit.ir.types import Pointer, Type
+
+FAMILIES: tuple[ModuleType, ...] = (
+    intrinsics.math,
+    intrinsics.bits,
+    intrinsics.index,
+    intrinsics.sync,
+    intrinsics.warp,
+    intrinsics.atomics,
+)
+
+Row = Sequence[str]
+
+
+def pages() -> dict[str, str]:
+    """The text of each generated page by its file name."""
+    return {"intrinsics.md": _joined(_intrinsics_page()), "arithmetic.md": _joined(_arithmetic_page())}
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _table(header: Row, rows: Iterable[Row]) -> Iterator[str]:
+    yield _line(header)
+    yield _line(["---"] * len(header))
+    yield from map(_line, rows)
+    yield ""
+
+
+def _line(cells: Row) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+# -- intrinsics.md ----------------------------------------------------------------------------------------------------
+
+_INTRINSICS_INTRO = """\
+# Operations
+
+Every operation beside Python's own operators, generated from the records in `stagekit/intrinsics/`
+(`python -m stagekit.intrinsics.docs docs` refreshes the page). `T` is any of the dtypes named after it.
+
+Error: the largest distance from the correctly rounded result, in units in the last place of the result, on cuda, on cpu, and
+on cuda under `fastmath=True` where that takes another instruction (∞: bounded absolutely, not in ulp). Exact: the same
+bits everywhere. A 16-bit float is computed as float32 and rounded once more, which can add 1.
+"""
+
+
+def _intrinsics_page() -> Iterator[str]:
+    yield _INTRINSICS_INTRO
+    for family in FAMILIES:
+        summary, *_ = (family.__doc__ or "").strip().splitlines()
+        yield f"## {family.__name__.rpartition('.')[2]}\n\n{summary}\n"
+        yield from _table(("Operation", "Types", "Meaning", "Error", "Source"), map(_intrinsic_row, records_of(family)))
+
+
+def records_of(family: ModuleType) -> list[Intrinsic]:
+    """The records that a family defines, by name."""
+    return sorted({v for v in vars(family).values() if isinstance(v, Intrinsic)}, key=lambda r: r.name)
+
+
+def _intrinsic_row(record: Intrinsic) -> Row:
+    names = [*record.args, *(p.name for p in record.params)]
+    doc = record.doc
+    if record.min_capability > 75:
+        doc += f" On cuda: compute capability {record.min_capability / 10} or above."
+    return (
+        f"`{record.name}({', '.join(names)})`",
+        "; ".join(_overloads(record.sigs)),
+        doc,
+        _error(record),
+        record.source,
+    )
+
+
+def _overloads(sigs: Sequence[Sig]) -> list[str]:
+    """The signatures, those of one shape on one line: T is the dtype that varies most, wherever it always stands."""
+    columns = list(zip(*((*s.args, *s.results) for s in sigs), strict=True))
+    dtypes = [tuple(t.dtype for t in column) for column in columns]
+    subject = max(dtypes, key=lambda column: len(set(column)), default=())
+    is_varying = [len(set(subject)) > 1 and column == subject for column in dtypes]
+    by_shape: dict[str, list[DType]] = {}
+    for sig, dtype in zip(sigs, subject or [None] * len(sigs), strict=True):
+        by_shape.setdefault(_shape(sig, is_varying), []).extend([dtype] if dtype and any(is_varying) else [])
+    return [f"`{shape}`{_dtypes_named(found)}" for shape, found in by_shape.items()]
+
+
+def _shape(sig: Sig, is_varying: Sequence[bool]) -> str:
+    spelt = [_spelt(t, v) for t, v in zip((*sig.args, *sig.results), is_varying, strict=True)]
+    split = len(sig.args)
+    return f"({', '.join(spelt[:split])}) -> {', '.join(spelt[split:]) or 'nothing'}"
+
+
+def _spelt(type_: Type, is_varying: bool) -> str:
+    name = "T" if is_varying else type_.dtype.short
+    return f"ptr<{name}, {type_.space.value}>" if isinstance(type_, Pointer) else name
+
+
+_CLASSES = {
+    frozenset(FLOAT_DTYPES): "floats",
+    frozenset(INTEGER_DTYPES): "integers",
+    frozenset((*FLOAT_DTYPES, *INTEGER_DTYPES)): "numbers",
+    frozenset(ARITHMETIC_DTYPES): "numbers, bool",
+    frozenset(ALL_DTYPES): "every dtype",
+}
+
+
+def _dtypes_named(dtypes: Sequence[DType]) -> str:
+    if not dtypes:
+        return ""
+    return f" {_CLASSES.get(frozenset(dtypes)) or ' '.join(dict.fromkeys(d.short for d in dtypes))}"
+
+
+def _error(record: Intrinsic) -> str:
+    if not record.tolerance:
+        return "exact" if not record.effects else ""
+    strict = " / ".join(f"{target} {_ulp(record.tolerance[target])}" for target in ("cuda", "cpu"))
+    return f"{strict} / fast {_ulp(record.fast_tolerance)}" if record.lower_fast else strict
+
+
+def _ulp(tolerance: Tolerance) -> str:
+    return "∞" if math.isinf(tolerance.ulp) else f"{tolerance.ulp:g}"
+
+
+# -- arithmetic.md ----------------------------------------------------------------------------------------------------
+
+_ARITHMETIC_INTRO = """\
+# Arithmetic on every edge
+
+What an operator gives, on every target and when it is folded at specialise time: one table of meaning, `ir/semantics.py`,
+computed this page (`python -m stagekit.intrinsics.docs docs` refreshes it). Which dtype two operands meet in is in
+[language.md](language.md).
+
+- **Integers** wrap in two's complement. `//` rounds towards minus infinity, `%` has the sign of the divisor, and both give 0
+  where the divisor is 0. A shift amount counts as unsigned; by the width or more nothing is left but the sign.
+- **Floats** follow IEEE 754: `+ - * /` and `sqrt` are correctly rounded, subnormal numbers are kept, nothing is contracted.
+  `//` and `%` are NumPy's. The sign and payload of a NaN are unspecified.
+- **float16 and bfloat16** compute each operation in float32 and round back; for `+ - * /` and `sqrt` that is correct rounding.
+- **Conversions** round once, to nearest even. Float to integer drops the fraction and saturates, NaN gives 0; integer
+  to integer keeps the low bits; to bool is `!= 0`, so NaN is true. float8_e4m3fn has no infinity: too large gives NaN.
+- **Comparisons** with NaN are false, but `!=` is true. `minimum` and `maximum` propagate NaN, `fmin` and `fmax` ignore it.
+
+`fastmath=True` gives up these promises for one kernel.
+"""
+
+_OPERATORS: dict[str, BinaryKind | CompareKind] = {
+    "+": BinaryKind.ADD,
+    "-": BinaryKind.SUB,
+    "*": BinaryKind.MUL,
+    "/": BinaryKind.DIV,
+    "//": BinaryKind.FLOORDIV,
+    "%": BinaryKind.MOD,
+    "<<": BinaryKind.SHL,
+    ">>": BinaryKind.SHR,
+    "==": CompareKind.EQ,
+    "!=": CompareKind.NE,
+    "<": CompareKind.LT,
+    "<=": CompareKind.LE,
+}
+_INF, _NAN = math.inf, math.nan
+
+
+def _arithmetic_page() -> Iterator[str]:
+    yield _ARITHMETIC_INTRO
+    yield "## Integers (int32)\n"
+    pairs = [(7, 2), (-7, 2), (7, -2), (-7, -2), (7, 0), (-7, 0), (int32.min, -1), (int32.max, 1), (int32.min, 1)]
+    yield from _operator_table(int32, pairs, ("+", "-", "*", "//", "%"))
+    yield "## Shifts (int8 and uint8)\n"
+    amounts = (0, 1, 7, 8, 100)
+    yield from _operator_table(int8, [(x, n) for x in (100, -100) for n in (*amounts, -1)], ("<<", ">>"))
+    yield from _operator_table(uint8, [(200, n) for n in amounts], ("<<", ">>"))
+    yield "## Floats (float32)\n"
+    floats = [
+        (7.5, 2.0),
+        (-7.5, 2.0),
+        (7.5, -2.0),
+        (1.0, 0.0),
+        (-1.0, 0.0),
+        (0.0, 0.0),
+        (-0.0, 5.0),
+        (1.0, _INF),
+        (-1.0, _INF),
+    ]
+    yield from _operator_table(
+        float32, [*floats, (_INF, 2.0), (_INF, _INF), (_NAN, 1.0)], ("+", "-", "*", "/", "//", "%")
+    )
+    yield "## Comparisons (float32)\n"
+    yield from _operator_table(float32, [(0.0, -0.0), (_NAN, _NAN), (_NAN, 1.0), (_INF, _INF)], ("==", "!=", "<", "<="))
+    yield "## The smaller and the larger (float32)\n"
+    yield from _extremum_table(
+        [(1.0, 2.0), (-0.0, 0.0), (0.0, -0.0), (_NAN, 1.0), (1.0, _NAN), (_NAN, _NAN), (-_INF, _NAN)]
+    )
+    yield "## Conversions of a float32\n"
+    numbers = (0.0, -0.0, 0.5, -1.5, 2.5, 300.7, -300.7, 3e9, 1e20, 65520.0, 1e-8, _INF, -_INF, _NAN)
+    yield from _cast_table(float32, numbers, ("bool", "i8", "u8", "i32", "u64", "f16", "bf16", "f8e4m3", "f8e5m2"))
+    yield "## Conversions of an int32\n"
+    integers = (0, 1, -1, 127, 128, 255, 256, -129, 2049, 65520, 16777217, int32.max, int32.min)
+    yield from _cast_table(int32, integers, ("bool", "i8", "u8", "i64", "u32", "f16", "bf16", "f32", "f8e4m3"))
+
+
+def _operator_table(dtype: DType, pairs: Sequence[tuple[Any, Any]], operators: Row) -> Iterator[str]:
+    rows = [(_shown(a), _shown(b), *(_shown(_result(o, dtype, a, b)) for o in operators)) for a, b in pairs]
+    yield from _table(("a", "b", *(f"a {o} b" for o in operators)), rows)
+
+
+def _result(operator: str, dtype: DType, a: Any, b: Any) -> Any:
+    kind = _OPERATORS[operator]
+    x, y = semantics.typed(a, dtype), semantics.typed(b, dtype)
+    if isinstance(kind, CompareKind):
+        return bool(semantics.compare(kind, dtype, x, y))
+    return semantics.to_python(semantics.binary(kind, dtype, x, y), dtype)
+
+
+def _extremum_table(pairs: Sequence[tuple[float, float]]) -> Iterator[str]:
+    names = ("minimum", "maximum", "fmin", "fmax")
+    rows = [(_shown(a), _shown(b), *(_shown(_called(n, a, b)) for n in names)) for a, b in pairs]
+    yield from _table(("a", "b", *(f"{n}(a, b)" for n in names)), rows)
+
+
+def _called(name: str, *args: float) -> float:
+    evaluate = by_name(name).evaluate
+    return float(evaluate(*(semantics.typed(a, float32) for a in args))) if evaluate else _NAN
+
+
+def _cast_table(source: DType, values: Sequence[Any], targets: Row) -> Iterator[str]:
+    dtypes = [next(d for d in ALL_DTYPES if d.short == name) for name in targets]
+
+    def row(value: Any) -> Row:
+        typed = semantics.typed(value, source)
+        return (_shown(value), *(_shown(semantics.to_python(semantics.cast(typed, source, d), d)) for d in dtypes))
+
+    yield from _table(("x", *(d.name for d in dtypes)), map(row, values))
+
+
+def _shown(value: Any) -> str:
+    """A number as Python prints it, a long float with nine digits."""
+    text = str(value)
+    return text if not isinstance(value, float) or len(text) <= _LONGEST else f"{value:.9g}"
+
+
+_LONGEST = 12
+
+
+def write_pages(folder: Path) -> None:
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))
