@@ -22,7 +22,6 @@ from stagekit.intrinsics.registry import define
 from stagekit.ir import (
     BOOL,
     I32,
-    INDEX,
     TARGETS,
     U32,
     BinaryKind,
@@ -93,14 +92,13 @@ def _shuffle(name: str, word: Intrinsic, lane: str, doc: str) -> Intrinsic:
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
         mask, value, distance = args
-        narrow = b.cast(distance, dtypes.int32)
-        moved = tuple(b.call_one(word, (mask, each, narrow)) for each in to_words(b, value))
+        moved = tuple(b.call_one(word, (mask, each, distance)) for each in to_words(b, value))
         return (from_words(b, moved, value.type.dtype),)
 
     return define(
         name=name,
         args=("mask", "value", lane),
-        sigs=tuple(Sig((U32, v, place), (v,)) for v in _VALUES for place in (I32, INDEX)),
+        sigs=tuple(Sig((U32, v, I32), (v,)) for v in _VALUES),
         effects=_COLLECTIVE,
         lower=dict.fromkeys(TARGETS, Expand(build)),
         doc=doc,

@@ -170,20 +170,17 @@ class Tile:
         return elementwise(lambda a: abs(a), self)
 
 
-def arange(start: int, stop: int | None = None) -> Tile:
-    """The tile of int64 `start, start + 1, ..., stop - 1`; with one argument it starts at 0. Both are compile-time ints.
+def arange(start: int, stop: int) -> Tile:
+    """The tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
 
-    Up to 1024 elements the block gets a thread for each (the largest `arange` of a kernel decides); above that, or where the
-    launch fixes the number of threads, each thread holds several.
+    Up to 1024 elements the block gets a thread for each; above that, each thread holds several. Of tiles with different
+    extents the longest decides.
     """
-    if stop is None:
-        start, stop = 0, start
     _require_int("start", start)
     _require_int("stop", stop)
     extent = stop - start
-    sk.static_assert(extent > 0, f"arange(start={start}, stop={stop}): stop must be above start, a tile has an element")
-    sk.static_assert(extent <= MAX_EXTENT, f"arange(start={start}, stop={stop}): at most {MAX_EXTENT} elements")
-    threads = sk._block_threads(extent)
+    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})")
+    sk.static_assert(extent <= MAX_EXTENT, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
     first = sk.cuda.thread_idx("x") + start
     elements = tuple(first + e * threads for e in range(sk.ceildiv(extent, threads)))
     return Tile(elements, extent, threads)
