@@ -1,0 +1,359 @@
+"""What the interpreter can find wrong with a kernel: the catalogue, and how a finding names its place.
+
+A finding is an ordinary diagnostic with the line of the op, the first thread that showed it and how many did; a race also
+names the other side. `Finding.error()` makes it an exception, rendered like every other error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stagekit.diagnostics import Diagnostic, Loc, Note, StagekitError
+
+Index3 = tuple[int, int, int]
+
+
+class SanitizerError(StagekitError):
+    """A fault that the checking interpreter saw while it ran a kernel."""
+
+
+@dataclass(frozen=True)
+class Who:
+    """One thread of a launch, x first."""
+
+    block: Index3
+    thread: Index3
+
+    def __str__(self) -> str:
+        return f"thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault. `who`: the first thread that showed it, if it has one. count: how many times it was seen in the launch."""
+
+    diagnostic: Diagnostic
+    loc: Loc | None
+    who: Who | None
+    notes: tuple[Note, ...]
+    count: int
+
+    @property
+    def id(self) -> str:
+        return self.diagnostic.id
+
+    def error(self) -> SanitizerError:
+        return SanitizerError(self.diagnostic, self.loc, (*self._where(), *self.notes))
+
+    def _where(self) -> tuple[Note, ...]:
+        if self.who is None:
+            return ()
+        again = f", seen {self.count} times" if self.count > 1 else ""
+        return (Note(f"{self.who}{again}"),)
+
+    def __str__(self) -> str:
+        return str(self.error())
+
+
+class FindingSink:
+    """Collects findings: the first of a kind at a place is kept, later ones are counted."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._first: dict[Hashable, Finding] = {}
+        self._counts: dict[Hashable, int] = {}
+
+    def is_new(self, key: Hashable, count: int) -> bool:
+        """Count `key`; True when its first finding is still to be described, and there is room for it."""
+        self._counts[key] = self._counts.get(key, 0) + count
+        return key not in self._first and len(self._first) < self.limit
+
+    def add(self, key: Hashable, finding: Finding) -> None:
+        self._first[key] = finding
+
+    def done(self) -> tuple[Finding, ...]:
+        """Every finding with its final count, in the order of discovery."""
+        return tuple(Finding(f.diagnostic, f.loc, f.who, f.notes, self._counts[key]) for key, f in self._first.items())
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutOfBounds(Diagnostic):
+    """An access of an element that an array does not have."""
+
+    title: ClassVar[str] = "Access outside an array"
+    label: ClassVar[str] = "{verb} element {index} of `{array}`, which has {count} elements of {dtype} ({space} memory)"
+    help: ClassVar[str] = "guard the access, as in `if i < n`, or give the load or store a mask"
+
+    verb: str
+    array: str
+    index: int
+    count: int
+    dtype: str
+    space: str
+    offset_bytes: int
+
+
+@dataclass(frozen=True)
+class MisalignedAccess(Diagnostic):
+    """An address that is no multiple of the element's size."""
+
+    title: ClassVar[str] = "Misaligned access"
+    label: ClassVar[str] = (
+        "{verb} {dtype} at byte {offset_bytes} of `{array}`, {excess} bytes past a multiple of {align}"
+    )
+    help: ClassVar[str] = "pass an aligned array, or read it as smaller elements"
+
+    verb: str
+    array: str
+    dtype: str
+    offset_bytes: int
+    excess: int
+    align: int
+
+
+@dataclass(frozen=True)
+class ReadOnlyWrite(Diagnostic):
+    """A store to an array that may not be written."""
+
+    title: ClassVar[str] = "Write to a read-only array"
+    label: ClassVar[str] = "{verb} element {index} of `{array}`, which is read-only"
+    help: ClassVar[str] = "pass a writable copy"
+
+    verb: str
+    array: str
+    index: int
+
+
+@dataclass(frozen=True)
+class FreedAccess(Diagnostic):
+    """An access through a pointer to memory that is not there any more, or never was."""
+
+    title: ClassVar[str] = "Access to memory that is not allocated"
+    label: ClassVar[str] = "{verb} element {index} of `{array}`, at address {address:#x}, where no array is alive"
+    help: ClassVar[str] = "keep the array alive until the kernel has ended"
+
+    verb: str
+    array: str
+    index: int
+    address: int
+
+
+@dataclass(frozen=True)
+class UninitialisedRead(Diagnostic):
+    """A read of shared or local memory that nothing has written."""
+
+    title: ClassVar[str] = "Read of memory never written"
+    label: ClassVar[str] = "reads element {index} of `{array}` ({space} memory), which nothing has written"
+    help: ClassVar[str] = "shared and local memory start with unspecified contents: store first, then `syncthreads()`"
+
+    array: str
+    index: int
+    space: str
+
+
+@dataclass(frozen=True)
+class UnwrittenOutput(Diagnostic):
+    """An output that the launch left as it was, in part."""
+
+    title: ClassVar[str] = "Output not written"
+    label: ClassVar[str] = (
+        "{missing} of the {count} elements of `{array}` were never written, the first at index {index}"
+    )
+    help: ClassVar[str] = "check the grid: does it cover the whole array, and does the mask let the last block through?"
+
+    array: str
+    missing: int
+    count: int
+    index: int
+
+
+# -- races ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WarpRace(Diagnostic):
+    """Two lanes of one warp touch one element with nothing that orders them: lanes need not run in step."""
+
+    title: ClassVar[str] = "Race between lanes of a warp"
+    label: ClassVar[str] = "{verb} element {index} of `{array}` ({space} memory), which {other} {other_verb}"
+    help: ClassVar[str] = "the lanes of a warp need not run in step: put `syncwarp()` between the two"
+
+    verb: str
+    array: str
+    index: int
+    space: str
+    other: str
+    other_verb: str
+
+
+@dataclass(frozen=True)
+class BlockRace(Diagnostic):
+    """Two threads of a block touch one element with no barrier between."""
+
+    title: ClassVar[str] = "Race between threads of a block"
+    label: ClassVar[str] = (
+        "{verb} element {index} of `{array}` ({space} memory), which {other} {other_verb}, no barrier between"
+    )
+    help: ClassVar[str] = "put `syncthreads()` between the two, or make both atomic"
+
+    verb: str
+    array: str
+    index: int
+    space: str
+    other: str
+    other_verb: str
+
+
+@dataclass(frozen=True)
+class GridRace(Diagnostic):
+    """Two threads of different blocks touch one element in no order."""
+
+    title: ClassVar[str] = "Race between blocks"
+    label: ClassVar[str] = (
+        "{verb} element {index} of `{array}` ({space} memory), which {other} {other_verb}, in no order"
+    )
+    help: ClassVar[str] = (
+        "blocks run in any order: make both atomic, hand over by a fence and an atomic, or give each block its own element"
+    )
+
+    verb: str
+    array: str
+    index: int
+    space: str
+    other: str
+    other_verb: str
+
+
+# -- waiting for each other -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DivergentBarrier(Diagnostic):
+    """A block barrier that some threads of the block run and others do not."""
+
+    title: ClassVar[str] = "Barrier under a condition that differs between threads"
+    label: ClassVar[str] = "{present} of the {threads} threads of the block are here"
+    help: ClassVar[str] = "move `syncthreads()` out of the `if` or loop: every thread of the block must reach it"
+
+    present: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class BarrierNotReached(Diagnostic):
+    """A block barrier at which some warps wait for others that have ended or wait at another barrier."""
+
+    title: ClassVar[str] = "Barrier not reached by the whole block"
+    label: ClassVar[str] = "{waiting} of {warps} warps wait here; the others {others}"
+    help: ClassVar[str] = "every thread of the block must reach the same barrier, the same number of times"
+
+    waiting: int
+    warps: int
+    others: str
+
+
+@dataclass(frozen=True)
+class LaneNotHere(Diagnostic):
+    """A warp operation whose mask names lanes that do not take part."""
+
+    title: ClassVar[str] = "Mask names lanes that are elsewhere"
+    label: ClassVar[str] = "the mask {mask:#010x} names lanes {absent:#010x}, which do not run this"
+    help: ClassVar[str] = "give the mask of the lanes that get here, or move the call out of the condition"
+
+    mask: int
+    absent: int
+
+
+@dataclass(frozen=True)
+class LaneOutsideMask(Diagnostic):
+    """A lane that runs a warp operation and is not named in its own mask."""
+
+    title: ClassVar[str] = "Lane runs a warp operation that its mask leaves out"
+    label: ClassVar[str] = "lane {lane} is not in its mask {mask:#010x}"
+    help: ClassVar[str] = "every lane that gets here must be in the mask that it gives"
+
+    lane: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class AbsentLaneRead(Diagnostic):
+    """A shuffle whose value comes from a lane that does not take part or does not exist."""
+
+    title: ClassVar[str] = "Shuffle reads a lane that does not take part"
+    label: ClassVar[str] = "lane {lane} reads lane {source}, which {why}"
+    help: ClassVar[str] = "read only lanes that run the shuffle, are named in its mask and exist in this block"
+
+    lane: int
+    source: int
+    why: str
+
+
+@dataclass(frozen=True)
+class NoProgress(Diagnostic):
+    """A loop that waits for something that nobody will do."""
+
+    title: ClassVar[str] = "Loop without progress"
+    label: ClassVar[str] = "{why}"
+    help: ClassVar[str] = (
+        "what this loop waits for must be done by a thread that can run: lanes of a warp wait for each other"
+    )
+
+    why: str
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IndexOverflow(Diagnostic):
+    """Signed arithmetic that wrapped on its way to an index."""
+
+    title: ClassVar[str] = "Integer overflow in an index"
+    label: ClassVar[str] = "{expression} does not fit {dtype}"
+    help: ClassVar[str] = "compute the index in int64"
+
+    expression: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class DivisionByZero(Diagnostic):
+    """An integer `//` or `%` by zero."""
+
+    title: ClassVar[str] = "Division by zero"
+    label: ClassVar[str] = "{dividend} {operator} 0 gives 0 here"
+    help: ClassVar[str] = "guard the division, or make the divisor at least 1"
+
+    dividend: int
+    operator: str
+
+
+@dataclass(frozen=True)
+class ShiftOutOfRange(Diagnostic):
+    """A shift by a negative amount, or by the width or more."""
+
+    title: ClassVar[str] = "Shift out of range"
+    label: ClassVar[str] = "shift of {dtype} by {amount}"
+    help: ClassVar[str] = "an amount from 0 to {last} is defined alike everywhere"
+
+    dtype: str
+    amount: int
+    last: int
+
+
+@dataclass(frozen=True)
+class NanProduced(Diagnostic):
+    """An operation that gave NaN from operands that were not."""
+
+    title: ClassVar[str] = "NaN from numbers"
+    label: ClassVar[str] = "{operation} of {operands} is NaN"
+    help: ClassVar[str] = "look for 0/0, inf - inf, inf * 0, or a function outside its domain"
+
+    operation: str
+    operands: str

@@ -1,0 +1,275 @@
+"""Memory as the interpreter sees it: allocations, and pointers that know which one they came from.
+
+    a = Allocation.of_array("A", array)          # bytes of a NumPy array, at its real address
+    p = Address(a, np.arange(32))                # one pointer per lane: elements 0..31 counted from the start of `a`
+    elements = a.view(float32, 0).elements       # all of it as float32
+
+A pointer is made from a parameter or an `alloc` and only ever moved, so it always belongs to one allocation: an access
+outside that one is a fault even where the address hits another array. An index counts elements of the pointer's dtype, so
+that no address arithmetic overflows; what is left in bytes after a change of the element size is the `phase`.
+Shared and local memory hold one copy per block or lane of the team that runs: `View.pitch` elements apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.ir import Space
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_PITCH_BYTES = 16  # copies start on multiples of this, so that every dtype can view them
+_POISON = 0xFF  # fresh shared and local memory: -1 as an integer, NaN as a float
+_BYTE = np.dtype(np.uint8)
+
+
+class View(NamedTuple):
+    """An allocation as elements of one dtype. limit: elements per copy. pitch: elements from one copy to the next.
+
+    is_plain: there is one copy, and the elements are aligned.
+    """
+
+    elements: Array
+    limit: int
+    pitch: int
+    is_plain: bool
+
+
+class Allocation:
+    """A range of memory. `base`: its address; `size`: bytes per copy; `data`: all copies as bytes; `shape`: for messages.
+
+    `arena`, `arena_start`, `arena_end`: allocations that overlap share an arena, in which this one starts at a byte and
+    which ends at another. `array`: the user's, if it is one.
+    """
+
+    __slots__ = (
+        *("arena", "arena_end", "arena_start", "array", "base", "copies", "data", "dtype"),
+        *("is_live", "is_writable", "name", "pitch_bytes", "shape", "size", "space", "views"),
+    )
+
+    def __init__(
+        self,
+        name: str,
+        space: Space,
+        dtype: DType,
+        data: Array,
+        base: int,
+        *,
+        size: int,
+        copies: int,
+        is_writable: bool,
+    ) -> None:
+        self.name, self.space, self.dtype = name, space, dtype
+        self.data, self.base, self.size, self.copies = data, base, size, copies
+        self.pitch_bytes = len(data) // copies
+        self.is_writable = is_writable
+        self.is_live = True
+        self.shape: tuple[int, ...] = (size // dtype.itemsize,)
+        self.arena: Any = self
+        self.arena_start = 0
+        self.arena_end = size
+        self.array: Array | None = None
+        self.views: dict[tuple[DType, int], View] = {}
+
+    @classmethod
+    def of_array(cls, name: str, array: Array) -> Allocation:
+        """The memory of a NumPy array, holes of a strided view included."""
+        dtype = dtype_from_numpy(array.dtype)
+        if dtype is None:
+            raise TypeError(f"array `{name}` has dtype {array.dtype}, which kernels do not know")
+        low, high = byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
+        data = _bytes_at(low, high - low, array)
+        made = cls(name, Space.GLOBAL, dtype, data, low, size=high - low, copies=1, is_writable=array.flags.writeable)
+        made.shape, made.array = array.shape, array
+        return made
+
+    @classmethod
+    def fresh(cls, name: str, space: Space, dtype: DType, base: int, *, size: int, copies: int) -> Allocation:
+        """New memory of the kernel's own, with unspecified contents."""
+        pitch = -(-size // _PITCH_BYTES) * _PITCH_BYTES
+        data = np.full(pitch * copies, _POISON, np.uint8)
+        return cls(name, space, dtype, data, base, size=size, copies=copies, is_writable=True)
+
+    @classmethod
+    def missing(cls, name: str, dtype: DType, address: int) -> Allocation:
+        """What a pointer to no known array points into: nothing."""
+        nothing = np.zeros(0, np.uint8)
+        made = cls(name, Space.GLOBAL, dtype, nothing, address, size=0, copies=1, is_writable=False)
+        made.is_live = False
+        return made
+
+    def view(self, dtype: DType, phase: int = 0) -> View:
+        """All copies as elements of `dtype`, from byte `phase` on. A bool is seen as the byte that holds it."""
+        found = self.views.get((dtype, phase))
+        if found is None:
+            found = self.views[dtype, phase] = self._make_view(dtype, phase)
+        return found
+
+    def _make_view(self, dtype: DType, phase: int) -> View:
+        itemsize = dtype.itemsize
+        stored = _BYTE if dtype.kind == "bool" else dtype.numpy
+        usable = (len(self.data) - phase) // itemsize * itemsize
+        elements = self.data[phase : phase + usable].view(stored)
+        is_plain = self.copies == 1 and (self.base + phase) % itemsize == 0
+        return View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_plain)
+
+
+@dataclass(frozen=True)
+class _Exposed:
+    """Lets NumPy see foreign memory, and keeps its owner alive."""
+
+    __array_interface__: dict[str, Any]
+    owner: Any
+
+
+def _bytes_at(address: int, size: int, owner: Array) -> Array:
+    if not size:
+        return np.zeros(0, np.uint8)
+    described = {"data": (address, not owner.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
+    return np.asarray(_Exposed(described, owner))
+
+
+def join_arenas(allocations: Sequence[Allocation]) -> None:
+    """Give allocations that overlap one arena, so that an access through one is seen through the other."""
+    arena, end = None, 0
+    for each in sorted(allocations, key=lambda a: (a.base, -a.size)):
+        if arena is None or each.base >= end:
+            arena, end = each, each.base
+        each.arena, each.arena_start = arena, each.base - arena.base
+        end = max(end, each.base + each.size)
+        arena.arena_end = end - arena.base
+
+
+def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: int) -> Address:
+    """The pointer with this address. The end of an allocation belongs to it: an empty range may start there."""
+    for each in allocations:
+        if each.base <= address < each.base + each.size or address == each.base:
+            return at_byte(each, np.int64(address - each.base), dtype)
+    return Address(Allocation.missing(name, dtype, address), np.int64(0))
+
+
+# -- pointers ---------------------------------------------------------------------------------------------------------
+
+
+class Address:
+    """Pointers into one allocation: `index` elements from its start, a scalar or one per lane."""
+
+    __slots__ = ("allocation", "index")
+    phase: Any = 0
+
+    def __init__(self, allocation: Allocation, index: Any) -> None:
+        self.allocation, self.index = allocation, index
+
+    def moved_to(self, index: Any) -> Address:
+        return Address(self.allocation, index)
+
+    def offset(self, index: Any) -> Address:
+        return self.moved_to(self.index + index)
+
+    def offset_bytes(self, dtype: DType) -> Any:
+        """From the start of the allocation, where this points to elements of `dtype`."""
+        return self.index * np.int64(dtype.itemsize) + self.phase
+
+    def seen_as(self, source: DType, target: DType) -> Address:
+        """The same place, pointing to elements of `target`."""
+        if source.itemsize == target.itemsize:
+            return self
+        return at_byte(self.allocation, self.offset_bytes(source), target)
+
+    def number(self, dtype: DType) -> Any:
+        """The address as an integer."""
+        return np.int64(self.allocation.base) + self.offset_bytes(dtype)
+
+    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+        """Pieces with one allocation and one phase, and the lanes (of `mask`) that each concerns."""
+        yield self, mask
+
+
+class PhasedAddress(Address):
+    """As `Address`, and `phase` bytes further: it points between the elements of its dtype. A scalar or one per lane."""
+
+    __slots__ = ("phase",)
+
+    def __init__(self, allocation: Allocation, index: Any, phase: Any) -> None:
+        super().__init__(allocation, index)
+        self.phase = phase
+
+    def moved_to(self, index: Any) -> Address:
+        return PhasedAddress(self.allocation, index, self.phase)
+
+    def seen_as(self, source: DType, target: DType) -> Address:
+        return at_byte(self.allocation, self.offset_bytes(source), target)
+
+    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+        for phase in np.unique(self.phase).tolist():
+            lanes = self.phase == phase
+            one = PhasedAddress(self.allocation, self.index, phase)
+            yield one, (lanes if mask is None else lanes & mask) if isinstance(lanes, np.ndarray) else mask
+
+
+def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Address:
+    """A pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
+    index, phase = np.divmod(offset_bytes, np.int64(dtype.itemsize))
+    return PhasedAddress(allocation, index, phase) if np.any(phase) else Address(allocation, index)
+
+
+class MixedAddress:
+    """Pointers of which lanes belong to different allocations. pieces: (lanes, address), no lane in two of them."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Sequence[tuple[Array, Address]]) -> None:
+        self.pieces = pieces
+
+    def offset(self, index: Any) -> MixedAddress:
+        return MixedAddress([(lanes, each.offset(index)) for lanes, each in self.pieces])
+
+    def seen_as(self, source: DType, target: DType) -> MixedAddress:
+        return MixedAddress([(lanes, each.seen_as(source, target)) for lanes, each in self.pieces])
+
+    def number(self, dtype: DType) -> Any:
+        return np.select([lanes for lanes, _ in self.pieces], [each.number(dtype) for _, each in self.pieces])
+
+    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+        for lanes, each in self.pieces:
+            yield from each.parts(lanes if mask is None else lanes & mask)
+
+
+AnyAddress = Address | MixedAddress
+
+
+def merge_addresses(condition: Array, if_true: AnyAddress, if_false: AnyAddress) -> AnyAddress:
+    """Lane by lane one of the two."""
+    if isinstance(if_true, Address) and isinstance(if_false, Address) and if_true.allocation is if_false.allocation:
+        return _merge_within(condition, if_true, if_false)
+    pieces: dict[Allocation, tuple[Array, Address]] = {}
+    for lanes, each in (*_pieces(if_true, condition), *_pieces(if_false, ~condition)):
+        before = pieces.get(each.allocation)
+        joined = (lanes, each) if before is None else (before[0] | lanes, _merge_within(lanes, each, before[1]))
+        pieces[each.allocation] = joined
+    return MixedAddress(list(pieces.values()))
+
+
+def _pieces(address: AnyAddress, lanes: Array) -> list[tuple[Array, Address]]:
+    if isinstance(address, Address):
+        return [(lanes, address)]
+    return [(lanes & own, each) for own, each in address.pieces]
+
+
+def _merge_within(condition: Array, if_true: Address, if_false: Address) -> Address:
+    index = np.where(condition, if_true.index, if_false.index)
+    if type(if_true) is type(if_false) is Address:
+        return Address(if_true.allocation, index)
+    return PhasedAddress(if_true.allocation, index, np.where(condition, if_true.phase, if_false.phase))
+
+
+__all__ = [
+    *("Address", "Allocation", "AnyAddress", "Array", "MixedAddress", "PhasedAddress", "View"),
+    *("at_byte", "find", "join_arenas", "merge_addresses"),
+]

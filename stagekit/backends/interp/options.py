@@ -1,0 +1,62 @@
+"""What a run of the interpreter may be asked: which checks, in which order, how much to report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Order = Literal["forward", "backward", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Switches of the sanitizer. Bounds, alignment, read-only arrays and barriers are always checked: they cost next to nothing.
+
+    races: unordered accesses. uninitialised: reads of shared and local memory never written. lanes: masks and sources of
+    warp operations. overflow: of arithmetic that leads to an index. division, shifts: integers by zero, out of range.
+    nan: NaN made from numbers.
+    """
+
+    races: bool = False
+    uninitialised: bool = False
+    lanes: bool = False
+    overflow: bool = False
+    division: bool = False
+    shifts: bool = False
+    nan: bool = False
+
+    @classmethod
+    def all(cls) -> Checks:
+        return cls(**dict.fromkeys((f.name for f in fields(cls)), True))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An order in which warps and blocks take turns.
+
+    "forward" and "backward" run one warp as far as it goes, from the first or the last; "random" lets `seed` choose who
+    runs next at every access of memory and every warp operation. The same schedule gives the same run.
+    """
+
+    order: Order
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """schedule None: blocks in order, each as one vector where no thread waits for another (blocks side by side if small).
+
+    outputs: names of arrays that the launch must write in full. statistics: measure accesses, masks and branches.
+    max_findings: kinds × places reported. max_iterations: of one loop, before it is taken to be endless.
+    """
+
+    checks: Checks = Checks()
+    schedule: Schedule | None = None
+    outputs: tuple[str, ...] = ()
+    statistics: bool = False
+    max_findings: int = 100
+    max_iterations: int = 10_000_000
+
+
+UNCHECKED = Options()
+CHECKED = Options(checks=Checks.all())

@@ -1,0 +1,144 @@
+"""Measurements of a launch, from the actual addresses: bytes, sectors, bank conflicts, masks and branches.
+
+A *request* is one warp running one access. Global memory moves in sectors of 32 bytes: a warp that reads 32 neighbouring
+float32 needs 4. Shared memory has 32 banks of 4 bytes: a request is served in as many passes as one bank has to give
+different words. Source: CUDA C++ Programming Guide, "Device Memory Accesses"; "Shared Memory" under compute capability 5.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from stagekit.backends.interp.memory import Array
+from stagekit.diagnostics import Loc
+from stagekit.ir import Space
+
+if TYPE_CHECKING:
+    from stagekit.backends.interp.access import Access, Place
+    from stagekit.backends.interp.team import Team
+
+SECTOR_BYTES = 32
+BANK_BYTES = 4
+BANKS = 32
+WARP = 32
+
+
+@dataclass(frozen=True)
+class AccessStatistics:
+    """One access of the kernel. lanes: accesses by single threads. bytes: what they asked for.
+
+    sectors: global memory only, fetched or written. passes: shared memory only, 1 per request without bank conflicts.
+    """
+
+    loc: Loc
+    role: str
+    space: str
+    array: str
+    requests: int
+    lanes: int
+    bytes: int
+    sectors: int
+    passes: int
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.sectors / self.requests
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Passes beyond the first of each request."""
+        return self.passes - self.requests if self.space == Space.SHARED.value else 0
+
+    @property
+    def mask_efficiency(self) -> float:
+        """Lanes that took part, of those that could have."""
+        return self.lanes / (self.requests * WARP)
+
+
+@dataclass(frozen=True)
+class BranchStatistics:
+    """One `if` whose condition differs from thread to thread. warps: that ran it; diverged: of those, with both arms."""
+
+    loc: Loc
+    warps: int
+    diverged: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """accesses: by their place in the kernel and array; branches: by place."""
+
+    accesses: tuple[AccessStatistics, ...]
+    branches: tuple[BranchStatistics, ...]
+
+    @property
+    def bytes_read(self) -> int:
+        """From global memory, as asked for by the threads."""
+        return self._bytes("read", "atomic")
+
+    @property
+    def bytes_written(self) -> int:
+        return self._bytes("write", "atomic")
+
+    def _bytes(self, *roles: str) -> int:
+        return sum(a.bytes for a in self.accesses if a.space == Space.GLOBAL.value and a.role in roles)
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Measured:
+    """Adds up while the launch runs."""
+
+    def __init__(self) -> None:
+        self._accesses: dict[tuple[Access, str], Array] = {}
+        self._branches: dict[Loc, Array] = {}
+
+    def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
+        warp = np.asarray(place.pick(team.warp_number))
+        itemsize = access.dtype.itemsize
+        start = place.indices(team) * itemsize + place.phase
+        requests = len(np.unique(warp))
+        sectors = _sectors(warp, start + place.allocation.base, itemsize) if access.space is Space.GLOBAL else 0
+        passes = _passes(warp, start, itemsize) if access.space is Space.SHARED else 0
+        row = np.array([requests, len(warp), len(warp) * itemsize, sectors, passes])
+        _add(self._accesses, (access, place.allocation.name), row)
+
+    def branch(self, team: Team, loc: Loc, taken: Array) -> None:
+        rows = team.to_warps(team.active_lanes())
+        both = team.to_warps(taken).any(axis=1) & (rows & ~team.to_warps(taken)).any(axis=1)
+        _add(self._branches, loc, np.array([np.count_nonzero(rows.any(axis=1)), np.count_nonzero(both)]))
+
+    def done(self) -> Statistics:
+        accesses = (
+            AccessStatistics(access.loc, access.role, access.space.value, array, *row.tolist())
+            for (access, array), row in self._accesses.items()
+        )
+        branches = (BranchStatistics(loc, *row.tolist()) for loc, row in self._branches.items())
+        return Statistics(tuple(accesses), tuple(branches))
+
+
+def _add(totals: dict[Key, Array], key: Key, row: Array) -> None:
+    totals[key] = totals[key] + row if key in totals else row
+
+
+def _sectors(warp: Array, start: Array, itemsize: int) -> int:
+    """Different (warp, sector) pairs; an element is within one sector as it is aligned."""
+    pairs = np.stack([warp, start // SECTOR_BYTES], axis=1)
+    return len(np.unique(pairs, axis=0))
+
+
+def _passes(warp: Array, start: Array, itemsize: int) -> int:
+    """Summed over warps: the most different words that one bank has to give. An 8-byte element takes two words."""
+    words = (start[:, None] // BANK_BYTES + np.arange(max(itemsize // BANK_BYTES, 1))).reshape(-1)
+    warps = np.repeat(warp, len(words) // len(warp))
+    pairs = np.unique(np.stack([warps, words], axis=1), axis=0)
+    rows, counts = np.unique(np.stack([pairs[:, 0], pairs[:, 1] % BANKS], axis=1), axis=0, return_counts=True)
+    _, group = np.unique(rows[:, 0], return_inverse=True)
+    most = np.zeros(int(group.max()) + 1, np.int64)
+    np.maximum.at(most, group, counts)
+    return int(most.sum())

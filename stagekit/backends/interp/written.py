@@ -1,0 +1,78 @@
+"""What has been written: reads of shared and local memory that nothing wrote, and outputs that a launch left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from stagekit.backends.interp.access import Access, Place
+from stagekit.backends.interp.findings import Finding, FindingSink, UninitialisedRead, UnwrittenOutput
+from stagekit.backends.interp.memory import Allocation, Array
+from stagekit.backends.interp.team import Team
+from stagekit.ir import Space
+
+
+class Written:
+    """Per allocation, which bytes have been written. outputs: names of the arrays that must be written in full."""
+
+    def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:
+        self.outputs = frozenset(outputs)
+        self.watches_reads = watches_reads
+        self._bytes: dict[Allocation, Array] = {}
+
+    def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
+        allocation = place.allocation
+        is_own = allocation.space is not Space.GLOBAL
+        if not (is_own and self.watches_reads) and allocation.name not in self.outputs:
+            return
+        flags = self._flags(allocation, access, place)
+        if is_own and access.role != "write":
+            self._check_read(team, access, place, flags)
+        if access.role != "read":
+            flags[place.index] = True
+
+    def forget(self, allocations: Iterable[Allocation]) -> None:
+        """Drop memory that is gone."""
+        for each in allocations:
+            self._bytes.pop(each, None)
+
+    def _flags(self, allocation: Allocation, access: Access, place: Place) -> Array:
+        """One row of flags per element as `access` sees the allocation."""
+        found = self._bytes.get(allocation)
+        if found is None:
+            found = self._bytes[allocation] = np.zeros(len(allocation.data), np.bool_)
+        itemsize = access.dtype.itemsize
+        usable = (len(found) - place.phase) // itemsize * itemsize
+        return found[place.phase : place.phase + usable].reshape(-1, itemsize)
+
+    def _check_read(self, team: Team, access: Access, place: Place, flags: Array) -> None:
+        is_missing = ~flags[place.index].all(axis=-1)
+        if not np.any(is_missing):
+            return
+        lanes = np.arange(team.lanes) if place.lanes is None else np.flatnonzero(place.lanes)
+        at_fault = np.zeros(team.lanes, np.bool_)
+        at_fault[lanes] = is_missing
+        allocation = place.allocation
+        first = int(place.indices(team)[np.argmax(np.broadcast_to(is_missing, lanes.shape))]) % place.view.pitch
+        diagnostic = UninitialisedRead(allocation.name, first, allocation.space.value)
+        team.report(diagnostic, access.loc, at_fault, allocation.name)
+
+    def report_outputs(self, allocations: Iterable[Allocation], sink: FindingSink) -> None:
+        """Report what is left unwritten in the outputs, at the end of the launch."""
+        for each in allocations:
+            if each.name in self.outputs and each.array is not None and each.array.size:
+                self._report_output(each, each.array, sink)
+
+    def _report_output(self, allocation: Allocation, array: Array, sink: FindingSink) -> None:
+        flags = self._bytes.get(allocation)
+        if flags is None:
+            flags = np.zeros(len(allocation.data), np.bool_)
+        start = array.ctypes.data - allocation.base
+        is_written = as_strided(flags[start:], array.shape, array.strides).reshape(-1)
+        missing = int(np.count_nonzero(~is_written))
+        if missing and sink.is_new((UnwrittenOutput.id, allocation.name), 1):
+            diagnostic = UnwrittenOutput(allocation.name, missing, array.size, int(np.argmin(is_written)))
+            sink.add((UnwrittenOutput.id, allocation.name), Finding(diagnostic, None, None, (), 1))
