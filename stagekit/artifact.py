@@ -51,6 +51,7 @@ class Artifact:
     capability: int = 0
     has_records: bool = False
     uses_dynamic_shared: bool = False
+    added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for
     record_sites: tuple[RecordSite, ...] = ()
     constexprs: tuple[tuple[str, str], ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)

@@ -38,6 +38,12 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return dtype_named, (self.name,)
 
+    def __or__(self, other: object) -> Any:
+        """`float32 | None`: an optional scalar parameter."""
+        return (self, None) if other is None else NotImplemented
+
+    __ror__ = __or__
+
     def __call__(self, value: Any) -> Any:
         """Convert a Python or NumPy number to a NumPy scalar of this dtype (in a kernel: convert a traced value)."""
         from_python = np.asarray(value)

@@ -27,6 +27,7 @@ class ArraySpec:
     is_contiguous: bool
     is_written: bool
     align: int
+    strides: tuple[int | HostExpr | None, ...] | None = None  # element strides that must hold, where they were declared
 
     @property
     def rank(self) -> int:

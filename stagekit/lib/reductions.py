@@ -156,7 +156,7 @@ def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
     """First what this thread holds, then the block."""
     identity = tile.dtype(identity)
     partial = identity
-    for e in range(len(tile.elements)):
+    for e in sk.static_range(len(tile.elements)):
         element = _element_or(tile, e, identity)
         partial = element if e == 0 else combine(partial, element)
     return block_reduce(partial, combine, identity, tile.threads)

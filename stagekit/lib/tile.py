@@ -242,7 +242,7 @@ def _store(pointer: Any, value: Any, mask: Any = None) -> None:
         "store of a tile to one address: all elements would land on each other; add an arange to the pointer",
     )
     layout = _layout((pointer, value, mask))
-    for e in range(len(layout.elements)):
+    for e in sk.static_range(len(layout.elements)):
         allowed = _both(layout.is_valid(e), _element(mask, e))
         sk.store(_element(pointer, e), _element(value, e), mask=allowed)
 

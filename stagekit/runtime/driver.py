@@ -59,6 +59,16 @@ def device_count() -> int:
         return 0
 
 
+def is_available() -> bool:
+    """Is there a CUDA device that this process can use?"""
+    return device_count() > 0
+
+
+def capability_if_present() -> int | None:
+    """Compute capability of the current device, ten times the version; None without a GPU."""
+    return capability(current_device()) if is_available() else None
+
+
 @functools.cache
 def capability(device: int = 0) -> int:
     """Compute capability of a device, ten times the version: 90 for an H100."""

@@ -72,3 +72,12 @@ def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], 
         return checked
 
     return size
+
+
+def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Threads per block of a launch `kernel[key](*args, **kwargs)`, for compiling a kernel that fixes none."""
+    brackets = kernel.request(key) if key is not None else NO_BRACKETS
+    if isinstance(brackets.size, LaunchSize):
+        return brackets.size.block
+    arguments = kernel._bind(args, kwargs)
+    return kernel._size(kernel._read(arguments, None), arguments, brackets).block

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
+from stagekit.diagnostics import hide_frames
 from stagekit.runtime.errors import BlockMismatch, BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
 
 Axes = tuple[int, int, int]
@@ -43,10 +44,13 @@ class LaunchConfig:
     a number already is checked here.
     """
 
+    __stagekit_launch__ = True  # in a kernel the front end reads the fields itself: they may be run-time values
+
     grid: Any
     block: Any
     shared_bytes: Any = 0
 
+    @hide_frames
     def __post_init__(self) -> None:
         for what in ("grid", "block"):
             axes = _three_axes(what, getattr(self, what))

@@ -1,0 +1,121 @@
+"""From traced IR to something that launches: passes, backend, artifact, kernel. One function per target, readable top to bottom."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stagekit import config
+from stagekit.artifact import Artifact
+from stagekit.backends import nvptx
+from stagekit.frontend.kernel import Traced
+from stagekit.ir import Function
+from stagekit.ir.printer import print_function
+from stagekit.passes.manager import PassContext, hooks_from_config
+from stagekit.passes.pipeline import lower
+from stagekit.runtime.cpu import CpuKernel
+from stagekit.runtime.cuda import CudaKernel
+
+DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How a kernel is called: for people, and its constexprs for `repr` and error texts."""
+
+    kernel_name: str
+    constexprs: tuple[tuple[str, str], ...]
+
+
+def lower_for(traced: Traced, target: str, capability: int) -> Function:
+    """Run the passes of `target` on a traced kernel."""
+    fn = traced.function
+    context = PassContext(
+        target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
+    )
+    return lower(fn, context, hooks_from_config())
+
+
+def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
+    """PTX for one compute capability (times ten)."""
+    fn = lower_for(traced, "cuda", capability)
+    code = nvptx.compile(fn, capability)
+    dump("llvm", code.llvm)
+    dump("ptx", code.ptx)
+    artifact = _artifact(traced, naming, fn, "cuda", code.ptx.encode())
+    return dataclasses.replace(
+        artifact,
+        entry=code.entry,
+        shared_bytes=code.shared_bytes,
+        added_shared_bytes=code.dynamic_bytes,
+        uses_dynamic_shared=code.uses_dynamic_shared,
+        capability=capability,
+        stages={"ir": print_function(traced.function), "llvm": code.llvm, "ptx": code.ptx},
+    )
+
+
+def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) -> Artifact:
+    """An object file for this machine and one block size."""
+    fn = lower_for(traced, "cpu", 0)
+    code = host.compile(fn, block)
+    dump("llvm", code.llvm)
+    artifact = _artifact(traced, naming, fn, "cpu", code.object_code)
+    return dataclasses.replace(
+        artifact,
+        entry=code.entry,
+        block=block,
+        shared_bytes=code.shared_bytes,
+        scratch_bytes=code.scratch_bytes,
+        stages={"ir": print_function(traced.function), "llvm": code.llvm},
+    )
+
+
+def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: bytes) -> Artifact:
+    sites = tuple(fn.attribute("record_sites", ()))
+    return Artifact(
+        target=target,
+        kernel_name=naming.kernel_name,
+        entry=fn.name,
+        code=code,
+        signature=traced.signature,
+        style=traced.style,
+        launch=traced.launch,
+        block=traced.block,
+        shared_bytes=0,
+        has_records=bool(sites),
+        record_sites=sites,
+        constexprs=naming.constexprs,
+    )
+
+
+def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> CpuKernel:
+    """Put an object file into this process."""
+    loaded = host.load(artifact.code, artifact.entry)
+    return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
+
+
+def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> CudaKernel:
+    """A kernel whose module is loaded at its first launch on each device."""
+    return CudaKernel(artifact, constexprs)
+
+
+def dump(stage: str, text: str) -> None:
+    """Show a stage of the compile when `STAGEKIT_DUMP` asks for it. `passes/manager.py` does so for the passes."""
+    wanted = config.DUMP.get()
+    if wanted != "all" and stage not in wanted.split(","):
+        return
+    folder = config.DUMP_DIR.get()
+    if folder:
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{len(os.listdir(path)):02}-{stage}.txt").write_text(text, encoding="utf-8")
+    else:
+        sys.stderr.write(f"// ---- {stage}\n{text}\n")
+
+
+Loader = Callable[[Artifact, dict[str, Any]], Any]

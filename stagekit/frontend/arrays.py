@@ -1,0 +1,269 @@
+"""Arrays, pointers and the attributes of run-time values; changes of Python containers.
+
+`A[i, j]` is base + i*stride0 + j*stride1 in 64-bit arithmetic. Fewer indices than axes, or slices, give a view: a compile-time
+description around a moved base address, no copy.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
+from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number
+from stagekit.ir import INDEX, Pointer, Value
+
+
+def base_of(value: Address | Array, loc: Loc) -> Address:
+    """The address that pointer arithmetic starts from; a gappy array has none."""
+    if isinstance(value, Address):
+        return value
+    if not value.is_contiguous:
+        raise StagingError(NonContiguous(value.name), loc)
+    return value.base
+
+
+def index_value(tracer: Tracer, index: Any, loc: Loc) -> Value:
+    """An index or pointer offset as int64; floats are refused."""
+    if not is_numeric(index) or default_dtype(index).is_float:
+        shown = describe_type(index) if is_numeric(index) else describe(index)
+        raise StagingError(BadIndex(f"an index must be an integer, got {shown}", "convert it: `sk.int64(x)`"), loc)
+    return tracer.arithmetic.to_value(index, dtypes.INDEX, loc)
+
+
+def distance(tracer: Tracer, left: Address, right: Address, loc: Loc) -> Number:
+    """`left - right` in elements, int64."""
+    if left.type != right.type:
+        shown = f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
+        raise StagingError(BadOperands("-", shown, "both must point to one array"), loc)
+    builder = tracer.builder
+    delta = builder.sub(builder.bitcast(left.value, INDEX), builder.bitcast(right.value, INDEX))
+    return tracer_floordiv(tracer, delta, left.dtype.itemsize)
+
+
+def tracer_floordiv(tracer: Tracer, value: Value, divisor: int) -> Number:
+    from stagekit.ir import BinaryKind
+
+    return Number(tracer.builder.binary(BinaryKind.FLOORDIV, value, tracer.builder.index(divisor)))
+
+
+# -- indexing -----------------------------------------------------------------------------------------------------------
+
+
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    return index if type(index) is tuple else (index,)
+
+
+def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | None:
+    """`index * stride` as int64, None for a plain 0."""
+    if type(index) is int and index == 0:
+        return None
+    builder = tracer.builder
+    if type(index) is int and type(stride) is int:
+        return builder.index(index * stride)
+    value = index_value(tracer, index, loc)
+    if type(stride) is int and stride == 1:
+        return value
+    return builder.mul(value, builder.index(stride) if isinstance(stride, int) else stride.value)
+
+
+def _moved(tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]]) -> Address:
+    total: Value | None = None
+    for index, stride in steps:
+        offset = _offset(tracer, loc, index, stride)
+        if offset is not None:
+            total = offset if total is None else tracer.builder.add(total, offset)
+    return array.base if total is None else Address(tracer.builder.offset(array.base.value, total))
+
+
+def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
+    """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
+    if isinstance(index, np.integer):
+        index = int(index)
+    if type(index) is not int:
+        if isinstance(index, bool):
+            raise StagingError(BadIndex("an index must be an integer, got a bool", "write `int(x)` if it is meant"), loc)
+        return index
+    size = array.shape[axis]
+    if isinstance(size, int) and not -size <= index < size:
+        message = f"index {index} is out of range for axis {axis} of `{array.name}` with size {size}"
+        raise StagingError(BadIndex(message, f"valid indices are {-size} to {size - 1}"), loc)
+    if index < 0:
+        if not isinstance(size, int):
+            hint = f"write `{array.name}.shape[{axis}] - {-index}`"
+            raise StagingError(BadIndex(f"a negative index ({index}) into an axis whose size is known at run time", hint), loc)
+        return index + size
+    return index
+
+
+def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Address:
+    """The address of one element."""
+    indices = _as_tuple(index)
+    if any(isinstance(i, slice) or i is Ellipsis for i in indices) or len(indices) != array.ndim:
+        message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
+        raise StagingError(BadIndex(message, "one integer per axis names an element"), loc)
+    steps = [(_check_static(loc, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
+    return _moved(tracer, loc, array, steps)
+
+
+def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Array:
+    """`array[index]`: an element, or a view where slices or fewer indices are given."""
+    indices = _as_tuple(index)
+    if len(indices) > array.ndim:
+        message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
+        raise StagingError(BadIndex(message, "use one index per axis"), loc)
+    if len(indices) == array.ndim and not any(isinstance(i, slice) or i is Ellipsis for i in indices):
+        return load(tracer, element_pointer(tracer, loc, array, index))
+    return view(tracer, loc, array, indices)
+
+
+def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Array:
+    """A sub-array: integers remove an axis, `a:b` narrows it (no step)."""
+    steps: list[tuple[Any, Extent]] = []
+    shape: list[Extent] = []
+    strides: list[Extent] = []
+    for axis in range(array.ndim):
+        index = indices[axis] if axis < len(indices) else slice(None)
+        if isinstance(index, slice):
+            start, size = _sliced(tracer, loc, array, index, axis)
+            steps.append((start, array.strides[axis]))
+            shape.append(size)
+            strides.append(array.strides[axis])
+        else:
+            steps.append((_check_static(loc, array, index, axis), array.strides[axis]))
+    is_contiguous = array.is_contiguous and all(
+        isinstance(i, slice) is False or (axis == 0 and i.step is None) or i == slice(None)
+        for axis, i in enumerate(indices)
+    ) and not any(isinstance(i, slice) and not isinstance(j, slice) for i, j in zip(indices, indices[1:]))
+    return Array(array.name, _moved(tracer, loc, array, steps), tuple(shape), tuple(strides), is_contiguous)
+
+
+def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> tuple[Any, Extent]:
+    if index.step not in (None, 1):
+        raise StagingError(BadIndex("a slice with a step", "compute the indices, or pass a strided view"), loc)
+    size = array.shape[axis]
+    start = 0 if index.start is None else index.start
+    stop = size if index.stop is None else index.stop
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
+        start, stop, _ = slice(start, stop).indices(size)
+        return start, max(stop - start, 0)
+    if (isinstance(start, int) and start < 0) or (isinstance(stop, int) and stop < 0):
+        hint = f"write `{array.name}.shape[{axis}] - k`"
+        raise StagingError(BadIndex("a negative slice bound into an axis whose size is known at run time", hint), loc)
+    if isinstance(start, int) and isinstance(stop, int):
+        return start, max(stop - start, 0)
+    length = tracer.arithmetic.binary("-", stop, start, loc) if start != 0 else stop
+    return start, length if isinstance(length, Number) else int(length)
+
+
+def load(tracer: Tracer, pointer: Address) -> Number:
+    return Number(tracer.builder.load(pointer.value))
+
+
+def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
+    """Store a number, converted to the element dtype."""
+    if not is_numeric(value):
+        hint = "a number is needed; convert or index it first"
+        raise StagingError(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint), loc)
+    tracer.builder.loc = loc
+    tracer.builder.store(pointer.value, tracer.arithmetic.to_value(value, pointer.dtype, loc))
+
+
+# -- attributes of stand-ins --------------------------------------------------------------------------------------------
+
+
+def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+    """`x.dtype`, `x.to`, `A.shape`, ..."""
+    table = _ATTRIBUTES_OF[type(owner)] if type(owner) in _ATTRIBUTES_OF else _NUMBER
+    found = table.get(name)
+    if found is None:
+        hint = suggest(name, table) or f"it has: {', '.join(table)}"
+        raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
+    return found(tracer, frame, node, owner)
+
+
+def _to(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> BoundMethod:
+    def run(dtype: Any) -> Any:
+        if not isinstance(dtype, DType):
+            raise StagingError(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"), frame.loc(node))
+        if isinstance(owner, Address):
+            return Address(tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
+        return tracer.arithmetic.convert(owner, dtype)
+
+    return BoundMethod(owner, "to", run)
+
+
+def _ptr_to(tracer: Tracer, frame: Frame, node: ast.AST, owner: Array) -> BoundMethod:
+    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(tracer, frame.loc(node), owner, index))
+
+
+_Table = dict[str, Callable[[Tracer, Frame, ast.AST, Any], Any]]
+
+_NUMBER: _Table = {"dtype": lambda t, f, n, x: default_dtype(x), "to": _to}
+_ADDRESS: _Table = {"dtype": lambda t, f, n, p: p.dtype, "to": _to, "space": lambda t, f, n, p: p.type.space.value}
+_ARRAY: _Table = {
+    "dtype": lambda t, f, n, a: a.dtype,
+    "shape": lambda t, f, n, a: a.shape,
+    "strides": lambda t, f, n, a: a.strides,
+    "ndim": lambda t, f, n, a: a.ndim,
+    "size": lambda t, f, n, a: _size(t, f.loc(n), a),
+    "ptr": lambda t, f, n, a: a.base,
+    "ptr_to": _ptr_to,
+    "T": lambda t, f, n, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
+}
+_ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
+
+
+def _size(tracer: Tracer, loc: Loc, array: Array) -> Extent:
+    total: Any = 1
+    for extent in array.shape:
+        total = total * extent if isinstance(total, int) and isinstance(extent, int) else tracer.arithmetic.binary("*", total, extent, loc)
+    return total  # type: ignore[no-any-return]
+
+
+# -- changes of containers ----------------------------------------------------------------------------------------------
+
+MUTATORS: dict[type, tuple[str, ...]] = {
+    list: ("append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"),
+    dict: ("pop", "popitem", "clear", "update", "setdefault"),
+    set: ("add", "discard", "remove", "pop", "clear", "update"),
+}
+
+
+def restorer(container: Any) -> Callable[[], None]:
+    """A function that brings the present contents back."""
+    if isinstance(container, list):
+        kept = list(container)
+
+        def restore_list() -> None:
+            container[:] = kept
+
+        return restore_list
+    saved = container.copy()
+
+    def restore() -> None:
+        container.clear()
+        container.update(saved)
+
+    return restore
+
+
+def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
+    """A method that changes a container: checked and noted in the journal first."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tracer.check_mutable(owner, f"`.{name}(...)` of a {type(owner).__name__}", frame.loc(node))
+        tracer.journal.restructure(owner, f"`.{name}(...)` of a {type(owner).__name__}", restorer(owner))
+        return getattr(owner, name)(*args, **kwargs)
+
+    return BoundMethod(owner, name, run)

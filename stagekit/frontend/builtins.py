@@ -1,0 +1,359 @@
+"""What Python's own functions mean on run-time values, and the familiar names of `math` and NumPy.
+
+Each entry is keyed by the function itself, so shadowing and aliases follow Python's rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.frontend import expressions
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadCall, BadOperands, NotCallable
+from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Array, Number, StagedRange, StaticRange, holds_run_time
+from stagekit.intrinsics import registry
+from stagekit.ir import Intrinsic, Value
+
+Builtin = Callable[..., Any]
+
+
+def find(fn: Any) -> Builtin | None:
+    """The staged meaning of a Python builtin, or None. By identity: `fn` may be anything, even unhashable."""
+    return _BY_ID.get(id(fn))
+
+
+# -- familiar names -----------------------------------------------------------------------------------------------------
+
+_OTHER_NAMES = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
+    "arctanh": "atanh", "absolute": "abs", "power": "pow", "rad2deg": "degrees", "deg2rad": "radians", "float_power": "pow",
+}  # fmt: skip
+
+
+def _familiar_table() -> dict[int, Intrinsic]:
+    known = {spec.name: spec for spec in registry.all_intrinsics()}
+    table: dict[int, Intrinsic] = {}
+    for module in (math, np):
+        for name in dir(module):
+            spec = known.get(_OTHER_NAMES.get(name, name))
+            if spec is not None and callable(getattr(module, name)):
+                table[id(getattr(module, name))] = spec
+    return table
+
+
+_FAMILIAR = _familiar_table()
+
+
+def familiar(fn: Any) -> Intrinsic | None:
+    """The intrinsic that `math.exp` or `np.exp` means on run-time values."""
+    return _FAMILIAR.get(id(fn))
+
+
+def nearest_intrinsic(name: str) -> str:
+    """A hint for a function without counterpart: '; the nearest is `sk.exp`'."""
+    names = [spec.name for spec in registry.all_intrinsics()]
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; the nearest is `sk.{close[0]}`" if close else ""
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------
+
+
+def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+    if not isinstance(x, Number | np.generic) and not _is_mapped(x):
+        return _python(tracer, frame, node, abs, x)
+    return _call(tracer, frame, node, registry.by_name("abs"), [x])
+
+
+def _is_mapped(value: Any) -> bool:
+    return hasattr(type(value), "__stagekit_map__")
+
+
+def _call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any]) -> Any:
+    from stagekit.frontend.calls import call
+
+    return call(tracer, frame, node, fn, args, {})
+
+
+def _python(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(a, Number) for a in args):
+        shown = ", ".join(map(describe, args))
+        raise tracer.error(BadCall(f"`{fn.__name__}({shown})`", "it needs compile-time values"), frame, node)
+    made = expressions.static(tracer, frame, node, lambda: fn(*args, **kwargs))
+    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+
+
+def _extremum(op: ast.cmpop) -> Builtin:
+    """Python's `min`/`max`: the first argument unless a later one is strictly smaller/larger."""
+
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, **kwargs: Any) -> Any:
+        items = list(args) if len(args) > 1 else list(expressions.items_of(tracer, frame, node, args[0]))
+        if not any(_needs_staging(i) for i in items):
+            python = max if isinstance(op, ast.Gt) else min
+            return _python(tracer, frame, node, python, *args, **kwargs)
+        if kwargs or not items:
+            message = "`key` and `default` are not available on run-time values" if kwargs else "an empty sequence"
+            raise tracer.error(BadCall(message, "min(a, b, ...)"), frame, node)
+        best = items[0]
+        for item in items[1:]:
+            best = _better(tracer, frame, node, op, best, item)
+        return best
+
+    return run
+
+
+def _needs_staging(value: Any) -> bool:
+    return isinstance(value, Number | np.generic) or _is_mapped(value)
+
+
+def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: Any, item: Any) -> Any:
+    is_better = expressions.compare(tracer, frame, node, op, item, best)
+    if isinstance(is_better, bool | np.bool_):
+        return item if is_better else best
+    loc = frame.loc(node)
+    if isinstance(is_better, Number) and is_numeric(item) and is_numeric(best):
+        return tracer.arithmetic.select(is_better.value, item, best, loc)
+    from stagekit.frontend import language
+
+    return _call(tracer, frame, node, language.where, [is_better, item, best])
+
+
+def _sum(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: Any = 0) -> Any:
+    total = start
+    for item in expressions.items_of(tracer, frame, node, items):
+        total = expressions.binary(tracer, frame, node, "+", total, item)
+    return total
+
+
+def _round(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, ndigits: Any = None) -> Any:
+    if not isinstance(x, Number):
+        return _python(tracer, frame, node, round, x, *([ndigits] if ndigits is not None else []))
+    if ndigits is not None:
+        raise tracer.error(BadCall("`round` of a run-time value takes no digits", "round(x)"), frame, node)
+    if not x.dtype.is_float:
+        return x
+    nearest = _call(tracer, frame, node, registry.by_name("rint"), [x])
+    return tracer.arithmetic.convert(nearest, dtypes.int64)
+
+
+def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any, mod: Any = None) -> Any:
+    if mod is not None:
+        return _python(tracer, frame, node, pow, base, exponent, mod)
+    return expressions.binary(tracer, frame, node, "**", base, exponent)
+
+
+def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Any:
+    return tuple(expressions.binary(tracer, frame, node, symbol, a, b) for symbol in ("//", "%"))
+
+
+def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) -> Any:
+    """Integers stay; bool becomes int32; floats truncate to int64."""
+    if isinstance(x, np.generic):
+        x = tracer.arithmetic.convert(x, x_dtype := default_dtype(x))
+        return x if x_dtype.is_integer else tracer.arithmetic.convert(x, dtypes.int64 if x_dtype.is_float else dtypes.int32)
+    if not isinstance(x, Number):
+        return _python(tracer, frame, node, int, x, *rest)
+    if x.dtype.is_integer:
+        return x
+    return tracer.arithmetic.convert(x, dtypes.int64 if x.dtype.is_float else dtypes.int32)
+
+
+def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0) -> Any:
+    """Floats stay; everything else becomes float32."""
+    if not isinstance(x, Number | np.generic):
+        return _python(tracer, frame, node, float, x)
+    return x if default_dtype(x).is_float else tracer.arithmetic.convert(x, dtypes.float32)
+
+
+def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
+    return expressions.truth(tracer, frame, node, x)
+
+
+# -- sequences ----------------------------------------------------------------------------------------------------------
+
+
+def _len(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+    if isinstance(x, Array):
+        if not x.shape:
+            raise tracer.error(BadOperands("len", "a zero-dimensional array", ""), frame, node)
+        return x.shape[0]
+    method = getattr(type(x), "__len__", None)
+    if method is not None and hasattr(method, "__code__"):
+        return _call(tracer, frame, node, method, [x])
+    return _python(tracer, frame, node, len, x)
+
+
+def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int | None = None) -> Any:
+    """`range(...)`, with `unroll=` as a hint for the run-time loop."""
+    if not 1 <= len(args) <= 3:
+        raise tracer.error(BadCall(f"`range` takes one to three arguments, got {len(args)}", "range(start, stop, step)"), frame, node)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
+    args = tuple(int(a) if isinstance(a, np.integer) else a for a in args)
+    if unroll is not None and (type(unroll) is not int or unroll < 1):
+        raise tracer.error(BadCall(f"`unroll` is {unroll!r}", "a Python int of at least 1"), frame, node)
+    if unroll is None and all(type(a) in (int, bool) for a in args):
+        return _python(tracer, frame, node, range, *args)
+    if is_literal(step) and step == 0:
+        raise tracer.error(BadCall("`range` with a step of 0", "range(start, stop, step)"), frame, node)
+    return StagedRange(start, stop, step, unroll)
+
+
+def _items(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> list[Any]:
+    return list(expressions.items_of(tracer, frame, node, value))
+
+
+def _list(tracer: Tracer, frame: Frame, node: ast.AST, items: Any = ()) -> Any:
+    return tracer.journal.born(_items(tracer, frame, node, items))
+
+
+def _tuple(tracer: Tracer, frame: Frame, node: ast.AST, items: Any = ()) -> Any:
+    return tuple(_items(tracer, frame, node, items))
+
+
+def _zip(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, strict: bool = False) -> Any:
+    return _python(tracer, frame, node, lambda: list(zip(*(_items(tracer, frame, node, i) for i in iterables), strict=strict)))
+
+
+def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: int = 0) -> Any:
+    return list(enumerate(_items(tracer, frame, node, items), start))
+
+
+def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    if isinstance(items, range):
+        return items[::-1]
+    return _items(tracer, frame, node, items)[::-1]
+
+
+def _map(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, *iterables: Any) -> Any:
+    rows = zip(*(_items(tracer, frame, node, i) for i in iterables))
+    return [_call(tracer, frame, node, fn, list(row)) for row in rows]
+
+
+def _filter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any) -> Any:
+    kept = []
+    for item in _items(tracer, frame, node, items):
+        keep = expressions.truth(tracer, frame, node, item if fn is None else _call(tracer, frame, node, fn, [item]))
+        if not isinstance(keep, bool):
+            hint = "what is kept must be known at compile time"
+            raise tracer.error(NotCallable("`filter` with a run-time condition", hint), frame, node)
+        if keep:
+            kept.append(item)
+    return kept
+
+
+def _any(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    found: bool | Number = False
+    for item in _items(tracer, frame, node, items):
+        found = expressions.either(tracer, found, expressions.truth(tracer, frame, node, item))
+    return found
+
+
+def _all(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    found: bool | Number = True
+    for item in _items(tracer, frame, node, items):
+        found = expressions.both(tracer, frame, found, lambda i=item: expressions.truth(tracer, frame, node, i), node)  # type: ignore[misc]
+    return found
+
+
+# -- objects ------------------------------------------------------------------------------------------------------------
+
+
+def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, cls: Any) -> bool:
+    """A run-time number counts as the Python number it stands for."""
+    if isinstance(value, Number):
+        stands_for: Any = False if value.dtype is dtypes.bool_ else 0.0 if value.dtype.is_float else 0
+        return isinstance(stands_for, cls)
+    return isinstance(value, cls)
+
+
+def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, *default: Any) -> Any:
+    if default and not hasattr(owner, name) and name not in _attribute_names(owner):
+        return default[0]
+    return expressions.attribute(tracer, frame, node, owner, name)
+
+
+def _attribute_names(owner: Any) -> tuple[str, ...]:
+    from stagekit.frontend import arrays
+
+    return tuple(arrays._ATTRIBUTES_OF.get(type(owner), ()))
+
+
+def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> bool:
+    return hasattr(owner, name) or name in _attribute_names(owner)
+
+
+def _callable(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool:
+    return callable(value) or isinstance(value, Closure)
+
+
+def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
+    if args or frame.function is None or "__class__" not in frame.function.__code__.co_freevars:
+        return _python(tracer, frame, node, super, *args)
+    assert frame.function.__closure__ is not None
+    cell = frame.function.__closure__[frame.function.__code__.co_freevars.index("__class__")]
+    first = frame.function.__code__.co_varnames[0]
+    return super(cell.cell_contents, frame.scope.variables[first])
+
+
+def _print(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, sep: str = " ", end: str = "\n") -> None:
+    """Run-time printing, once per thread that gets here."""
+    template, operands = "", list[Value]()
+    for position, value in enumerate(args):
+        if not is_numeric(value) and holds_run_time(value) and not isinstance(value, expressions.Text):
+            hint = "print its elements one by one"
+            raise tracer.error(BadCall(f"`print` of {describe(value)}", hint), frame, node)
+        text, values = expressions.template_of(value)
+        template += (_escaped(sep) if position else "") + text
+        operands += values
+    tracer.at(frame, node)
+    tracer.builder.print_(template + _escaped(end), tuple(operands))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+_STAGED: dict[Any, Builtin] = {
+    builtins.abs: _abs,
+    builtins.min: _extremum(ast.Lt()),
+    builtins.max: _extremum(ast.Gt()),
+    builtins.sum: _sum,
+    builtins.round: _round,
+    builtins.pow: _pow,
+    builtins.divmod: _divmod,
+    builtins.int: _int,
+    builtins.float: _float,
+    builtins.bool: _bool,
+    builtins.len: _len,
+    builtins.range: _range,
+    builtins.list: _list,
+    builtins.tuple: _tuple,
+    builtins.zip: _zip,
+    builtins.enumerate: _enumerate,
+    builtins.reversed: _reversed,
+    builtins.map: _map,
+    builtins.filter: _filter,
+    builtins.any: _any,
+    builtins.all: _all,
+    builtins.isinstance: _isinstance,
+    builtins.getattr: _getattr,
+    builtins.hasattr: _hasattr,
+    builtins.callable: _callable,
+    builtins.super: _super,
+    builtins.print: _print,
+}
+
+_BY_ID = {id(fn): staged for fn, staged in _STAGED.items()}
+
+__all__ = ["StaticRange", "familiar", "find", "nearest_intrinsic"]

@@ -1,0 +1,321 @@
+"""Calls: what is called decides. Intrinsics and the language's own functions make IR; Python functions are interpreted in a new
+frame (decorated with `@inline` or not, it is the same); classes are constructed; everything else is CPython's, if its arguments
+are known at compile time.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import sys
+import types
+import weakref
+from typing import Any
+
+from stagekit.diagnostics import StagekitError
+from stagekit.dtypes import DType
+from stagekit.frontend import builtins, language, overloads
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
+from stagekit.frontend.expressions import static
+from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
+from stagekit.frontend.markers import constexpr
+from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.source import Snapshot, Source, names_of
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import BoundMethod, holds_run_time
+from stagekit.ir import Intrinsic
+
+MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interpreter
+_NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
+
+
+def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`fn(*args, **kwargs)` at `node`."""
+    mapper = next((m for a in (*args, *kwargs.values()) if (m := mapper_of(a)) is not None), None)
+    spec = fn if isinstance(fn, Intrinsic) else builtins.familiar(fn)
+    if spec is not None:
+        return _intrinsic(tracer, frame, node, fn, spec, args, kwargs, mapper)
+    if isinstance(fn, type(constexpr)):
+        fn = language.constexpr_value
+    if isinstance(fn, language.Staged):
+        return _staged(tracer, frame, node, fn, args, kwargs, mapper)
+    if isinstance(fn, DType):
+        return _convert(tracer, frame, node, fn, args, mapper)
+    if isinstance(fn, Closure):
+        return _closure(tracer, frame, node, fn, args, kwargs)
+    if isinstance(fn, BoundMethod):
+        return _bound(tracer, frame, node, fn, args, kwargs)
+    if isinstance(fn, types.MethodType):
+        return call(tracer, frame, node, fn.__func__, [fn.__self__, *args], kwargs)
+    if isinstance(fn, functools.partial):
+        return call(tracer, frame, node, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
+    fragment = getattr(fn, "__stagekit_fragment__", None)
+    if fragment is not None and not isinstance(fn, type):
+        return _function(tracer, frame, node, fragment, args, kwargs)
+    if isinstance(fn, types.FunctionType):
+        return _python_function(tracer, frame, node, fn, args, kwargs)
+    builtin = builtins.find(fn)
+    if builtin is not None:
+        return builtin(tracer, frame, node, *args, **kwargs)
+    if isinstance(fn, type):
+        return _construct(tracer, frame, node, fn, args, kwargs)
+    method = getattr(type(fn), "__call__", None)
+    if isinstance(method, types.FunctionType):
+        return call(tracer, frame, node, method, [fn, *args], kwargs)
+    return _native(tracer, frame, node, fn, args, kwargs)
+
+
+def mapper_of(value: Any) -> Any:
+    """The method by which a value of a user's class (a tile) takes part in elementwise calls, if it has one."""
+    return getattr(type(value), "__stagekit_map__", None)
+
+
+# -- the language's own ---------------------------------------------------------------------------------------------------
+
+
+def _intrinsic(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any], mapper: Any
+) -> Any:
+    if mapper is not None:
+        return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), spec, tuple(args), kwargs], {})
+    if not isinstance(fn, Intrinsic) and not holds_run_time(args) and not holds_run_time(kwargs):
+        return _native(tracer, frame, node, fn, args, kwargs)
+    return overloads.call_intrinsic(tracer, frame, node, spec, args, kwargs)
+
+
+def _first_mapped(args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return next(a for a in (*args, *kwargs.values()) if mapper_of(a) is not None)
+
+
+def _staged(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: language.Staged, args: list[Any], kwargs: dict[str, Any], mapper: Any
+) -> Any:
+    if mapper is not None and fn.is_elementwise:
+        return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
+    try:
+        bound = fn.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{fn.signature}"), frame, node) from None
+    return fn.run(language.Call(tracer, frame, node), *bound.args, **bound.kwargs)
+
+
+def _convert(tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: list[Any], mapper: Any) -> Any:
+    if len(args) == 1 and mapper is not None:
+        return call(tracer, frame, node, mapper, [args[0], dtype, tuple(args), {}], {})
+    if len(args) != 1 or not is_numeric(args[0]):
+        shown = ", ".join(map(describe, args)) or "nothing"
+        raise tracer.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"), frame, node)
+    return tracer.arithmetic.convert(args[0], dtype)
+
+
+def _bound(tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return static(tracer, frame, node, lambda: fn.run(*args, **kwargs))
+
+
+# -- Python functions -----------------------------------------------------------------------------------------------------
+
+_snapshots: weakref.WeakKeyDictionary[types.FunctionType, Snapshot] = weakref.WeakKeyDictionary()
+_signatures: weakref.WeakKeyDictionary[types.FunctionType, inspect.Signature] = weakref.WeakKeyDictionary()
+
+
+def keep_snapshot(snapshot: Snapshot) -> None:
+    """Use this text for its function from now on (decorators take it at definition)."""
+    _snapshots[snapshot.function] = snapshot
+
+
+def snapshot_of(function: types.FunctionType) -> Snapshot:
+    found = _snapshots.get(function)
+    if found is None:
+        found = _snapshots[function] = Snapshot.take(function)
+    return found
+
+
+def _signature(function: types.FunctionType) -> inspect.Signature:
+    found = _signatures.get(function)
+    if found is None:
+        found = _signatures[function] = inspect.signature(function, follow_wrapped=False)
+    return found
+
+
+def _python_function(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
+    is_static = not holds_run_time(args) and not holds_run_time(kwargs)
+    if is_static and fn.__module__ is not None and fn.__module__.partition(".")[0] in _NATIVE_ROOTS:
+        return _native(tracer, frame, node, fn, args, kwargs)
+    try:
+        snapshot_of(fn).source
+    except StagekitError:
+        if is_static:
+            return _native(tracer, frame, node, fn, args, kwargs)
+        raise
+    return _function(tracer, frame, node, fn, args, kwargs)
+
+
+def _function(tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
+    source = snapshot_of(fn).source
+    try:
+        bound = _signature(fn).bind(*args, **kwargs)
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}"), frame, node) from None
+    for name, parameter in _signature(fn).parameters.items():
+        if name not in bound.arguments and parameter.default is not inspect.Parameter.empty:
+            _note_default(tracer, fn, name, parameter.default)
+    bound.apply_defaults()
+    return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
+
+
+def _plain(signature: inspect.Signature) -> str:
+    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+
+def _note_default(tracer: Tracer, fn: types.FunctionType, name: str, value: Any) -> None:
+    tracer.captures.note((id(fn), "default " + name), f"the default of `{name}`", lambda: _signature(fn).parameters[name].default, value)
+
+
+def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:
+    for value in bound.arguments.values():
+        if isinstance(value, dict):  # **kwargs is a new dict, made by the call
+            tracer.journal.born(value)
+    return dict(bound.arguments)
+
+
+def run_call(
+    tracer: Tracer,
+    frame: Frame,
+    node: ast.AST,
+    source: Source,
+    function: types.FunctionType | None,
+    outer: Scope | None,
+    variables: dict[str, Any],
+) -> Any:
+    """Run a function body in a new frame and give what it returns."""
+    if frame.depth >= MAX_DEPTH:
+        raise tracer.error(RecursionBudget(source.name, frame.depth), frame, node)
+    scope = Scope(source.names, tracer.journal.born(variables), outer)
+    inner = Frame(source, scope, function, frame.loc(node), frame.depth + 1)
+    inner.control = tracer.journal.born({RETURN: False})
+    if isinstance(source.node, ast.Lambda):
+        from stagekit.frontend.expressions import evaluate
+
+        return evaluate(tracer, inner, source.node.body)
+    run_body_of(tracer, inner)
+    tracer.builder.loc = frame.loc(node)
+    return _returned(tracer, inner)
+
+
+def run_body_of(tracer: Tracer, frame: Frame) -> None:
+    from stagekit.frontend.statements import run_body  # statements call functions and functions run statements
+
+    assert isinstance(frame.source.node, ast.FunctionDef)
+    run_body(tracer, frame, frame.source.node.body)
+
+
+def _returned(tracer: Tracer, frame: Frame) -> Any:
+    """What a finished call gives: its value, or None where no `return` was reached."""
+    taken, value = frame.control[RETURN], frame.control.get(VALUE)
+    if taken is False:
+        return None
+    if taken is not True and value is not None:
+        raise StagingError(ReturnOnSomePaths(frame.source.name), frame.loc(frame.source.node))
+    return value
+
+
+def make_closure(tracer: Tracer, frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
+    """The value of a nested `def` or `lambda`: its defaults are evaluated now, its free names stay live."""
+    from stagekit.frontend.expressions import evaluate
+
+    name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+    source = Source(frame.source.file, name, node, names_of(node))
+    defaults = tuple(evaluate(tracer, frame, d) for d in node.args.defaults)
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults)
+    kw_defaults = {a.arg: evaluate(tracer, frame, d) for a, d in named if d is not None}
+    return Closure(source, frame, frame.scope, defaults, kw_defaults)
+
+
+def _closure(tracer: Tracer, frame: Frame, node: ast.AST, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    signature = closure_signature(fn)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{signature}"), frame, node) from None
+    bound.apply_defaults()
+    return run_call(tracer, frame, node, fn.source, fn.frame.function, fn.scope, _variables(tracer, bound))
+
+
+def closure_signature(fn: Closure) -> inspect.Signature:
+    args = fn.node.args
+    kind = inspect.Parameter
+    positional = [*((a, kind.POSITIONAL_ONLY) for a in args.posonlyargs), *((a, kind.POSITIONAL_OR_KEYWORD) for a in args.args)]
+    defaults = [*([kind.empty] * (len(positional) - len(fn.defaults))), *fn.defaults]
+    parameters = [kind(a.arg, k, default=d) for (a, k), d in zip(positional, defaults)]
+    if args.vararg:
+        parameters.append(kind(args.vararg.arg, kind.VAR_POSITIONAL))
+    parameters += [kind(a.arg, kind.KEYWORD_ONLY, default=fn.kw_defaults.get(a.arg, kind.empty)) for a in args.kwonlyargs]
+    if args.kwarg:
+        parameters.append(kind(args.kwarg.arg, kind.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+# -- classes and the rest -------------------------------------------------------------------------------------------------
+
+
+def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
+    if getattr(cls, "__stagekit_launch__", False):
+        return language.staged_launch(cls, args, kwargs)
+    post_init = getattr(cls, "__post_init__", None)
+    if dataclasses.is_dataclass(cls) and isinstance(post_init, types.FunctionType) and holds_run_time([args, kwargs]):
+        return _dataclass_with_post_init(tracer, frame, node, cls, post_init, args, kwargs)
+    init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
+    is_own = isinstance(init, types.FunctionType) and not init.__code__.co_filename.startswith("<")
+    is_plain_new = cls.__new__ is object.__new__
+    if is_own and is_plain_new and cls.__module__.partition(".")[0] not in _NATIVE_ROOTS:
+        made = tracer.journal.born(object.__new__(cls))
+        call(tracer, frame, node, init, [made, *args], kwargs)
+        return made
+    return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
+
+
+def _dataclass_with_post_init(
+    tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, post_init: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    try:
+        bound = inspect.signature(cls).bind(*args, **kwargs)
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__), frame, node) from None
+    made = tracer.journal.born(object.__new__(cls))
+    for field in dataclasses.fields(cls):
+        if field.name in bound.arguments:
+            value = bound.arguments[field.name]
+        elif field.default_factory is not dataclasses.MISSING:
+            value = tracer.journal.born(field.default_factory())
+        else:
+            value = field.default
+        object.__setattr__(made, field.name, value)
+    call(tracer, frame, node, post_init, [made], {})
+    return made
+
+
+def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Let CPython run it: only with compile-time values, or where it merely moves values about (methods of containers)."""
+    if not callable(fn):
+        hint = "only functions, classes and objects with `__call__` can be called"
+        raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
+    moves_only = isinstance(getattr(fn, "__self__", None), list | tuple | dict | set | str)
+    if not moves_only and (holds_run_time(args) or holds_run_time(kwargs)):
+        name = getattr(fn, "__qualname__", None) or repr(fn)
+        nearest = builtins.nearest_intrinsic(getattr(fn, "__name__", ""))
+        hint = f"it runs at compile time only{nearest}"
+        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", hint), frame, node)
+    made = static(tracer, frame, node, lambda: fn(*args, **kwargs))
+    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+
+
+__all__ = ["call", "keep_snapshot", "make_closure", "run_body_of", "snapshot_of"]

@@ -1,0 +1,105 @@
+"""What the tracer read from outside the kernel: the evidence on which a compiled kernel stays valid.
+
+Every read of a global, a closure cell, a default or a captured object's attribute is noted with the value seen. Later,
+`Captures.is_current()` says whether reading again would give the same; `changes()` says in words what differs.
+
+`freeze` makes a hashable token of a value with exact types: 1, True, 1.0 and `np.int32(1)` are four tokens, 0.0 and -0.0 two.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import DType
+from stagekit.ir import Intrinsic
+
+Token = Any
+
+_EXACT = (int, str, bool, bytes, type(None), complex)
+_BY_IDENTITY = (types.ModuleType, types.BuiltinFunctionType, type, DType, Intrinsic, types.MethodDescriptorType)
+
+
+def freeze(value: Any) -> Token:
+    """A hashable token, equal for equal values of the same exact type. Containers and dataclasses by content; functions and
+    objects of unknown classes by identity."""
+    kind = type(value)
+    if kind in _EXACT:
+        return (kind, value)
+    if kind is float:
+        return (float, value.hex())
+    if isinstance(value, np.generic):
+        return (kind, value.dtype.str, value.tobytes())
+    if kind in (tuple, list):
+        return (kind, *map(freeze, value))
+    if kind is dict:
+        return (dict, *((freeze(k), freeze(v)) for k, v in value.items()))
+    if kind in (set, frozenset):
+        return (kind, frozenset(map(freeze, value)))
+    if isinstance(value, enum.Enum):
+        return (kind, value.name)
+    if isinstance(value, np.ndarray):
+        return (np.ndarray, value.dtype.str, value.shape, value.tobytes())
+    if is_dataclass(value) and not isinstance(value, type):
+        return (kind, *((f.name, freeze(getattr(value, f.name, None))) for f in fields(value)))
+    return (kind, _ById(value))
+
+
+@dataclass(frozen=True, eq=False)
+class _ById:
+    """Equality by identity, keeping the object alive so that its id is not reused."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+_IMMUTABLE = (*_EXACT, float, np.generic, enum.Enum, types.FunctionType, *_BY_IDENTITY)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Read:
+    """One read: how to read again, the object seen, and its token when the object can change inside."""
+
+    what: str
+    again: Callable[[], Any]
+    seen: Any
+    token: Token | None
+
+    def is_current(self) -> bool:
+        now = self.again()
+        if now is self.seen and self.token is None:
+            return True
+        return freeze(now) == (freeze(self.seen) if self.token is None else self.token)
+
+    def describe_change(self) -> str:
+        return f"{self.what} changed: {self.seen!r} -> {self.again()!r}"
+
+
+class Captures:
+    """All reads of one trace, each place once."""
+
+    def __init__(self) -> None:
+        self._reads: dict[Any, Read] = {}
+
+    def note(self, place: Any, what: str, again: Callable[[], Any], value: Any) -> None:
+        """Record that reading `place` gave `value`."""
+        if place not in self._reads:
+            token = None if isinstance(value, _IMMUTABLE) else freeze(value)
+            self._reads[place] = Read(what, again, value, token)
+
+    def is_current(self) -> bool:
+        """Would reading everything again give the same values?"""
+        return all(read.is_current() for read in self._reads.values())
+
+    def changes(self) -> list[str]:
+        return [read.describe_change() for read in self._reads.values() if not read.is_current()]

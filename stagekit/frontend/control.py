@@ -1,0 +1,303 @@
+"""Run-time control flow: trace each arm or body for real, see in the journal what it changed, and join.
+
+`branch` runs two arms against the same starting state and merges, location by location, what they changed. Statements use it
+for `if`, expressions for `and`, `or` and ternaries, and early exits to guard what follows them. Loops are in `loops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc, Note
+from stagekit.dtypes import DType
+from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
+from stagekit.frontend.frame import VALUE
+from stagekit.frontend.journal import MISSING, Change, Location
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.tracer import Thunk, Tracer
+from stagekit.frontend.values import Address, Array, Number, Poison
+from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
+
+
+def same_static(a: Any, b: Any) -> bool:
+    """Are two values the same compile-time value, type and all?"""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Number | Address):
+        return False
+    if isinstance(a, float):
+        return a == b and math.copysign(1, a) == math.copysign(1, b) or (a != a and b != b)
+    if isinstance(a, np.generic):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    return isinstance(a, int | str | bytes | type(None) | range) and bool(a == b)
+
+
+def describe(value: Any) -> str:
+    """How error texts name what a variable holds."""
+    if is_numeric(value):
+        return describe_type(value)
+    if isinstance(value, Address):
+        return f"a pointer to {value.dtype.name}"
+    if isinstance(value, Array):
+        return f"an array of {value.dtype.name}"
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of length {len(value)}"
+    if value is None or isinstance(value, str | DType):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
+# -- taking values apart and putting them together ------------------------------------------------------------------------
+
+
+def parts_of(value: Any) -> list[Any] | None:
+    """The items of a value that joins item by item; None for a value that is a leaf."""
+    if type(value) in (tuple, list):
+        return list(value)
+    if type(value) is dict:
+        return list(value.values())
+    if isinstance(value, Array):
+        return [value.base, *value.shape, *value.strides]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(value)
+    if _is_plain_object(value):
+        return [getattr(value, name) for name in _attributes(value)]
+    return None
+
+
+def _is_plain_object(value: Any) -> bool:
+    kind = type(value)
+    if isinstance(value, type | DType) or kind.__module__.partition(".")[0] in ("builtins", "numpy", "ml_dtypes"):
+        return False
+    return is_dataclass(value) or (hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__slots__"))
+
+
+def _attributes(value: Any) -> list[str]:
+    return [f.name for f in fields(value)] if is_dataclass(value) else list(value.__dict__)
+
+
+def same_shape(a: Any, b: Any) -> bool:
+    """Do two values come apart into corresponding parts?"""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple | list):
+        return len(a) == len(b)
+    if isinstance(a, dict):
+        return list(a) == list(b)
+    if isinstance(a, Array):
+        return a.ndim == b.ndim and a.is_contiguous == b.is_contiguous
+    return _attributes(a) == _attributes(b)
+
+
+def rebuild(tracer: Tracer, like: Any, parts: list[Any]) -> Any:
+    """A value like `like` made of other parts. A mutable one is sealed: it stands for one of several."""
+    if isinstance(like, Array):
+        n = like.ndim
+        return Array(like.name, parts[0], tuple(parts[1 : 1 + n]), tuple(parts[1 + n :]), like.is_contiguous)
+    if isinstance(like, tuple):
+        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+    if type(like) is list:
+        return tracer.journal.seal(parts)
+    if type(like) is dict:
+        return tracer.journal.seal(dict(zip(like, parts)))
+    made = object.__new__(type(like))
+    for name, part in zip(_attributes(like), parts):
+        object.__setattr__(made, name, part)
+    return tracer.journal.seal(made)
+
+
+# -- joining two arms ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Arm:
+    """One traced arm: its open block, its result, and what it changed."""
+
+    block: OpenBlock
+    result: Any
+    changes: dict[Any, Change]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A joined run-time value: number `index` among the results of the `If`."""
+
+    index: int
+    is_weak: bool
+    is_address: bool
+
+
+@dataclass(frozen=True)
+class _Parts:
+    like: Any
+    parts: list[Any]
+
+
+@dataclass(frozen=True)
+class _Known:
+    value: Any
+
+
+class Join:
+    """Collects pairs of values that differ between two arms; then makes the `If` and hands out its results."""
+
+    def __init__(self, tracer: Tracer, condition: Value, then: Arm, other: Arm, loc: Loc) -> None:
+        self.tracer, self.condition, self.loc = tracer, condition, loc
+        self.then, self.other = then, other
+        self.yields: list[tuple[Value, Value]] = []
+
+    def plan(self, a: Any, b: Any, name: str, *, is_lenient: bool) -> Any:
+        """What `name` will be after the join: a `_Leaf`, `_Parts` or `_Known`. lenient: a missing side may be anything."""
+        if same_static(a, b):
+            return _Known(a)
+        for missing, present, arm in ((a, b, self.then), (b, a, self.other)):
+            if missing is MISSING:
+                return self._half(present, name, arm) if is_lenient else _Known(self._undefined(present, name))
+        if isinstance(a, Poison) or isinstance(b, Poison):
+            return _Known(a if isinstance(a, Poison) else b)
+        if is_numeric(a) and is_numeric(b):
+            return self._numbers(a, b, name)
+        if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
+            return self._leaf(a.value, b.value, is_weak=False)
+        if parts_of(a) is not None and same_shape(a, b):
+            return _Parts(a, [self.plan(x, y, name, is_lenient=is_lenient) for x, y in zip(parts_of(a) or [], parts_of(b) or [])])
+        return _Known(self._mismatch(a, b, name))
+
+    def _half(self, present: Any, name: str, absent: Arm) -> Any:
+        """One side has no value and will never be looked at: give it zeros."""
+        if present is MISSING or not (is_numeric(present) or isinstance(present, Address) or parts_of(present)):
+            return _Known(present)
+        if parts_of(present) is not None:
+            return _Parts(present, [self._half(p, name, absent) for p in parts_of(present) or []])
+        builder = self.tracer.builder
+        holder = self.other if absent is self.then else self.then
+        value, is_weak = self._lift(present, holder)
+        with builder.resume(absent.block):
+            stand_in = zero_of(self.tracer, value.type)
+        pair = (stand_in, value) if absent is self.then else (value, stand_in)
+        return self._leaf(*pair, is_weak=is_weak)
+
+    def _lift(self, present: Any, arm: Arm) -> tuple[Value, bool]:
+        if isinstance(present, Address):
+            return present.value, False
+        with self.tracer.builder.resume(arm.block):
+            number = self.tracer.arithmetic.number(present, self.loc)
+        return number.value, number.is_weak
+
+    def _numbers(self, a: Any, b: Any, name: str) -> Any:
+        if a is True and b is False:
+            return _Known(Number(self.condition))
+        dtype = join_dtype(a, b)
+        if dtype is None:
+            return _Known(self._mismatch(a, b, name))
+        with self.tracer.builder.resume(self.then.block):
+            left = self.tracer.arithmetic.to_value(a, dtype, self.loc)
+        with self.tracer.builder.resume(self.other.block):
+            right = self.tracer.arithmetic.to_value(b, dtype, self.loc)
+        return self._leaf(left, right, is_weak=is_weak_number(a) and is_weak_number(b))
+
+    def _leaf(self, a: Value, b: Value, *, is_weak: bool) -> Any:
+        if a is b:
+            return _Known(Address(a) if isinstance(a.type, Pointer) else Number(a, is_weak))
+        self.yields.append((a, b))
+        return _Leaf(len(self.yields) - 1, is_weak, isinstance(a.type, Pointer))
+
+    def _undefined(self, present: Any, name: str) -> Poison:
+        if isinstance(present, Poison):
+            return present
+        why = f"it is assigned on one path of the `if` at line {self.loc.line} only"
+        return Poison(MaybeUndefined(name, why, "`if`"), (Note(f"the `if` that leaves `{name}` undefined", self.loc),))
+
+    def _mismatch(self, a: Any, b: Any, name: str) -> Poison:
+        note = Note(f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc)
+        return Poison(JoinMismatch(name, describe(a), describe(b)), (note,))
+
+    def make(self) -> tuple[Value, ...]:
+        """Emit the `If`; its results in the order of the leaves."""
+        builder = self.tracer.builder
+        builder.loc = self.loc
+        with builder.resume(self.then.block) as block:
+            builder.yield_(*(a for a, _ in self.yields))
+        then_body = block.done()
+        with builder.resume(self.other.block) as block:
+            builder.yield_(*(b for _, b in self.yields))
+        return builder.if_(self.condition, then_body, block.done())
+
+    def finish(self, plan: Any, results: tuple[Value, ...]) -> Any:
+        if isinstance(plan, _Known):
+            return plan.value
+        if isinstance(plan, _Parts):
+            return rebuild(self.tracer, plan.like, [self.finish(p, results) for p in plan.parts])
+        value = results[plan.index]
+        return Address(value) if plan.is_address else Number(value, plan.is_weak)
+
+
+def is_weak_number(value: Any) -> bool:
+    return is_literal(value) or (isinstance(value, Number) and value.is_weak)
+
+
+def join_dtype(a: Any, b: Any) -> DType | None:
+    """The one dtype of two joined numbers; None when they differ. Literals adapt, but never from float to integer."""
+    weak_a, weak_b = is_weak_number(a), is_weak_number(b)
+    left, right = default_dtype(a), default_dtype(b)
+    if weak_a and weak_b:
+        met = dtypes.promote(left, right)
+        return met if (left.kind == right.kind or {left.kind, right.kind} == {"int", "float"}) else None
+    if not weak_a and not weak_b:
+        return left if left is right else None
+    strong, weak = (right, left) if weak_a else (left, right)
+    literal = a if weak_a else b
+    fits = strong.is_float if weak.is_float else (strong.is_float or strong.is_integer if weak.is_integer else strong is weak)
+    if type(literal) is int and strong.is_integer and not strong.holds(literal):
+        return None
+    return strong if fits else None
+
+
+def zero_of(tracer: Tracer, type_: Type) -> Value:
+    """A value of `type_` that nobody will look at."""
+    builder = tracer.builder
+    if isinstance(type_, Scalar):
+        return builder.constant(0.0 if type_.dtype.is_float else False if type_ == BOOL else 0, type_.dtype)
+    if type_.space is Space.GLOBAL:
+        return builder.bitcast(builder.index(0), type_)
+    return builder.alloc(type_.dtype, type_.space, 0, type_.dtype.itemsize)
+
+
+def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc: Loc) -> Any:
+    """Run both arms, join their effects on variables, and return their joined results."""
+    arms = []
+    tracer.control_depth += 1
+    for thunk in (then, otherwise):
+        mark = tracer.journal.mark()
+        with tracer.builder.block() as block:
+            result = thunk()
+        tracer.refuse_structure_change(mark, loc)
+        arms.append(Arm(block, result, tracer.journal.undo(mark)))
+    tracer.control_depth -= 1
+    join = Join(tracer, condition, arms[0], arms[1], loc)
+    plans = [(location, join.plan(a, b, name, is_lenient=name == VALUE)) for location, name, a, b in _pairs(*arms)]
+    result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
+    results = join.make()
+    for location, plan in plans:
+        value = join.finish(plan, results)
+        if value is not MISSING:
+            tracer.journal.assign(location, value)
+    return join.finish(result_plan, results)
+
+
+def _pairs(then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any]]:
+    """Every location that an arm changed: (location, its name, value after `then`, value after `other`)."""
+    rows = []
+    for identity in {**then.changes, **other.changes}:
+        left, right = then.changes.get(identity), other.changes.get(identity)
+        change = left or right
+        assert change is not None
+        a = left.after if left else change.before
+        b = right.after if right else change.before
+        rows.append((change.location, change.location.describe(), a, b))
+    return rows

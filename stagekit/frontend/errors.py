@@ -1,0 +1,419 @@
+"""The front end's part of the error catalogue. Ids are the class names in upper case; `docs/errors.md` has a page for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stagekit.diagnostics import Diagnostic, StagekitError
+
+
+class StagingError(StagekitError):
+    """A kernel that cannot be specialised as it is written."""
+
+
+class SpecializeError(StagekitError, TypeError):
+    """A `.specialize(...)` or call with constexpr values that do not fit the signature."""
+
+
+# -- source ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceUnavailable(Diagnostic):
+    title: ClassVar[str] = "No source text"
+    label: ClassVar[str] = "the source of `{name}` cannot be read ({file})"
+    help: ClassVar[str] = "define the function in a file, a notebook cell or another place that keeps its text"
+    name: str
+    file: str
+
+
+@dataclass(frozen=True)
+class SourceStale(Diagnostic):
+    title: ClassVar[str] = "The source file changed"
+    label: ClassVar[str] = "the text of `{name}` is not the code that was imported"
+    help: ClassVar[str] = "import the module again after editing its file"
+    name: str
+
+
+@dataclass(frozen=True)
+class UnsupportedSyntax(Diagnostic):
+    title: ClassVar[str] = "Not part of the language"
+    label: ClassVar[str] = "{what} cannot be staged"
+    help: ClassVar[str] = "{hint}"
+    what: str
+    hint: str
+
+
+# -- signatures and specialisation ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnknownParameter(Diagnostic):
+    title: ClassVar[str] = "Unknown parameter"
+    label: ClassVar[str] = "`{kernel}` has no parameter `{name}`"
+    help: ClassVar[str] = "{suggestion}its parameters are: {parameters}"
+    kernel: str
+    name: str
+    suggestion: str
+    parameters: str
+
+
+@dataclass(frozen=True)
+class NotConstexpr(Diagnostic):
+    title: ClassVar[str] = "Not a constexpr parameter"
+    label: ClassVar[str] = "`{name}` of `{kernel}` is a run-time parameter, it cannot be fixed to {value}"
+    help: ClassVar[str] = "annotate it as constexpr, or give its type here: {name}=sk.Tensor(...), a dtype, or None"
+    kernel: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class MissingConstexpr(Diagnostic):
+    title: ClassVar[str] = "Constexpr values missing"
+    label: ClassVar[str] = "`{kernel}` needs a value for {names}"
+    help: ClassVar[str] = "give it to `.specialize(...)` or to the call: {example}"
+    kernel: str
+    names: str
+    example: str
+
+
+@dataclass(frozen=True)
+class BadConstexpr(Diagnostic):
+    title: ClassVar[str] = "Constexpr value of the wrong kind"
+    label: ClassVar[str] = "`{name}` = {value} ({type}): {why}"
+    help: ClassVar[str] = "{hint}"
+    name: str
+    value: str
+    type: str
+    why: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class BadAnnotation(Diagnostic):
+    title: ClassVar[str] = "Parameter annotation not understood"
+    label: ClassVar[str] = "`{name}: {annotation}`: {why}"
+    help: ClassVar[str] = "use constexpr, Tensor(shape, dtype), Pointer(dtype), a dtype, or no annotation"
+    name: str
+    annotation: str
+    why: str
+
+
+@dataclass(frozen=True)
+class TypesUnknown(Diagnostic):
+    title: ClassVar[str] = "Argument types not known yet"
+    label: ClassVar[str] = "`{kernel}` has unannotated parameters ({names}) and has not been called"
+    help: ClassVar[str] = "call it, or name their types: `.specialize({example})`"
+    kernel: str
+    names: str
+    example: str
+
+
+@dataclass(frozen=True)
+class UnboundSize(Diagnostic):
+    title: ClassVar[str] = "A size that no argument gives"
+    label: ClassVar[str] = "the size `{name}` is not a plain axis of any `Tensor` parameter"
+    help: ClassVar[str] = "use it alone in a shape, as in Tensor(({name},), dtype)"
+    name: str
+
+
+@dataclass(frozen=True)
+class UnsupportedArgument(Diagnostic):
+    title: ClassVar[str] = "Argument of a type that kernels cannot take"
+    label: ClassVar[str] = "`{name}` is {received}"
+    help: ClassVar[str] = "{hint}"
+    name: str
+    received: str
+    hint: str
+
+
+# -- names and stages -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnknownName(Diagnostic):
+    title: ClassVar[str] = "Unknown name"
+    label: ClassVar[str] = "`{name}` is not defined"
+    help: ClassVar[str] = "{suggestion}"
+    name: str
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class UnboundLocal(Diagnostic):
+    title: ClassVar[str] = "Variable used before it has a value"
+    label: ClassVar[str] = "`{name}` has no value here"
+    help: ClassVar[str] = "assign it before this line"
+    name: str
+
+
+@dataclass(frozen=True)
+class MaybeUndefined(Diagnostic):
+    title: ClassVar[str] = "Variable defined on one path only"
+    label: ClassVar[str] = "`{name}` may have no value here: {why}"
+    help: ClassVar[str] = "give `{name}` a value before the {construct}"
+    name: str
+    why: str
+    construct: str
+
+
+@dataclass(frozen=True)
+class JoinMismatch(Diagnostic):
+    title: ClassVar[str] = "Two paths give different kinds of value"
+    label: ClassVar[str] = "`{name}` is {left} on one path and {right} on the other"
+    help: ClassVar[str] = "make both paths give the same type, for example by converting with `sk.float32(...)`"
+    name: str
+    left: str
+    right: str
+
+
+@dataclass(frozen=True)
+class LoopTypeChange(Diagnostic):
+    title: ClassVar[str] = "A loop changes a variable's type"
+    label: ClassVar[str] = "`{name}` is {before} before the loop and {after} at the end of its body"
+    help: ClassVar[str] = "start with the type that the body gives, for example `{name} = sk.float32(0)`"
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class StructureChange(Diagnostic):
+    title: ClassVar[str] = "A container changes its structure under run-time control"
+    label: ClassVar[str] = "{what} depends on a run-time condition"
+    help: ClassVar[str] = "its length must be known at compile time: use a fixed length and a run-time count"
+    what: str
+
+
+@dataclass(frozen=True)
+class CapturedMutation(Diagnostic):
+    title: ClassVar[str] = "A captured object would be changed"
+    label: ClassVar[str] = "{what}: the object was made outside the kernel"
+    help: ClassVar[str] = "copy it first, for example `xs = list(xs)`"
+    what: str
+
+
+@dataclass(frozen=True)
+class SealedMutation(Diagnostic):
+    title: ClassVar[str] = "A joined container would be changed"
+    label: ClassVar[str] = "{what}: which of two containers this is, is known only at run time"
+    help: ClassVar[str] = "change the items before the join, or copy it first with `list(...)`"
+    what: str
+
+
+@dataclass(frozen=True)
+class RunTimeValue(Diagnostic):
+    title: ClassVar[str] = "A compile-time value is needed"
+    label: ClassVar[str] = "{what} is known only at run time ({type})"
+    help: ClassVar[str] = "{hint}"
+    what: str
+    type: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class StaticFailure(Diagnostic):
+    title: ClassVar[str] = "Python raised while specialising"
+    label: ClassVar[str] = "{exception}: {message}"
+    help: ClassVar[str] = "this expression runs at compile time"
+    exception: str
+    message: str
+
+
+@dataclass(frozen=True)
+class StaticAssertion(Diagnostic):
+    title: ClassVar[str] = "static_assert failed"
+    label: ClassVar[str] = "{message}"
+    message: str
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BadOperands(Diagnostic):
+    title: ClassVar[str] = "Operands that do not go together"
+    label: ClassVar[str] = "`{operator}` is not defined for {operands}"
+    help: ClassVar[str] = "{hint}"
+    operator: str
+    operands: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class MixedPromotion(Diagnostic):
+    title: ClassVar[str] = "No common dtype"
+    label: ClassVar[str] = "{left} and {right} have no dtype that holds both"
+    help: ClassVar[str] = "convert one: `sk.{left}(...)` or `sk.{right}(...)`"
+    left: str
+    right: str
+
+
+@dataclass(frozen=True)
+class LiteralRange(Diagnostic):
+    title: ClassVar[str] = "A literal does not fit"
+    label: ClassVar[str] = "{value} is out of range for {dtype} ({low} to {high})"
+    help: ClassVar[str] = "convert the other operand to a wider dtype, or use `sk.{dtype}({value})` to wrap"
+    value: str
+    dtype: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class NoOverload(Diagnostic):
+    title: ClassVar[str] = "No matching overload"
+    label: ClassVar[str] = "`{name}` is not defined for ({types})"
+    help: ClassVar[str] = "available: {available}"
+    name: str
+    types: str
+    available: str
+
+
+@dataclass(frozen=True)
+class BadCall(Diagnostic):
+    title: ClassVar[str] = "A call that does not fit"
+    label: ClassVar[str] = "{message}"
+    help: ClassVar[str] = "{signature}"
+    message: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class BadIndex(Diagnostic):
+    title: ClassVar[str] = "An index that does not fit"
+    label: ClassVar[str] = "{message}"
+    help: ClassVar[str] = "{hint}"
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class NoAttribute(Diagnostic):
+    title: ClassVar[str] = "No such attribute"
+    label: ClassVar[str] = "{owner} has no attribute `{name}`"
+    help: ClassVar[str] = "{suggestion}"
+    owner: str
+    name: str
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class NotCallable(Diagnostic):
+    title: ClassVar[str] = "Not something a kernel can call"
+    label: ClassVar[str] = "{what}"
+    help: ClassVar[str] = "{hint}"
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class NotIterable(Diagnostic):
+    title: ClassVar[str] = "Not something a kernel can loop over"
+    label: ClassVar[str] = "{what}"
+    help: ClassVar[str] = "{hint}"
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class NonContiguous(Diagnostic):
+    title: ClassVar[str] = "Pointer arithmetic on a non-contiguous array"
+    label: ClassVar[str] = "`{name}` has gaps between its elements, so `{name} + offset` would miss them"
+    help: ClassVar[str] = "index it (`{name}[i]`), pass a contiguous array, or declare the parameter as Pointer(dtype)"
+    name: str
+
+
+@dataclass(frozen=True)
+class ReturnOnSomePaths(Diagnostic):
+    title: ClassVar[str] = "A value is returned on some paths only"
+    label: ClassVar[str] = "`{function}` returns a value on one path and nothing on another"
+    help: ClassVar[str] = "end every path with a `return` of the same type"
+    function: str
+
+
+@dataclass(frozen=True)
+class KernelReturn(Diagnostic):
+    title: ClassVar[str] = "A kernel returns nothing"
+    label: ClassVar[str] = "`return` with a value in the kernel `{kernel}`"
+    help: ClassVar[str] = "store the value to an array argument"
+    kernel: str
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnrollBudget(Diagnostic):
+    title: ClassVar[str] = "Too many unrolled iterations"
+    label: ClassVar[str] = "{count} iterations were unrolled, the budget is {limit}"
+    help: ClassVar[str] = "use `range(...)` for a run-time loop, or raise the budget with `unroll_budget=` ({loops})"
+    count: int
+    limit: int
+    loops: str
+
+
+@dataclass(frozen=True)
+class OpBudget(Diagnostic):
+    title: ClassVar[str] = "The kernel is too large"
+    label: ClassVar[str] = "more than {limit} operations were built"
+    help: ClassVar[str] = "unroll less, or raise the budget with `op_budget=` ({loops})"
+    limit: int
+    loops: str
+
+
+@dataclass(frozen=True)
+class RecursionBudget(Diagnostic):
+    title: ClassVar[str] = "Calls nest too deeply"
+    label: ClassVar[str] = "`{function}` is {depth} calls deep"
+    help: ClassVar[str] = "recursion must end at compile time"
+    function: str
+    depth: int
+
+
+# -- launches ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EntryMisplaced(Diagnostic):
+    title: ClassVar[str] = "device_entry in the wrong place"
+    label: ClassVar[str] = "{why}"
+    help: ClassVar[str] = "call `device_entry(launch=...)` once, at the top of the kernel, outside run-time control flow"
+    why: str
+
+
+@dataclass(frozen=True)
+class LaunchNotComputable(Diagnostic):
+    title: ClassVar[str] = "A launch that the host cannot compute"
+    label: ClassVar[str] = "{what} does not depend on sizes and scalar arguments alone"
+    help: ClassVar[str] = "compute grid and block from sizes, constexprs and scalar parameters"
+    what: str
+
+
+@dataclass(frozen=True)
+class BadBlockSize(Diagnostic):
+    title: ClassVar[str] = "A block size that cannot be"
+    label: ClassVar[str] = "{what} = {value}: {why}"
+    help: ClassVar[str] = "a tile has a length of at least 1, a Python int known at compile time"
+    what: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class OutsideKernel(Diagnostic):
+    title: ClassVar[str] = "Called outside a kernel"
+    label: ClassVar[str] = "`{name}` means something only inside a kernel"
+    help: ClassVar[str] = "call it in a function decorated with @jit, @function or @inline"
+    name: str
+
+
+@dataclass(frozen=True)
+class MixedStyles(Diagnostic):
+    title: ClassVar[str] = "Two launch styles in one kernel"
+    label: ClassVar[str] = "`{kernel}` uses program_id, whose launch is `k[grid]`, and {threads}, whose launch is `k[grid, block]`"
+    help: ClassVar[str] = "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices"
+    kernel: str
+    threads: str

@@ -1,0 +1,803 @@
+"""Expressions: one function per kind of node, and the places that can be assigned to.
+
+Everything follows the value: compile-time operands are Python's own business, a run-time operand makes IR, and an object of a
+user's class answers through its own methods, which are staged like any other function.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.frontend import arrays
+from stagekit.frontend.control import branch, describe
+from stagekit.frontend.errors import (
+    BadIndex,
+    BadOperands,
+    NoAttribute,
+    NonContiguous,
+    NotIterable,
+    RunTimeValue,
+    StagingError,
+    StaticFailure,
+    UnboundLocal,
+    UnknownName,
+    UnsupportedSyntax,
+)
+from stagekit.frontend.frame import Frame, Scope, free_variable
+from stagekit.frontend.journal import MISSING, Location
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, describe_type, is_literal, is_numeric
+from stagekit.frontend.source import names_of
+from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.values import STAND_INS, Address, Array, BoundMethod, Number, StagedRange, StaticRange, holds_run_time
+from stagekit.ir import CompareKind, Value
+
+
+def evaluate(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:
+    """The value of an expression."""
+    return _EVALUATE[type(node)](tracer, frame, node)
+
+
+def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], Any]) -> Any:
+    """Run Python at compile time; what it raises becomes an error at `node`."""
+    try:
+        return compute()
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, NotImplementedError, AssertionError) as error:
+        raise tracer.error(StaticFailure(type(error).__name__, str(error)), frame, node) from error
+
+
+# -- names, constants, displays -----------------------------------------------------------------------------------------
+
+
+def _constant(tracer: Tracer, frame: Frame, node: ast.Constant) -> Any:
+    return node.value
+
+
+def _name(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
+    name = node.id
+    scope = frame.scope.owner_of(name)
+    if scope is not None:
+        value = scope.variables.get(name, MISSING)
+        if value is MISSING:
+            raise tracer.error(UnboundLocal(name), frame, node)
+    else:
+        value = _free(tracer, frame, node)
+    return tracer.read(value, frame.loc(node))
+
+
+def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
+    """A name from outside the traced code: noted as a capture."""
+    again = free_variable(frame.function, node.id) if frame.function else None
+    if again is None:
+        known = [*frame.scope.names.local, *(frame.function.__globals__ if frame.function else ())]
+        raise tracer.error(UnknownName(node.id, suggest(node.id, known)), frame, node)
+    try:
+        value = again()
+    except ValueError:  # an empty cell
+        raise tracer.error(UnboundLocal(node.id), frame, node) from None
+    tracer.captures.note((id(frame.function), node.id), f"`{node.id}`", again, value)
+    return value
+
+
+def _tuple(tracer: Tracer, frame: Frame, node: ast.Tuple) -> Any:
+    return tuple(_elements(tracer, frame, node.elts))
+
+
+def _list(tracer: Tracer, frame: Frame, node: ast.List) -> Any:
+    return tracer.journal.born(_elements(tracer, frame, node.elts))
+
+
+def _set(tracer: Tracer, frame: Frame, node: ast.Set) -> Any:
+    return tracer.journal.born(set(_elements(tracer, frame, node.elts)))
+
+
+def _elements(tracer: Tracer, frame: Frame, nodes: Sequence[ast.expr]) -> list[Any]:
+    found: list[Any] = []
+    for each in nodes:
+        if isinstance(each, ast.Starred):
+            found.extend(items_of(tracer, frame, each, evaluate(tracer, frame, each.value)))
+        else:
+            found.append(evaluate(tracer, frame, each))
+    return found
+
+
+def _dict(tracer: Tracer, frame: Frame, node: ast.Dict) -> Any:
+    made: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values):
+        if key is None:
+            made.update(evaluate(tracer, frame, value))
+        else:
+            made[_key(tracer, frame, key)] = evaluate(tracer, frame, value)
+    return tracer.journal.born(made)
+
+
+def _key(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:
+    key = evaluate(tracer, frame, node)
+    if holds_run_time(key):
+        raise _needs_static(tracer, frame, node, "a dict key", key)
+    return key
+
+
+def _needs_static(tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any) -> StagingError:
+    hint = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
+    shown = describe_type(value) if is_numeric(value) else describe(value)
+    return tracer.error(RunTimeValue(what, shown, hint), frame, node)
+
+
+# -- operators ----------------------------------------------------------------------------------------------------------
+
+
+def _binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
+    left = evaluate(tracer, frame, node.left)
+    right = evaluate(tracer, frame, node.right)
+    symbol, _ = PYTHON_BINARY[type(node.op)]
+    return binary(tracer, frame, node, symbol, left, right)
+
+
+_SYMBOLS = {symbol: python for symbol, python in PYTHON_BINARY.values()}
+_METHODS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul",
+}  # fmt: skip
+
+
+def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> Any:
+    """`left symbol right` for any two values."""
+    if is_literal(left) and is_literal(right):
+        return static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+    loc = tracer.at(frame, node)
+    if is_numeric(left) and is_numeric(right):
+        if symbol == "**":
+            return power(tracer, frame, node, left, right)
+        if symbol != "@":
+            return tracer.arithmetic.binary(symbol, left, right, loc)
+    if isinstance(left, Address | Array) or isinstance(right, Address | Array):
+        moved = _pointer_arithmetic(tracer, symbol, left, right, loc)
+        if moved is not None:
+            return moved
+    answer = _by_method(tracer, frame, node, _METHODS[symbol], left, right)
+    if answer is not NotImplemented:
+        return answer
+    if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
+        raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+    made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+
+
+def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+    """`left symbol= right`: the object's own in-place method, else the plain operator."""
+    method = _user_method(left, f"__i{_METHODS[symbol]}__")
+    if method is not None:
+        return _call(tracer, frame, node, method, [left, right])
+    return binary(tracer, frame, node, symbol, left, right)
+
+
+def _by_method(tracer: Tracer, frame: Frame, node: ast.AST, name: str, left: Any, right: Any) -> Any:
+    """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`."""
+    for owner, other, method_name in ((left, right, f"__{name}__"), (right, left, f"__r{name}__")):
+        method = _user_method(owner, method_name)
+        if method is not None:
+            answer = _call(tracer, frame, node, method, [owner, other])
+            if answer is not NotImplemented:
+                return answer
+    return NotImplemented
+
+
+def _user_method(owner: Any, name: str) -> Any:
+    """A method written in Python in the class of `owner`; None for built-in types and stand-ins."""
+    if isinstance(owner, STAND_INS) or is_numeric(owner):
+        return None
+    for cls in type(owner).__mro__:
+        found = cls.__dict__.get(name)
+        if found is not None:
+            return found if isinstance(found, types.FunctionType) else None
+    return None
+
+
+def _call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any]) -> Any:
+    from stagekit.frontend.calls import call  # expressions and calls need each other, as in the language
+
+    return call(tracer, frame, node, fn, args, {})
+
+
+def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+    """pointer + integer, integer + pointer, pointer - integer, pointer - pointer; None where it is something else."""
+    if symbol == "+" and is_numeric(left):
+        left, right = right, left
+    if symbol not in ("+", "-") or not isinstance(left, Address | Array):
+        return None
+    base = arrays.base_of(left, loc)
+    if symbol == "-" and isinstance(right, Address | Array):
+        return arrays.distance(tracer, base, arrays.base_of(right, loc), loc)
+    if not is_numeric(right):
+        return None
+    offset = arrays.index_value(tracer, right, loc)
+    return Address(tracer.builder.offset(base.value, tracer.builder.neg(offset) if symbol == "-" else offset))
+
+
+def power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any) -> Any:
+    """`base ** exponent`: small compile-time integer powers multiply (as NumPy's square does), integers by squaring."""
+    loc = frame.loc(node)
+    is_integer_base = not _dtype_of(base).is_float
+    if type(exponent) is int and exponent >= 0 and (is_integer_base or exponent <= 2):
+        return _integer_power(tracer, base, exponent, loc)
+    if is_integer_base and not _dtype_of(exponent).is_float:
+        hint = "an integer power needs an exponent known at compile time and not negative; or make the base a float"
+        raise tracer.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint), frame, node)
+    from stagekit.intrinsics import registry
+
+    return _call(tracer, frame, node, registry.by_name("pow"), [base, exponent])
+
+
+def _integer_power(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
+    result: Any = None
+    square = base
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else tracer.arithmetic.binary("*", result, square, loc)
+        exponent >>= 1
+        if exponent:
+            square = tracer.arithmetic.binary("*", square, square, loc)
+    if result is None:
+        return tracer.arithmetic.convert(1, _dtype_of(base)) if not isinstance(base, Number) else _one_like(tracer, base)
+    return result
+
+
+def _one_like(tracer: Tracer, base: Number) -> Number:
+    return Number(tracer.builder.constant(1.0 if base.dtype.is_float else 1, base.dtype), base.is_weak)
+
+
+def _dtype_of(value: Any) -> dtypes.DType:
+    from stagekit.frontend.numbers import default_dtype
+
+    return default_dtype(value)
+
+
+def _unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
+    if isinstance(node.op, ast.Not):
+        return negate_condition(tracer, condition(tracer, frame, node.operand))
+    operand = evaluate(tracer, frame, node.operand)
+    loc = tracer.at(frame, node)
+    if isinstance(node.op, ast.Invert) and is_numeric(operand) and type(operand) is not int:
+        return tracer.arithmetic.invert(operand, loc)
+    if isinstance(operand, Number | np.generic):
+        if isinstance(node.op, ast.USub):
+            return tracer.arithmetic.negate(operand, loc)
+        return tracer.arithmetic.binary("+", operand, 0, loc) if _dtype_of(operand) is dtypes.bool_ else operand
+    name, python = _UNARY[type(node.op)]
+    method = _user_method(operand, name)
+    if method is not None:
+        return _call(tracer, frame, node, method, [operand])
+    if isinstance(operand, STAND_INS):
+        raise tracer.error(BadOperands(name, describe(operand), ""), frame, node)
+    return static(tracer, frame, node, lambda: python(operand))
+
+
+_UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
+    ast.USub: ("__neg__", operator.neg),
+    ast.UAdd: ("__pos__", operator.pos),
+    ast.Invert: ("__invert__", operator.invert),
+}
+
+
+# -- comparisons and conditions -----------------------------------------------------------------------------------------
+
+
+def _compare(tracer: Tracer, frame: Frame, node: ast.Compare) -> Any:
+    """`a < b < c`: every operand once, later ones only if the links before hold."""
+    left = evaluate(tracer, frame, node.left)
+    return _chain(tracer, frame, node, left, list(zip(node.ops, node.comparators)))
+
+
+def _chain(tracer: Tracer, frame: Frame, node: ast.Compare, left: Any, links: list[tuple[ast.cmpop, ast.expr]]) -> Any:
+    (op, right_node), rest = links[0], links[1:]
+    right = evaluate(tracer, frame, right_node)
+    first = compare(tracer, frame, node, op, left, right)
+    if not rest:
+        return first
+    holds = truth(tracer, frame, node, first)
+    return both(tracer, frame, holds, lambda: truth(tracer, frame, node, _chain(tracer, frame, node, right, rest)), node)
+
+
+def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
+    """One link of a comparison."""
+    if isinstance(op, ast.Is | ast.IsNot):
+        is_same = left is right if not is_literal(left) else (type(left) is type(right) and left == right)
+        return is_same is isinstance(op, ast.Is)
+    if isinstance(op, ast.In | ast.NotIn):
+        found = contains(tracer, frame, node, left, right)
+        return negate_condition(tracer, found) if isinstance(op, ast.NotIn) else found
+    symbol, _, python = COMPARISONS[type(op)]
+    loc = tracer.at(frame, node)
+    if is_numeric(left) and is_numeric(right) and not (is_literal(left) and is_literal(right)):
+        return tracer.arithmetic.compare(type(op), left, right, loc)
+    answer = _by_comparison_method(tracer, frame, node, type(op), left, right)
+    if answer is not NotImplemented:
+        return answer
+    if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
+        return _compare_stand_ins(tracer, frame, node, op, left, right)
+    if holds_run_time(left) and holds_run_time(right) and isinstance(op, ast.Eq | ast.NotEq):
+        return _compare_sequences(tracer, frame, node, op, left, right)
+    return static(tracer, frame, node, lambda: python(left, right))
+
+
+def _compare_stand_ins(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
+    """A run-time value against something that is not a number: equality is False, as in Python; order is refused."""
+    if isinstance(left, Address | Array) and isinstance(right, Address | Array):
+        loc = frame.loc(node)
+        distance = arrays.distance(tracer, arrays.base_of(left, loc), arrays.base_of(right, loc), loc)
+        return tracer.arithmetic.compare(type(op), distance, 0, loc)
+    if isinstance(op, ast.Eq | ast.NotEq) and not isinstance(left, Array) and not isinstance(right, Array):
+        return isinstance(op, ast.NotEq)
+    symbol = COMPARISONS[type(op)][0]
+    raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+
+
+def _compare_sequences(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
+    is_same_shape = type(left) is type(right) and isinstance(left, tuple | list) and len(left) == len(right)
+    equal: bool | Number = is_same_shape
+    for a, b in zip(left, right) if is_same_shape else ():
+        equal = both(tracer, frame, equal, lambda a=a, b=b: truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b)), node)  # type: ignore[misc]
+    return negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
+
+
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _by_comparison_method(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any) -> Any:
+    name = COMPARISONS[op][1].value
+    for owner, other, method_name in ((left, right, name), (right, left, _MIRRORED[name])):
+        method = _user_method(owner, f"__{method_name}__")
+        if method is not None and _has_source(method):
+            answer = _call(tracer, frame, node, method, [owner, other])
+            if answer is not NotImplemented:
+                return answer
+    return NotImplemented
+
+
+def _has_source(method: types.FunctionType) -> bool:
+    """Dataclasses generate `__eq__` without source; Python runs those itself."""
+    return not method.__code__.co_filename.startswith("<")
+
+
+def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: Any) -> bool | Number:
+    """`item in container` for a compile-time container; a run-time item is compared with each element."""
+    if not holds_run_time(item) and not holds_run_time(container):
+        return bool(static(tracer, frame, node, lambda: item in container))
+    found: bool | Number = False
+    for element in items_of(tracer, frame, node, container):
+        equal = truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), item, element))
+        found = either(tracer, found, equal)
+    return found
+
+
+def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:
+    if left is True or right is True:
+        return True
+    if left is False:
+        return right
+    if right is False:
+        return left
+    assert isinstance(left, Number) and isinstance(right, Number)
+    return Number(tracer.builder.or_(left.value, right.value))
+
+
+def truth(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool | Number:
+    """What `if value:` means: a Python bool, or a run-time bool."""
+    if isinstance(value, Number):
+        return value if value.dtype is dtypes.bool_ else Number(tracer.arithmetic.truth(value))
+    if isinstance(value, STAND_INS):
+        hint = "compare it, or test `is not None`"
+        raise tracer.error(BadOperands("bool()", describe(value), hint), frame, node)
+    for name in ("__bool__", "__len__"):
+        method = _user_method(value, name)
+        if method is not None:
+            return truth(tracer, frame, node, _call(tracer, frame, node, method, [value]))
+    return bool(static(tracer, frame, node, lambda: bool(value)))
+
+
+def condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool | Number:
+    """Evaluate `node` for its truth."""
+    if isinstance(node, ast.BoolOp):
+        return _bool_condition(tracer, frame, node)
+    return truth(tracer, frame, node, evaluate(tracer, frame, node))
+
+
+def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
+    return not value if isinstance(value, bool) else Number(tracer.builder.not_(value.value))
+
+
+def both(tracer: Tracer, frame: Frame, left: bool | Number, right: Callable[[], bool | Number], node: ast.AST) -> bool | Number:
+    """`left and right()`; the right side happens only where the left holds."""
+    if isinstance(left, bool):
+        return right() if left else False
+    outcome: bool | Number = branch(tracer, left.value, right, lambda: False, frame.loc(node))
+    return outcome
+
+
+def _bool_condition(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> bool | Number:
+    def rest(nodes: Sequence[ast.expr]) -> bool | Number:
+        first = condition(tracer, frame, nodes[0])
+        if len(nodes) == 1:
+            return first
+        if isinstance(node.op, ast.And):
+            return both(tracer, frame, first, lambda: rest(nodes[1:]), node)
+        if isinstance(first, bool):
+            return True if first else rest(nodes[1:])
+        outcome: bool | Number = branch(tracer, first.value, lambda: True, lambda: rest(nodes[1:]), frame.loc(node))
+        return outcome
+
+    return rest(node.values)
+
+
+def _bool(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> Any:
+    """`a or b` as a value: Python gives one of the operands."""
+
+    def rest(nodes: Sequence[ast.expr]) -> Any:
+        first = evaluate(tracer, frame, nodes[0])
+        if len(nodes) == 1:
+            return first
+        holds = truth(tracer, frame, nodes[0], first)
+        stops = holds if isinstance(node.op, ast.Or) else negate_condition(tracer, holds)
+        if isinstance(stops, bool):
+            return first if stops else rest(nodes[1:])
+        return branch(tracer, stops.value, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
+
+    return tracer.read(rest(node.values), frame.loc(node))
+
+
+def _conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
+    chosen = condition(tracer, frame, node.test)
+    if isinstance(chosen, bool):
+        return evaluate(tracer, frame, node.body if chosen else node.orelse)
+
+    def then() -> Any:
+        return evaluate(tracer, frame, node.body)
+
+    def otherwise() -> Any:
+        return evaluate(tracer, frame, node.orelse)
+
+    return tracer.read(branch(tracer, chosen.value, then, otherwise, frame.loc(node)), frame.loc(node))
+
+
+# -- attributes, items, places ------------------------------------------------------------------------------------------
+
+
+def _attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
+    owner = evaluate(tracer, frame, node.value)
+    return tracer.read(attribute(tracer, frame, node, owner, node.attr), frame.loc(node))
+
+
+def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+    """`owner.name`: of a stand-in, of a container's changing methods, of a property (staged), else Python's own."""
+    if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
+        return arrays.attribute(tracer, frame, node, owner, name)
+    if isinstance(owner, list | dict | set) and name in arrays.MUTATORS.get(type(owner), ()):
+        return arrays.container_method(tracer, frame, node, owner, name)
+    getter = _property_of(owner, name)
+    if getter is not None:
+        return _call(tracer, frame, node, getter, [owner])
+    try:
+        value = getattr(owner, name)
+    except AttributeError:
+        raise tracer.error(NoAttribute(describe_owner(owner), name, suggest(name, dir(owner))), frame, node) from None
+    if not tracer.journal.is_born(owner) and not isinstance(value, types.MethodType | types.BuiltinMethodType):
+        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
+        tracer.captures.note((id(owner), "." + name), what, lambda: getattr(owner, name), value)
+    return value
+
+
+def describe_owner(owner: Any) -> str:
+    if isinstance(owner, types.ModuleType):
+        return f"the module `{owner.__name__}`"
+    return describe(owner)
+
+
+def _property_of(owner: Any, name: str) -> types.FunctionType | None:
+    if isinstance(owner, type):
+        return None
+    for cls in type(owner).__mro__:
+        found = cls.__dict__.get(name)
+        if found is not None:
+            getter = found.fget if isinstance(found, property) else None
+            return getter if isinstance(getter, types.FunctionType) else None
+    return None
+
+
+def _subscript(tracer: Tracer, frame: Frame, node: ast.Subscript) -> Any:
+    owner = evaluate(tracer, frame, node.value)
+    index = evaluate(tracer, frame, node.slice)
+    tracer.at(frame, node)
+    return tracer.read(item(tracer, frame, node, owner, index), frame.loc(node))
+
+
+def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
+    """`owner[index]`."""
+    if isinstance(owner, Array):
+        return arrays.load_item(tracer, frame.loc(node), owner, index)
+    if isinstance(owner, Address):
+        hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
+        raise tracer.error(BadIndex("a pointer cannot be indexed", hint), frame, node)
+    method = _user_method(owner, "__getitem__")
+    if method is not None:
+        return _call(tracer, frame, node, method, [owner, index])
+    if holds_run_time(index):
+        raise _needs_static(tracer, frame, node, "the index of a Python container", index)
+    if isinstance(owner, STAND_INS):
+        raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
+    return static(tracer, frame, node, lambda: owner[index])
+
+
+def _slice(tracer: Tracer, frame: Frame, node: ast.Slice) -> Any:
+    parts = [evaluate(tracer, frame, p) if p is not None else None for p in (node.lower, node.upper, node.step)]
+    return slice(*parts)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Something that can be assigned to, its object and index already evaluated."""
+
+    get: Callable[[], Any]
+    put: Callable[[Any], None]
+
+
+def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
+    """Evaluate the object and index of an assignment target, once."""
+    if isinstance(target, ast.Name):
+        scope = _binding_scope(frame, target.id)
+        return Place(lambda: _name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value))
+    if isinstance(target, ast.Attribute):
+        owner = evaluate(tracer, frame, target.value)
+        return _attribute_place(tracer, frame, target, owner)
+    if isinstance(target, ast.Subscript):
+        owner = evaluate(tracer, frame, target.value)
+        index = evaluate(tracer, frame, target.slice)
+        return _item_place(tracer, frame, target, owner, index)
+    raise tracer.error(UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), frame, target)
+
+
+def _binding_scope(frame: Frame, name: str) -> Scope:
+    """The scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
+    scope = frame.scope.owner_of(name)
+    return scope if scope is not None else frame.scope
+
+
+def _attribute_place(tracer: Tracer, frame: Frame, node: ast.Attribute, owner: Any) -> Place:
+    def put(value: Any) -> None:
+        loc = frame.loc(node)
+        if isinstance(owner, STAND_INS):
+            raise tracer.error(NoAttribute(describe(owner), node.attr, "it cannot be assigned"), frame, node)
+        tracer.check_mutable(owner, f"`{ast.unparse(node)} = ...`", loc)
+        setter = _setter_of(owner, node.attr)
+        if setter is not None:
+            _call(tracer, frame, node, setter, [owner, value])
+            return
+        if getattr(type(owner), "__dataclass_params__", None) is not None and type(owner).__dataclass_params__.frozen:
+            message = f"cannot assign to field {node.attr!r} of a frozen dataclass"
+            raise tracer.error(StaticFailure("FrozenInstanceError", message), frame, node)
+        tracer.assign(owner, node.attr, value, is_attribute=True)
+
+    return Place(lambda: tracer.read(attribute(tracer, frame, node, owner, node.attr), frame.loc(node)), put)
+
+
+def _setter_of(owner: Any, name: str) -> Any:
+    for cls in type(owner).__mro__:
+        found = cls.__dict__.get(name)
+        if isinstance(found, property):
+            return found.fset
+    return None
+
+
+def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, index: Any) -> Place:
+    loc = frame.loc(node)
+    if isinstance(owner, Array):
+        pointer = arrays.element_pointer(tracer, loc, owner, index)
+        return Place(lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value))
+    method = _user_method(owner, "__setitem__")
+    if method is not None:
+        return Place(
+            lambda: item(tracer, frame, node, owner, index),
+            lambda value: _call(tracer, frame, node, method, [owner, index, value]),
+        )
+    if holds_run_time(index):
+        raise _needs_static(tracer, frame, node, "the index of a Python container", index)
+    return Place(
+        lambda: tracer.read(item(tracer, frame, node, owner, index), loc),
+        lambda value: _put_item(tracer, frame, node, owner, index, value),
+    )
+
+
+def _put_item(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, index: Any, value: Any) -> None:
+    if not isinstance(owner, list | dict):
+        hint = "items of lists, dicts and arrays can be assigned"
+        raise tracer.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint), frame, node)
+    tracer.check_mutable(owner, f"`{ast.unparse(node)} = ...`", frame.loc(node))
+    if isinstance(owner, dict) and index not in owner:
+        tracer.journal.restructure(owner, f"a new key {index!r}", arrays.restorer(owner))
+        owner[index] = value
+        return
+    if isinstance(owner, list):
+        if not isinstance(index, int | np.integer):
+            raise tracer.error(BadIndex("a slice of a list cannot be assigned", "assign the items one by one"), frame, node)
+        position = int(index) + (len(owner) if index < 0 else 0)
+        if not 0 <= position < len(owner):
+            raise tracer.error(StaticFailure("IndexError", "list assignment index out of range"), frame, node)
+        index = position
+    tracer.assign(owner, index, value)
+
+
+def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequence[Any]:
+    """The items of a compile-time iterable, as a list."""
+    if isinstance(value, StaticRange):
+        return list(value.values)
+    if isinstance(value, STAND_INS) or isinstance(value, Number):
+        what = "a range with run-time bounds" if isinstance(value, StagedRange) else describe(value)
+        hint = "its length is not known at compile time; loop over `range(...)` and index"
+        raise tracer.error(NotIterable(f"{what} has no compile-time items", hint), frame, node)
+    method = _user_method(value, "__iter__")
+    if method is not None:
+        return items_of(tracer, frame, node, _call(tracer, frame, node, method, [value]))
+    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+        raise tracer.error(NotIterable(f"{describe(value)} is not iterable", "use a list, a tuple or `range(...)`"), frame, node)
+    return static(tracer, frame, node, lambda: list(value))
+
+
+# -- functions, comprehensions, strings ---------------------------------------------------------------------------------
+
+
+def _lambda(tracer: Tracer, frame: Frame, node: ast.Lambda) -> Any:
+    from stagekit.frontend.calls import make_closure
+
+    return make_closure(tracer, frame, node)
+
+
+def _call_node(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
+    from stagekit.frontend.calls import call
+
+    fn = evaluate(tracer, frame, node.func)
+    args = _elements(tracer, frame, node.args)
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        value = evaluate(tracer, frame, keyword.value)
+        kwargs.update({keyword.arg: value} if keyword.arg else value)
+    tracer.at(frame, node)
+    return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame.loc(node))
+
+
+def _comprehension(tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Any:
+    """Comprehensions run at compile time, over compile-time items; their variables are their own."""
+    found: list[Any] = []
+    outer = frame.scope
+    first = node.generators[0].iter
+    first_items = items_of(tracer, frame, first, evaluate(tracer, frame, first))  # in the scope around, as Python has it
+    frame.scope = Scope(_comprehension_names(node), tracer.journal.born({}), outer)
+
+    def level(depth: int) -> None:
+        if depth == len(node.generators):
+            found.append(_comprehended(tracer, frame, node))
+            return
+        generator = node.generators[depth]
+        for value in first_items if depth == 0 else items_of(tracer, frame, first, evaluate(tracer, frame, generator.iter)):
+            _assign(tracer, frame, generator.target, value)
+            tracer.count_unrolled(frame.loc(node))
+            if all(_static_condition(tracer, frame, test) for test in generator.ifs):
+                level(depth + 1)
+
+    try:
+        level(0)
+    finally:
+        frame.scope = outer
+    if isinstance(node, ast.DictComp):
+        return tracer.journal.born(dict(found))
+    return tracer.journal.born(set(found) if isinstance(node, ast.SetComp) else found)
+
+
+def _assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:
+    from stagekit.frontend.statements import assign
+
+    assign(tracer, frame, target, value)
+
+
+def _comprehension_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Any:
+    targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    names = names_of(node)
+    return type(names)(frozenset(targets), names.nonlocal_, names.global_)
+
+
+def _comprehended(tracer: Tracer, frame: Frame, node: Any) -> Any:
+    if isinstance(node, ast.DictComp):
+        return _key(tracer, frame, node.key), evaluate(tracer, frame, node.value)
+    return evaluate(tracer, frame, node.elt)
+
+
+def _static_condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool:
+    outcome = condition(tracer, frame, node)
+    if not isinstance(outcome, bool):
+        raise _needs_static(tracer, frame, node, "the condition of a comprehension", outcome)
+    return outcome
+
+
+def _walrus(tracer: Tracer, frame: Frame, node: ast.NamedExpr) -> Any:
+    value = evaluate(tracer, frame, node.value)
+    scope = _binding_scope(frame, node.target.id)
+    tracer.assign(scope.variables, node.target.id, value)
+    return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """An f-string with run-time values in it, for `print`, `assert` and `static_assert` only."""
+
+    template: str
+    operands: tuple[Number, ...]
+
+
+def _joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
+    template, operands = "", []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            template += str(part.value).replace("{", "{{").replace("}", "}}")
+            continue
+        assert isinstance(part, ast.FormattedValue)
+        value = evaluate(tracer, frame, part.value)
+        spec = evaluate(tracer, frame, part.format_spec) if part.format_spec else ""
+        if isinstance(value, Number):
+            template += f"{{:{spec}}}" if spec else "{}"
+            operands.append(value)
+        else:
+            shown = repr(value) if part.conversion == 114 else value
+            text = static(tracer, frame, part, lambda v=shown, s=spec: format(v, s))  # type: ignore[misc]
+            template += text.replace("{", "{{").replace("}", "}}")
+    if not operands:
+        return template.replace("{{", "{").replace("}}", "}")
+    return Text(template, tuple(operands))
+
+
+def message(tracer: Tracer, frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:
+    """A message as a template and its run-time operands."""
+    return template_of(evaluate(tracer, frame, node))
+
+
+def template_of(value: Any) -> tuple[str, tuple[Value, ...]]:
+    """How `print` and `assert` show any value."""
+    if isinstance(value, Text):
+        return value.template, tuple(n.value for n in value.operands)
+    if isinstance(value, Number):
+        return "{}", (value.value,)
+    return str(value).replace("{", "{{").replace("}", "}}"), ()
+
+
+_EVALUATE: dict[type[ast.expr], Callable[..., Any]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Tuple: _tuple,
+    ast.List: _list,
+    ast.Set: _set,
+    ast.Dict: _dict,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.Compare: _compare,
+    ast.BoolOp: _bool,
+    ast.IfExp: _conditional,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Call: _call_node,
+    ast.Lambda: _lambda,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.NamedExpr: _walrus,
+    ast.JoinedStr: _joined,
+}
+
+__all__ = ["CompareKind", "Location", "NonContiguous", "Place", "Text"]

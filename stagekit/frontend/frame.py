@@ -1,0 +1,104 @@
+"""One call being traced: its variables, where free names lead, and which early exits may have happened.
+
+`control` holds the exit flags as ordinary journaled values, so that run-time `break`, `continue` and `return` join and are
+carried like any variable: False (not taken), True (taken for certain), or a run-time bool.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.diagnostics import Loc
+from stagekit.frontend.source import FunctionNode, Names, Source
+
+RETURN = "return"
+VALUE = "value"
+
+
+@dataclass(eq=False)
+class Scope:
+    """A namespace of the program being traced: a call, or a comprehension inside one. `outer` is where free names continue."""
+
+    names: Names
+    variables: dict[str, Any]
+    outer: Scope | None
+
+    def owner_of(self, name: str) -> Scope | None:
+        """The innermost traced scope that binds `name`."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names.local:
+                return scope
+            scope = scope.outer
+        return None
+
+
+@dataclass(eq=False)
+class Frame:
+    """A call of one function."""
+
+    source: Source
+    scope: Scope
+    function: types.FunctionType | None  # the Python function, for its globals and cells; None only in the tests of this room
+    call_site: Loc | None
+    depth: int
+    iteration: tuple[str, ...] = ()
+    control: dict[str, Any] = field(default_factory=dict)
+    loops: list[LoopFlags] = field(default_factory=list)
+    locs: dict[Any, Loc] = field(default_factory=dict)
+
+    def loc(self, node: Any) -> Loc:
+        key = (node, self.iteration)
+        found = self.locs.get(key)
+        if found is None:
+            found = self.locs[key] = self.source.loc(node, self.call_site, self.iteration)
+        return found
+
+    def flags(self) -> list[str]:
+        """Names of the flags that stop the statement list being run."""
+        inner = self.loops[-1:] and [self.loops[-1].broken, self.loops[-1].continued]
+        return [RETURN, *(inner or [])]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFlags:
+    """Names under which a loop's flags stand in `Frame.control`."""
+
+    broken: str
+    continued: str
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """A function defined inside the traced code, with the scope it was defined in and its evaluated defaults."""
+
+    source: Source
+    frame: Frame
+    scope: Scope
+    defaults: tuple[Any, ...]
+    kw_defaults: dict[str, Any]
+
+    @property
+    def node(self) -> FunctionNode:
+        return self.source.node
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+
+def free_variable(function: types.FunctionType, name: str) -> Callable[[], Any] | None:
+    """How to read a name that the function does not bind: its cell, else its module's global, else a builtin."""
+    code = function.__code__
+    if name in code.co_freevars and function.__closure__ is not None:
+        cell = function.__closure__[code.co_freevars.index(name)]
+        return lambda: cell.cell_contents
+    if name in function.__globals__:
+        return lambda: function.__globals__[name]
+    if hasattr(builtins, name):
+        return lambda: getattr(builtins, name)
+    return None

@@ -1,0 +1,192 @@
+"""The one journal of every assignment while tracing, so that a run-time `if` or loop can see what a piece of code changed.
+
+A *location* is a place that holds a value: a local variable, a list item, a dict entry, an attribute. The journal remembers
+each location's former value, can undo back to a mark, and says which locations changed since.
+
+    mark = journal.mark()
+    ...                                  # the code of one arm, run for real
+    changes = journal.undo(mark)         # {location: (before, after)}; everything is as it was at the mark
+
+Objects made while tracing are *born* in it. What is born after a mark is private to that piece of code: its changes are not
+undone and not reported, since nobody outside can see them. What is not born in the trace at all belongs to the user's program
+and may not be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class _Missing:
+    """The value of a location that does not exist."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Location:
+    """`container[key]`, or `container.key`. Two locations are the same when container (by identity) and key are."""
+
+    container: Any
+    key: Any
+    is_attribute: bool
+
+    @property
+    def identity(self) -> tuple[int, Any, bool]:
+        return (id(self.container), self.key, self.is_attribute)
+
+    def get(self) -> Any:
+        if self.is_attribute:
+            return getattr(self.container, self.key, MISSING)
+        if isinstance(self.container, list):
+            return self.container[self.key]
+        return self.container.get(self.key, MISSING)
+
+    def put(self, value: Any) -> None:
+        if self.is_attribute:
+            if value is MISSING:
+                object.__delattr__(self.container, self.key)
+            else:
+                object.__setattr__(self.container, self.key, value)
+        elif value is MISSING:
+            del self.container[self.key]
+        else:
+            self.container[self.key] = value
+
+    def describe(self) -> str:
+        """How a person would name it."""
+        if self.is_attribute:
+            return f".{self.key}"
+        return str(self.key) if isinstance(self.container, dict) else f"[{self.key}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    length: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A location, what it held at the mark, and what it holds after."""
+
+    location: Location
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Assigned:
+    location: Location
+    before: Any
+
+    def undo(self) -> None:
+        self.location.put(self.before)
+
+    @property
+    def container(self) -> Any:
+        return self.location.container
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Restructured:
+    """A container gained or lost items. `restore` brings the old contents back."""
+
+    container: Any
+    what: str
+    restore: Callable[[], None]
+
+    def undo(self) -> None:
+        self.restore()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Output:
+    container: Any
+    restore: Callable[[], None]
+
+    def undo(self) -> None:
+        self.restore()
+
+
+_Entry = _Assigned | _Restructured | _Output
+
+
+class Journal:
+    """All changes of one trace, oldest first."""
+
+    def __init__(self) -> None:
+        self._log: list[_Entry] = []
+        self._births: dict[int, tuple[Any, int]] = {}  # id -> (the object, kept alive; when)
+        self._sealed: dict[int, Any] = {}
+        self._time = 0
+
+    def born(self, made: Any) -> Any:
+        """Note that `made` was created by the code being traced; returns it."""
+        if id(made) not in self._births:
+            self._time += 1
+            self._births[id(made)] = (made, self._time)
+        return made
+
+    def is_born(self, container: Any) -> bool:
+        return id(container) in self._births
+
+    def seal(self, made: Any) -> Any:
+        """Forbid changes of a container that stands for two others joined: which one it is is known only at run time."""
+        self._sealed[id(made)] = made
+        return self.born(made)
+
+    def is_sealed(self, container: Any) -> bool:
+        return id(container) in self._sealed
+
+    def mark(self) -> Mark:
+        self._time += 1
+        return Mark(len(self._log), self._time)
+
+    def assign(self, location: Location, value: Any) -> None:
+        self._log.append(_Assigned(location, location.get()))
+        location.put(value)
+
+    def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
+        """Record that items were added to or removed from `container`; call before doing so."""
+        self._log.append(_Restructured(container, what, restore))
+
+    def note_output(self, container: Any, restore: Callable[[], None]) -> None:
+        """Record an addition to something that the kernel itself never reads; it is undone, and is no change of structure."""
+        self._log.append(_Output(container, restore))
+
+    def _is_private(self, entry: _Entry, mark: Mark) -> bool:
+        birth = self._births.get(id(entry.container))
+        return birth is not None and birth[1] > mark.time
+
+    def restructured_since(self, mark: Mark) -> tuple[Any, str] | None:
+        """A container older than the mark whose structure changed since, with what happened; None if there is none."""
+        for entry in self._log[mark.length :]:
+            if isinstance(entry, _Restructured) and not self._is_private(entry, mark):
+                return entry.container, entry.what
+        return None
+
+    def changes(self, mark: Mark) -> dict[Any, Change]:
+        """What changed since the mark in locations that are older than it, by location identity."""
+        found: dict[Any, Change] = {}
+        for entry in self._log[mark.length :]:
+            if isinstance(entry, _Assigned) and not self._is_private(entry, mark):
+                identity = entry.location.identity
+                if identity not in found:
+                    found[identity] = Change(entry.location, entry.before, entry.location.get())
+        return found
+
+    def undo(self, mark: Mark) -> dict[Any, Change]:
+        """Bring every older location back to what it held at the mark; says what had changed."""
+        found = self.changes(mark)
+        for entry in reversed(self._log[mark.length :]):
+            if not self._is_private(entry, mark):
+                entry.undo()
+        del self._log[mark.length :]
+        return found

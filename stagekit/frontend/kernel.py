@@ -1,0 +1,429 @@
+"""Trace one specialisation of a kernel: from the function, its constexprs and argument types to IR and a launch signature.
+
+In: `KernelRequest`. Out: `Traced`, frozen: an `ir.Function`, the `Signature` of the launcher, how it is launched, what was read.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.artifact import Style
+from stagekit.diagnostics import InternalError, Loc, StagekitError
+from stagekit.dtypes import DType
+from stagekit.frontend.calls import run_body_of
+from stagekit.frontend.captures import Captures
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import (
+    BadBlockSize,
+    KernelReturn,
+    LaunchNotComputable,
+    MixedStyles,
+    StagingError,
+    UnsupportedSyntax,
+)
+from stagekit.frontend.frame import RETURN, VALUE, Frame, Scope
+from stagekit.frontend.language import StagedLaunch
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, SizeOp, Tensor
+from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.source import Source
+from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
+from stagekit.frontend.values import Address, Array, Extent, Number
+from stagekit.hostexpr import Const, HostExpr, Slot
+from stagekit.hostexpr import Op as HostOp
+from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, ops, walk
+from stagekit.ir.types import Pointer as PointerType
+from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
+
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class KernelRequest:
+    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: name of the kernel in machine code."""
+
+    parameters: Parameters
+    constexprs: Mapping[str, Any]
+    arg_types: tuple[ArgType, ...]
+    options: TraceOptions
+    symbol: str
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The result: everything the driver needs to compile and launch."""
+
+    function: Function
+    signature: Signature
+    launch: LaunchSpec | None
+    style: Style
+    block: tuple[int, int, int] | None
+    captures: Captures
+    printed: tuple[str, ...]
+
+
+def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
+    """Interpret the kernel. meaning: what annotates a run-time parameter.
+
+    Traces again, with more threads, when a tile turns out longer than the block assumed so far.
+    """
+    threads: int | None = None
+    while True:
+        try:
+            return _Trace(request, threads, meaning).run()
+        except NeedMoreThreads as needed:
+            threads = needed.threads
+
+
+class _Trace:
+    """One pass over the kernel."""
+
+    def __init__(self, request: KernelRequest, threads: int | None, meaning: Callable[[str], Any]) -> None:
+        self.meaning = meaning
+        self.request = request
+        self.source: Source = request.parameters.snapshot.source
+        self.loc = self.source.loc(self.source.node, None, ())
+        self.builder = Builder(self.loc)
+        self.tracer = Tracer(self.builder, request.options, threads)
+        self.slots: list[ParamSlot] = []
+        self.params: list[Value] = []
+        self.specs: list[ArgSpec] = []
+        self.size_slots: dict[Dynamic, int] = {}
+
+    def run(self) -> Traced:
+        variables = dict(self.request.constexprs)
+        variables.update(self._arguments())
+        frame = self._frame(variables)
+        if isinstance(self.source.node, ast.Lambda):
+            raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
+        run_body_of(self.tracer, frame)
+        self._check_return(frame)
+        self.builder.loc = self.loc
+        self.builder.yield_()
+        return self._finish()
+
+    def _frame(self, variables: dict[str, Any]) -> Frame:
+        journal = self.tracer.journal
+        scope = Scope(self.source.names, journal.born(variables), None)
+        frame = Frame(self.source, scope, self.request.parameters.function, None, 0)
+        frame.control = journal.born({RETURN: False})
+        return frame
+
+    def _check_return(self, frame: Frame) -> None:
+        if frame.control.get(VALUE) is not None:
+            node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
+            raise StagingError(KernelReturn(self.source.name), frame.loc(node))
+
+    # -- parameters ---------------------------------------------------------------------------------------------
+
+    def _arguments(self) -> dict[str, Any]:
+        """Bind every run-time parameter. Plain sizes first: `Tensor((n + 1,))` may precede `Tensor((n,))`."""
+        parameters = self.request.parameters
+        meanings = [self.meaning(p.name) for p in parameters.run_time]
+        bound: dict[str, Any] = {}
+        rows = list(zip(parameters.run_time, meanings, self.request.arg_types, strict=True))
+        for position, (parameter, meaning, arg) in enumerate(rows):
+            bound[parameter.name] = self._bind(position, parameter.name, meaning, arg)
+        for position, (_, meaning, _) in enumerate(rows):
+            self._fix_shape(position, meaning)
+        return bound
+
+    def _bind(self, position: int, name: str, meaning: Any, arg: ArgType) -> Any:
+        if isinstance(meaning, Optional):
+            meaning = meaning.inner
+        if isinstance(arg, NoneArg):
+            self.specs.append(NoneSpec(name))
+            return None
+        if isinstance(arg, ScalarArg):
+            self.specs.append(ScalarSpec(name, arg.dtype))
+            return Number(self._slot(ParamSlot("value", position, arg.dtype), Scalar(arg.dtype), name))
+        if isinstance(meaning, Pointer):
+            self.specs.append(PointerSpec(name, arg.dtype, False, meaning.align or arg.dtype.itemsize))
+            return Address(self._address(position, name, arg.dtype))
+        return self._bind_array(position, name, meaning, arg)
+
+    def _bind_array(self, position: int, name: str, meaning: Tensor | None, arg: ArrayArg) -> Array:
+        base = Address(self._address(position, name, arg.dtype))
+        wanted = meaning.shape if meaning else (None,) * arg.rank
+        shape = tuple(self._size(position, axis, size, name) for axis, size in enumerate(wanted))
+        strides = self._strides(position, name, meaning, arg, shape)
+        align = (meaning.align if meaning else None) or arg.dtype.itemsize
+        fixed = tuple(size if isinstance(size, int) else None for size in wanted)
+        self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
+        return Array(name, base, shape, strides, arg.is_contiguous)
+
+    def _slot(self, slot: ParamSlot, type_: Any, name: str) -> Value:
+        self.slots.append(slot)
+        self.params.append(Value(type_, name))
+        return self.params[-1]
+
+    def _address(self, position: int, name: str, dtype: DType) -> Value:
+        return self._slot(ParamSlot("address", position, dtype), PointerType(dtype, Space.GLOBAL), name)
+
+    def _size(self, position: int, axis: int, size: Any, name: str) -> Extent:
+        if isinstance(size, int):
+            return size
+        known = self.tracer.sizes.get(size) if isinstance(size, Dynamic) else None
+        if known is not None:
+            return known
+        hint = size.name if isinstance(size, Dynamic) else f"{name}_size{axis}"
+        number = Number(self._slot(ParamSlot("size", position, dtypes.INDEX, axis), Scalar(dtypes.INDEX), hint))
+        if isinstance(size, Dynamic):
+            self.tracer.sizes[size] = number
+            self.size_slots[size] = len(self.slots) - 1
+        return number
+
+    def _strides(
+        self, position: int, name: str, meaning: Tensor | None, arg: ArrayArg, shape: tuple[Extent, ...]
+    ) -> tuple[Extent, ...]:
+        declared = meaning.strides if meaning else None
+        if arg.is_contiguous and declared is None:
+            return self._row_major(shape)
+        found: list[Extent] = []
+        for axis in range(arg.rank):
+            fixed = declared[axis] if declared else None
+            if isinstance(fixed, int):
+                found.append(fixed)
+                continue
+            slot = ParamSlot("stride", position, dtypes.INDEX, axis)
+            found.append(Number(self._slot(slot, Scalar(dtypes.INDEX), f"{name}_stride{axis}")))
+        return tuple(found)
+
+    def _row_major(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+        strides: list[Extent] = []
+        step: Any = 1
+        for size in reversed(shape):
+            strides.insert(0, step)
+            is_static = isinstance(step, int) and isinstance(size, int)
+            step = step * size if is_static else self.tracer.arithmetic.binary("*", size, step, self.loc) if step != 1 else size
+        return tuple(strides)
+
+    def _fix_shape(self, position: int, meaning: Any) -> None:
+        """Sizes that another argument decides, as host expressions for the launcher to check; declared strides likewise."""
+        inner = meaning.inner if isinstance(meaning, Optional) else meaning
+        spec = self.specs[position]
+        if not isinstance(inner, Tensor) or not isinstance(spec, ArraySpec):
+            return
+        shape = tuple(self._check_of(position, axis, s) for axis, s in enumerate(inner.shape))
+        strides = None if inner.strides is None else tuple(self._check_of(position, None, s) for s in inner.strides)
+        self.specs[position] = dataclasses.replace(spec, shape=shape, strides=strides)
+
+    def _check_of(self, position: int, axis: int | None, size: Any) -> int | HostExpr | None:
+        if size is None or isinstance(size, int):
+            return size
+        if isinstance(size, Dynamic) and size in self.size_slots:
+            slot = self.slots[self.size_slots[size]]
+            is_own = (slot.argument, slot.axis) == (position, axis)
+            return None if is_own else Slot(self.size_slots[size])
+        return self._host_size(size)
+
+    def _host_size(self, size: Any) -> HostExpr:
+        if isinstance(size, int):
+            return Const(size)
+        if isinstance(size, Dynamic):
+            self.tracer.size(size, self.loc)  # raises UnboundSize where no argument gives it
+            return Slot(self.size_slots[size])
+        assert isinstance(size, SizeOp)
+        return HostOp(size.kind, tuple(self._host_size(a) for a in size.args))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> Traced:
+        body = Block(tuple(self.params), tuple(self.builder.current.ops))
+        launch = self._launch(body)
+        style, block = self._style(launch)
+        attributes = self._attributes(block)
+        written = _roots_written(body)
+        for position, spec in enumerate(self.specs):
+            if isinstance(spec, ArraySpec | PointerSpec) and self._address_of(position) in written:
+                self.specs[position] = dataclasses.replace(spec, is_written=True)
+        function, slots, specs, launch = _prune(Function(self.request.symbol, body, attributes), self.slots, self.specs, launch)
+        defaults = tuple(p.default for p in self.request.parameters.run_time)
+        signature = Signature(specs, slots, defaults)
+        return Traced(function, signature, launch, style, block, self.tracer.captures, tuple(self.tracer.printed))
+
+    def _address_of(self, position: int) -> Value:
+        index = next(i for i, s in enumerate(self.slots) if s.kind == "address" and s.argument == position)
+        return self.params[index]
+
+    def _attributes(self, block: tuple[int, int, int] | None) -> tuple[tuple[str, Any], ...]:
+        options = self.request.options
+        rows: list[tuple[str, Any]] = [("fastmath", True)] if options.fastmath else []
+        rows += [("debug", True)] if options.debug else []
+        rows += [("max_registers", options.max_registers)] if options.max_registers else []
+        rows += [("block", block)] if block else []
+        return tuple(rows)
+
+    def _style(self, launch: LaunchSpec | None) -> tuple[Style, tuple[int, int, int] | None]:
+        """What stands in the brackets, and the block when it is known at compile time."""
+        uses = self.tracer.uses
+        threads = uses & {"thread_idx", "block_dim", "lane_id", "warp_id"}
+        if launch is not None:
+            fixed = tuple(b.value for b in launch.block if isinstance(b, Const))
+            return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 else None
+        if uses & {"program_id", "num_programs"} and threads:
+            raise StagingError(MixedStyles(self.source.name, ", ".join(sorted(threads))), self.loc)
+        if "tile" in uses or uses & {"program_id", "num_programs"}:
+            return "block", (self.tracer.block_threads or 1, 1, 1)
+        return "thread", None
+
+    def _launch(self, body: Block) -> LaunchSpec | None:
+        if self.tracer.launch is None:
+            return None
+        launch, loc = self.tracer.launch
+        assert isinstance(launch, StagedLaunch)
+        host = _HostExpressions(body, loc)
+        grid = tuple(host.of(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
+        block = tuple(host.of(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
+        self._check_block(block, loc)
+        shared = host.of(launch.shared_bytes, "shared_bytes")
+        return LaunchSpec((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared)
+
+    def _check_block(self, block: tuple[HostExpr, ...], loc: Loc) -> None:
+        sizes = [b.value for b in block if isinstance(b, Const)]
+        total = math.prod(sizes) if len(sizes) == 3 else None
+        if any(s < 1 for s in sizes) or (total is not None and total > MAX_THREADS):
+            why = f"a block has 1 to {MAX_THREADS} threads in all"
+            raise StagingError(BadBlockSize("block", str(tuple(sizes)), why), loc)
+        needed = self.tracer.block_threads
+        if needed is not None and total is not None and total < needed:
+            raise StagingError(BadBlockSize("block", str(total), f"a tile in this kernel needs {needed} threads"), loc)
+
+
+class _HostExpressions:
+    """Turns run-time sizes into expressions that the host evaluates from the parameter slots."""
+
+    def __init__(self, body: Block, loc: Loc) -> None:
+        self.slots = {v: i for i, v in enumerate(body.params)}
+        self.definitions: dict[Value, Op] = {r: op for op in body.ops for r in op.results}
+        self.loc = loc
+
+    def of(self, value: Any, what: str) -> HostExpr:
+        if isinstance(value, Number):
+            return self._convert(value.value, what)
+        if is_numeric(value) and not isinstance(value, float) and int(value) == value:
+            return Const(int(value))
+        raise StagingError(LaunchNotComputable(f"{what} ({describe(value)})"), self.loc)
+
+    def _convert(self, value: Value, what: str) -> HostExpr:
+        if value in self.slots and isinstance(value.type, Scalar) and not value.type.dtype.is_float:
+            return Slot(self.slots[value])
+        op = self.definitions.get(value)
+        if isinstance(op, ops.Constant):
+            return Const(int(op.value))
+        if isinstance(op, ops.Cast) and isinstance(op.operand.type, Scalar) and not op.operand.type.dtype.is_float:
+            return self._convert(op.operand, what)
+        if isinstance(op, ops.Binary | ops.Unary | ops.Compare) and isinstance(value.type, Scalar) and not value.type.dtype.is_float:
+            return HostOp(op.kind.value, tuple(self._convert(v, what) for v in op.operands()))
+        if isinstance(op, ops.Select):
+            return HostOp("select", tuple(self._convert(v, what) for v in op.operands()))
+        if isinstance(op, ops.IntrinsicOp) and op.spec.name in ("minimum", "maximum", "fmin", "fmax"):
+            kind = "min" if "min" in op.spec.name else "max"
+            return HostOp(kind, tuple(self._convert(v, what) for v in op.args))
+        raise StagingError(LaunchNotComputable(what), self.loc)
+
+
+# -- analyses of the traced body ------------------------------------------------------------------------------------------
+
+
+def _roots_written(body: Block) -> set[Value]:
+    """Parameters whose memory the kernel may write: followed through offsets, joins and loops."""
+    leads_to: dict[Value, set[Value]] = {p: {p} for p in body.params if isinstance(p.type, PointerType)}
+
+    def flow(source: Value, target: Value) -> bool:
+        roots = leads_to.get(source)
+        if not roots or roots <= leads_to.setdefault(target, set()):
+            return False
+        leads_to[target] |= roots
+        return True
+
+    edges = [(s, t) for op in walk(body) for s, t in _pointer_flow(op)]
+    while any([flow(s, t) for s, t in edges]):
+        pass
+    written: set[Value] = set()
+    for op in walk(body):
+        for pointer in _written_by(op):
+            written |= leads_to.get(pointer, set())
+    return written
+
+
+def _pointer_flow(op: Op) -> list[tuple[Value, Value]]:
+    if isinstance(op, ops.Offset | ops.Bitcast | ops.Select):
+        return [(v, op.results[0]) for v in op.operands()]
+    if isinstance(op, ops.If):
+        ends = [b.ops[-1].operands() for b in op.bodies()]
+        return [(v, r) for end in ends for v, r in zip(end, op.results)]
+    if isinstance(op, ops.For):
+        carried = op.loop_body.params[1:]
+        end = op.loop_body.ops[-1].operands()
+        return [*zip(op.inits, carried), *zip(end, carried), *zip(op.inits, op.results), *zip(end, op.results)]
+    if isinstance(op, ops.While):
+        condition = op.before.ops[-1]
+        assert isinstance(condition, ops.Condition)
+        end = op.after.ops[-1].operands()
+        forwarded = condition.values
+        return [
+            *zip(op.inits, op.before.params), *zip(end, op.before.params),
+            *zip(forwarded, op.after.params), *zip(forwarded, op.results),
+        ]  # fmt: skip
+    return []
+
+
+def _written_by(op: Op) -> list[Value]:
+    if isinstance(op, ops.Store):
+        return [op.pointer]
+    if isinstance(op, ops.IntrinsicOp) and any(e.value == "write" for e in op.effects):
+        return [v for v in op.args if isinstance(v.type, PointerType)]
+    if isinstance(op, ops.InlineAsm) and op.has_side_effects:
+        return [v for v in op.args if isinstance(v.type, PointerType)]
+    return []
+
+
+def _prune(
+    function: Function, slots: list[ParamSlot], specs: list[ArgSpec], launch: LaunchSpec | None
+) -> tuple[Function, tuple[ParamSlot, ...], tuple[ArgSpec, ...], LaunchSpec | None]:
+    """Drop sizes and strides that neither the body nor the host looks at, and renumber what stays."""
+    used = {v for op in walk(function.body) for v in op.operands()}
+    host = [e for s in specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
+    host += [*launch.grid, *launch.block, launch.shared_bytes] if launch else []
+    needed = {i for e in host for i in _slots_in(e)}
+    kept = [i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed]
+    if len(kept) == len(slots):
+        return function, tuple(slots), tuple(specs), launch
+    number = {old: new for new, old in enumerate(kept)}
+    body = Block(tuple(function.params[i] for i in kept), function.body.ops)
+    renamed = tuple(
+        dataclasses.replace(s, shape=_renumber_all(s.shape, number), strides=_renumber_all(s.strides, number))
+        if isinstance(s, ArraySpec)
+        else s
+        for s in specs
+    )
+    if launch:
+        grid, block = _renumber_all(launch.grid, number), _renumber_all(launch.block, number)
+        launch = LaunchSpec(grid, block, _renumber(launch.shared_bytes, number))
+    return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch
+
+
+def _slots_in(expr: Any) -> list[int]:
+    if isinstance(expr, Slot):
+        return [expr.index]
+    return [i for a in expr.args for i in _slots_in(a)] if isinstance(expr, HostOp) else []
+
+
+def _renumber(expr: Any, number: dict[int, int]) -> Any:
+    if isinstance(expr, Slot):
+        return Slot(number[expr.index])
+    return HostOp(expr.kind, tuple(_renumber(a, number) for a in expr.args)) if isinstance(expr, HostOp) else expr
+
+
+def _renumber_all(exprs: Any, number: dict[int, int]) -> Any:
+    return None if exprs is None else tuple(_renumber(e, number) for e in exprs)
+
+
+__all__ = ["InternalError", "KernelRequest", "SizeExpr", "StagekitError", "Traced", "trace"]

@@ -1,0 +1,379 @@
+"""The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs.
+
+Outside a kernel they cannot do anything and say so.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc, hide_frames
+from stagekit.dtypes import DType
+from stagekit.frontend import arrays
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import (
+    BadBlockSize,
+    BadCall,
+    BadOperands,
+    EntryMisplaced,
+    OutsideKernel,
+    RunTimeValue,
+    StagingError,
+    StaticAssertion,
+)
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.numbers import describe_type, is_numeric
+from stagekit.frontend.tracer import NeedMoreThreads, Tracer
+from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
+from stagekit.ir import Space, Type, Value
+from stagekit.ir.types import Scalar
+
+MAX_THREADS = 1024  # per block; CUDA C++ Programming Guide, technical specifications
+
+
+@dataclass(frozen=True)
+class Call:
+    """Where a language function is being called."""
+
+    tracer: Tracer
+    frame: Frame
+    node: ast.AST
+
+    @property
+    def loc(self) -> Loc:
+        return self.tracer.at(self.frame, self.node)
+
+
+class Staged:
+    """A function of the language. is_elementwise: applied to a tile, it applies to each element."""
+
+    def __init__(self, run: Callable[..., Any], *, is_elementwise: bool) -> None:
+        self.run = run
+        self.name = run.__name__.rstrip("_")
+        self.is_elementwise = is_elementwise
+        parameters = list(inspect.signature(run).parameters.values())[1:]
+        self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
+        self.__doc__ = run.__doc__
+        self.__name__ = self.name
+
+    def __repr__(self) -> str:
+        return f"<stagekit function {self.name}>"
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise StagingError(OutsideKernel(self.name))
+
+
+def staged(run: Callable[..., Any]) -> Staged:
+    return Staged(run, is_elementwise=False)
+
+
+def elementwise(run: Callable[..., Any]) -> Staged:
+    return Staged(run, is_elementwise=True)
+
+
+def _error(call: Call, message: str, hint: str) -> StagingError:
+    return StagingError(BadCall(message, hint), call.loc)
+
+
+def _static_int(call: Call, value: Any, what: str) -> int:
+    if isinstance(value, Number):
+        raise StagingError(RunTimeValue(f"`{what}`", describe_type(value), "use a constexpr"), call.loc)
+    if isinstance(value, np.integer):
+        return int(value)
+    if type(value) is not int:
+        raise _error(call, f"`{what}` is {value!r}", "a Python int is needed")
+    return value
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------------
+
+
+def _pointer(call: Call, pointer: Any) -> Address:
+    if not isinstance(pointer, Address | Array):
+        raise StagingError(BadOperands("load/store", describe(pointer), "the first argument is a pointer: `A + i`"), call.loc)
+    return arrays.base_of(pointer, call.loc)
+
+
+def _mask(call: Call, mask: Any) -> Value | None:
+    """A mask as a bool value; None for one that is always on."""
+    if mask is None or mask is True:
+        return None
+    if not is_numeric(mask):
+        raise StagingError(BadOperands("mask=", describe(mask), "a mask is a bool"), call.loc)
+    return call.tracer.arithmetic.to_value(mask, dtypes.bool_, call.loc)
+
+
+@elementwise
+def load(call: Call, pointer: Any, mask: Any = None, other: Any = None) -> Any:
+    """The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0)."""
+    address, loc = _pointer(call, pointer), call.loc
+    on = _mask(call, mask)
+    if on is None:
+        return Number(call.tracer.builder.load(address.value))
+    fill = 0 if other is None else other
+    if not is_numeric(fill):
+        raise StagingError(BadOperands("other=", describe(fill), "a number is needed"), loc)
+    otherwise = call.tracer.arithmetic.to_value(fill, address.dtype, loc)
+    return Number(call.tracer.builder.load(address.value, on, otherwise))
+
+
+@elementwise
+def store(call: Call, pointer: Any, value: Any, mask: Any = None) -> None:
+    """Write `value`, converted to the element dtype, where `mask` holds."""
+    address, loc = _pointer(call, pointer), call.loc
+    if not is_numeric(value):
+        raise StagingError(BadOperands("store", describe(value), "a number is needed"), loc)
+    on = _mask(call, mask)
+    call.tracer.builder.store(address.value, call.tracer.arithmetic.to_value(value, address.dtype, loc), on)
+
+
+@elementwise
+def where(call: Call, condition: Any, if_true: Any, if_false: Any) -> Any:
+    """`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do."""
+    if not isinstance(condition, Number):
+        return if_true if condition else if_false
+    if not is_numeric(if_true) or not is_numeric(if_false):
+        shown = f"{describe(if_true)} and {describe(if_false)}"
+        raise StagingError(BadOperands("where", shown, "use `a if c else b` for other values"), call.loc)
+    on = call.tracer.arithmetic.to_value(condition, dtypes.bool_, call.loc)
+    return call.tracer.arithmetic.select(on, if_true, if_false, call.loc)
+
+
+def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None, name: str) -> Array:
+    if not isinstance(dtype, DType):
+        raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    sizes = tuple(_static_int(call, s, "shape") for s in extents)
+    count = 1
+    strides: list[int] = []
+    for size in reversed(sizes):
+        if size < 0:
+            raise _error(call, f"`shape` is {sizes}", "sizes are not negative")
+        strides.insert(0, count)
+        count *= size
+    base = call.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
+    return Array(name, Address(base), sizes, tuple(strides), True)
+
+
+@staged
+def alloc_shared(call: Call, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
+    """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
+    _ = call.loc
+    return _alloc(call, shape, dtype, Space.SHARED, align, "shared")
+
+
+@staged
+def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
+    """An array private to each thread, not initialised. shape: ints known at compile time."""
+    _ = call.loc
+    return _alloc(call, shape, dtype, Space.LOCAL, None, "local")
+
+
+@staged
+def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
+    """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
+    allowed). Every call gives the same memory."""
+    loc = call.loc
+    if not isinstance(dtype, DType):
+        raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
+    base = Address(call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, "dynamic_shared"))
+    if shape is None:
+        return base
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(extents):
+        strides.insert(0, step)
+        is_static = isinstance(step, int) and isinstance(size, int)
+        step = step * size if is_static else call.tracer.arithmetic.binary("*", step, _index(call, size, loc), loc)
+    sizes = tuple(s if isinstance(s, int) else _index(call, s, loc) for s in extents)
+    return Array("dynamic_shared", base, sizes, tuple(strides), True)
+
+
+def _index(call: Call, value: Any, loc: Loc) -> Number:
+    return Number(arrays.index_value(call.tracer, value, loc))
+
+
+# -- staging --------------------------------------------------------------------------------------------------------------
+
+
+@staged
+def static_range(call: Call, *bounds: Any) -> StaticRange:
+    """`range(...)` whose loop is unrolled at compile time; its variable is a Python int."""
+    return StaticRange(range(*(_static_int(call, b, "static_range") for b in bounds)))
+
+
+@staged
+def static_assert(call: Call, condition: Any, message: Any = "") -> None:
+    """Fail the specialisation with `message` unless `condition`, a compile-time value, holds."""
+    if holds_run_time(condition):
+        hint = "use `assert` for what is known at run time"
+        raise StagingError(RunTimeValue("the condition of `static_assert`", describe(condition), hint), call.loc)
+    if not condition:
+        from stagekit.frontend.expressions import template_of
+
+        text, _ = template_of(message)
+        raise StagingError(StaticAssertion(text or "the condition is false"), call.loc)
+
+
+@staged
+def static_print(call: Call, *values: Any) -> None:
+    """Print while specialising: compile-time values as they are, run-time values by their type."""
+    shown = [describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values]
+    tracer = call.tracer
+    kept = list(tracer.printed)
+
+    def restore() -> None:
+        tracer.printed[:] = kept
+
+    tracer.journal.note_output(tracer.printed, restore)
+    tracer.printed.append(" ".join(shown))
+
+
+@staged
+def constexpr_value(call: Call, value: Any) -> Any:
+    """`constexpr(x)`: x itself; an error when it is known only at run time."""
+    if holds_run_time(value):
+        raise StagingError(RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), call.loc)
+    return value
+
+
+# -- launches -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StagedLaunch:
+    """`LaunchConfig(...)` inside a kernel: sizes may be run-time values."""
+
+    grid: tuple[Any, ...]
+    block: tuple[Any, ...]
+    shared_bytes: Any
+
+
+def staged_launch(cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
+    bound = inspect.signature(cls).bind(*args, **kwargs)
+    bound.apply_defaults()
+    values = bound.arguments
+    return StagedLaunch(_axes(values["grid"]), _axes(values["block"]), values["shared_bytes"])
+
+
+def _axes(value: Any) -> tuple[Any, ...]:
+    axes = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return (*axes, 1, 1)[: max(3, len(axes))]
+
+
+@staged
+def device_entry(call: Call, *, launch: Any) -> None:
+    """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`."""
+    tracer = call.tracer
+    problem = None
+    if tracer.control_depth or call.frame.depth:
+        problem = "it is called under run-time control flow" if tracer.control_depth else "it is called from a helper"
+    elif tracer.launch is not None:
+        problem = "it is called a second time"
+    elif not isinstance(launch, StagedLaunch):
+        problem = f"launch is {describe(launch)}, not a LaunchConfig"
+    elif len(launch.grid) > 3 or len(launch.block) > 3:
+        problem = "grid and block have at most three axes"
+    if problem:
+        raise StagingError(EntryMisplaced(problem), call.loc)
+    tracer.launch = (launch, call.loc)
+
+
+@staged
+def block_threads(call: Call, length: Any, what: str = "the length of a tile") -> int:
+    """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024)."""
+    if isinstance(length, Number):
+        raise StagingError(RunTimeValue(what, describe_type(length), "use a constexpr"), call.loc)
+    if isinstance(length, np.integer):
+        length = int(length)
+    if type(length) is not int:
+        raise StagingError(BadBlockSize(what, repr(length), f"it is a {type(length).__name__}, not an int"), call.loc)
+    if length < 1:
+        raise StagingError(BadBlockSize(what, repr(length), "it is less than 1"), call.loc)
+    tracer = call.tracer
+    tracer.uses.add("tile")
+    needed = threads_for(length)
+    if tracer.block_threads is None:
+        tracer.block_threads = needed
+    elif needed > tracer.block_threads:
+        raise NeedMoreThreads(needed)
+    return tracer.block_threads
+
+
+def threads_for(length: int) -> int:
+    """Threads for a tile of `length`: one each up to 1024, above that whole warps that share the elements evenly."""
+    if length <= MAX_THREADS:
+        return length
+    per_thread = -(-length // MAX_THREADS)
+    warps = -(-length // (32 * per_thread))
+    return 32 * warps
+
+
+# -- escape hatch ---------------------------------------------------------------------------------------------------------
+
+
+@staged
+def inline_asm(
+    call: Call, text: str, constraints: str, args: Any = (), dtype: Any = None, *, pure: bool = False, host: Any = None
+) -> Any:
+    """PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.
+
+    dtype: the result's dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.
+    host: a function with the same arguments and results, its meaning on targets that have no PTX.
+    """
+    loc, builder = call.loc, call.tracer.builder
+    values = [_asm_operand(call, a) for a in args]
+    many = isinstance(dtype, tuple | list)
+    wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
+    for each in wanted:
+        if not isinstance(each, DType):
+            raise _error(call, f"`dtype` is {each!r}", "give a dtype, or a tuple of them")
+    _check_constraints(call, constraints, len(wanted), len(values))
+    results: list[Type] = [Scalar(d) for d in wanted]
+    body = None
+    if host is not None:
+        params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
+        with builder.block(params) as block:
+            given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
+            answer = _host_answer(call, host, given, wanted)
+            builder.yield_(*(call.tracer.arithmetic.to_value(a, d, loc) for a, d in zip(answer, wanted, strict=True)))
+        body = block.done()
+    made = tuple(Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body))
+    if many:
+        return made
+    return made[0] if made else None
+
+
+def _asm_operand(call: Call, value: Any) -> Value:
+    if isinstance(value, Address | Array):
+        return arrays.base_of(value, call.loc).value
+    if not is_numeric(value):
+        raise _error(call, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
+    return call.tracer.arithmetic.number(value, call.loc).value
+
+
+def _check_constraints(call: Call, constraints: str, results: int, operands: int) -> None:
+    parts = [c.strip() for c in constraints.split(",") if c.strip() and not c.strip().startswith("~")]
+    outputs = sum(c.startswith("=") for c in parts)
+    if outputs != results or len(parts) - outputs != operands:
+        message = f"constraints {constraints!r} name {outputs} results and {len(parts) - outputs} operands"
+        raise _error(call, message, f"the call has {results} results and {operands} operands")
+
+
+def _host_answer(call: Call, host: Any, given: list[Any], wanted: tuple[DType, ...]) -> tuple[Any, ...]:
+    from stagekit.frontend.calls import call as run
+
+    answer = run(call.tracer, call.frame, call.node, host, given, {})
+    answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
+    if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
+        raise _error(call, f"`host` gives {len(answers)} results, {len(wanted)} are declared", "return one number per dtype")
+    return answers

@@ -1,0 +1,225 @@
+"""What a run-time loop carries from one iteration to the next, found by tracing its body until nothing new turns up.
+
+First guess: the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal is
+left as it is for one round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added). Then the
+changed locations are carried as block parameters, with those types, and the body is traced again. A round that finds a new
+location or a new type is thrown away, journal and blocks together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit.diagnostics import InternalError, Loc, Note
+from stagekit.frontend.control import describe, is_weak_number, join_dtype, parts_of, rebuild, same_shape, same_static, zero_of
+from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingError
+from stagekit.frontend.frame import VALUE
+from stagekit.frontend.journal import MISSING, Change, Location
+from stagekit.frontend.numbers import default_dtype, is_numeric
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Address, Number, Poison, is_run_time
+from stagekit.ir import Pointer, Scalar, Type, Value
+
+MAX_ROUNDS = 12  # every round finds a location or widens a type; real loops need two or three
+
+
+@dataclass(frozen=True)
+class LeafType:
+    """The type of one carried IR value. weak: made from literals only so far."""
+
+    type: Type
+    is_weak: bool
+
+
+@dataclass
+class Item:
+    """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before)."""
+
+    location: Location
+    start: Any
+    shape: Any
+    leaves: list[LeafType]
+
+    @property
+    def name(self) -> str:
+        return self.location.describe()
+
+
+class Retry(Exception):
+    """This round assumed a wrong type. Never leaves this module."""
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The numbers and addresses in a value, in order."""
+    parts = parts_of(value)
+    if parts is not None:
+        return [leaf for part in parts for leaf in leaves_of(part)]
+    return [value] if is_numeric(value) or isinstance(value, Address) else []
+
+
+def with_leaves(tracer: Tracer, value: Any, leaves: list[Any]) -> Any:
+    """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`."""
+    parts = parts_of(value)
+    if parts is not None:
+        return rebuild(tracer, value, [with_leaves(tracer, p, leaves) for p in parts])
+    return leaves.pop(0) if is_numeric(value) or isinstance(value, Address) else value
+
+
+def leaf_type(leaf: Any) -> LeafType:
+    if isinstance(leaf, Address):
+        return LeafType(leaf.type, False)
+    return LeafType(Scalar(default_dtype(leaf)), is_weak_number(leaf))
+
+
+class Carried:
+    """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
+
+    def __init__(self, tracer: Tracer, loc: Loc) -> None:
+        self.tracer, self.loc = tracer, loc
+        self.items: dict[Any, Item] = {}
+
+    def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType]) -> None:
+        self.items[location.identity] = Item(location, start, shape, leaves)
+
+    def guess(self, locations: Sequence[Location]) -> None:
+        """Carry those locations that hold run-time values only."""
+        for location in locations:
+            start = location.get()
+            leaves = leaves_of(start)
+            if leaves and all(is_run_time(leaf) for leaf in leaves):
+                self.add(location, start, start, [leaf_type(leaf) for leaf in leaves])
+
+    # -- one round ----------------------------------------------------------------------------------------------
+
+    def params(self) -> list[Value]:
+        return [Value(leaf.type, item.name) for item in self.items.values() for leaf in item.leaves]
+
+    def bind(self, values: Sequence[Value]) -> None:
+        """Let every carried location hold its part of `values`."""
+        queue = list(values)
+        for item in self.items.values():
+            leaves = [_wrap(queue.pop(0), leaf.is_weak) for leaf in item.leaves]
+            self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
+
+    def current(self) -> list[Value]:
+        """What the carried locations hold now, converted to the carried types. Raises Retry when a type must widen."""
+        found: list[Value] = []
+        for item in self.items.values():
+            now = item.location.get()
+            if isinstance(now, Poison):
+                raise now.error(self.loc)
+            leaves = leaves_of(now)
+            if len(leaves) != len(item.leaves):
+                raise self._type_change(item.name, item.start, now)
+            found.extend(self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
+        return found
+
+    def _fit(self, item: Item, index: int, leaf: Any) -> Value:
+        expected = item.leaves[index]
+        if isinstance(leaf, Address):
+            if leaf.type != expected.type:
+                raise self._type_change(item.name, item.start, leaf)
+            return leaf.value
+        assert isinstance(expected.type, Scalar)
+        like = Number(Value(expected.type), expected.is_weak)
+        met = join_dtype(like, leaf)
+        if met is None:
+            raise self._type_change(item.name, item.start, leaf)
+        widened = LeafType(Scalar(met), expected.is_weak and is_weak_number(leaf))
+        if widened != expected:
+            item.leaves[index] = widened
+            raise Retry
+        return self.tracer.arithmetic.to_value(leaf, met, self.loc)
+
+    def inits(self) -> tuple[Value, ...]:
+        """The values before the loop, in the carried types."""
+        found: list[Value] = []
+        for item in self.items.values():
+            starts = leaves_of(item.start) if item.start is not MISSING else [None] * len(item.leaves)
+            found.extend(self._init(start, leaf) for start, leaf in zip(starts, item.leaves, strict=True))
+        return tuple(found)
+
+    def _init(self, start: Any, leaf: LeafType) -> Value:
+        if start is None:
+            return zero_of(self.tracer, leaf.type)
+        if isinstance(start, Address):
+            return start.value
+        assert isinstance(leaf.type, Scalar)
+        return self.tracer.arithmetic.to_value(start, leaf.type.dtype, self.loc)
+
+    # -- between rounds -----------------------------------------------------------------------------------------
+
+    def extend(self, changes: dict[Any, Change]) -> bool:
+        """Carry what a round changed and was not carried yet; says whether there was anything."""
+        is_new = False
+        for identity, change in changes.items():
+            if identity in self.items or same_static(change.before, change.after):
+                continue
+            if change.before is MISSING and change.location.key != VALUE:
+                continue  # born in the body: see `leave`
+            if isinstance(change.before, Poison):
+                continue
+            self._carry(change)
+            is_new = True
+        return is_new
+
+    def _carry(self, change: Change) -> None:
+        if isinstance(change.after, Poison):
+            raise change.after.error(self.loc)
+        if change.before is MISSING:
+            self.add(change.location, MISSING, change.after, [leaf_type(leaf) for leaf in leaves_of(change.after)])
+            return
+        name = change.location.describe()
+        leaves = self._joined_leaves(name, change.before, change.after)
+        self.add(change.location, change.before, change.before, leaves)
+
+    def _joined_leaves(self, name: str, before: Any, after: Any) -> list[LeafType]:
+        if is_numeric(before) and is_numeric(after):
+            dtype = join_dtype(before, after)
+            if dtype is not None:
+                return [LeafType(Scalar(dtype), is_weak_number(before) and is_weak_number(after))]
+        elif isinstance(before, Address) and isinstance(after, Address) and before.type == after.type:
+            return [leaf_type(before)]
+        elif parts_of(before) is not None and same_shape(before, after):
+            pairs = zip(parts_of(before) or [], parts_of(after) or [])
+            return [leaf for a, b in pairs for leaf in self._joined_leaves(name, a, b)]
+        elif same_static(before, after):
+            return []
+        raise self._type_change(name, before, after)
+
+    def _type_change(self, name: str, before: Any, after: Any) -> StagingError:
+        note = Note(f"the loop that changes `{name}`", self.loc)
+        return StagingError(LoopTypeChange(name, describe(before), describe(after)), self.loc, (note,))
+
+    def leave(self, changes: dict[Any, Change]) -> None:
+        """After the loop: what only the body assigned may have no value."""
+        for identity, change in changes.items():
+            if identity not in self.items and change.before is MISSING:
+                name = change.location.describe()
+                why = f"only the loop at line {self.loc.line} assigns it, which may run no iteration"
+                self.tracer.journal.assign(change.location, Poison(MaybeUndefined(name, why, "loop"), ()))
+
+
+def _wrap(value: Value, is_weak: bool) -> Number | Address:
+    return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
+
+
+def settle(tracer: Tracer, carried: Carried, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
+    """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
+    for _ in range(MAX_ROUNDS):
+        mark = tracer.journal.mark()
+        tracer.control_depth += 1
+        try:
+            blocks = trace()
+        except Retry:
+            tracer.journal.undo(mark)
+            continue
+        finally:
+            tracer.control_depth -= 1
+        tracer.refuse_structure_change(mark, carried.loc)
+        changes = tracer.journal.undo(mark)
+        if not carried.extend(changes):
+            return blocks, changes
+    raise InternalError(f"the loop at {carried.loc} did not settle")

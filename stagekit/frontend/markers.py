@@ -1,0 +1,158 @@
+"""What a user writes in annotations and at module level: constexpr, Tensor, Pointer, dynamic sizes. Plain descriptions.
+
+    def k(A: Tensor((n, 4), float32), p: Pointer(int32), scale: float32, bias: Tensor((n,), float32) | None, *, N: constexpr[int])
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.dtypes import DType
+
+
+class _Constexpr:
+    """Marks a parameter as fixed at specialise time: `BLOCK: constexpr`, or with its type checked, `constexpr[int]`.
+
+    Called, `constexpr(x)` returns x and refuses a run-time value.
+    """
+
+    def __init__(self, type_: type | None = None) -> None:
+        self.type = type_
+
+    def __getitem__(self, type_: type) -> _Constexpr:
+        return _Constexpr(type_)
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+    def __repr__(self) -> str:
+        return f"constexpr[{self.type.__name__}]" if self.type else "constexpr"
+
+
+constexpr = _Constexpr()
+
+
+class SizeExpr:
+    """Integer arithmetic over dynamic sizes: `n + 1`, `2 * n`, `n // 4`. Built by operators, never evaluated by itself."""
+
+    def __add__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("add", (self, other))
+
+    def __radd__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("add", (other, self))
+
+    def __sub__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("sub", (self, other))
+
+    def __rsub__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("sub", (other, self))
+
+    def __mul__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("mul", (self, other))
+
+    def __rmul__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("mul", (other, self))
+
+    def __floordiv__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("floordiv", (self, other))
+
+    def __rfloordiv__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("floordiv", (other, self))
+
+    def __mod__(self, other: SizeLike) -> SizeExpr:
+        return SizeOp("mod", (self, other))
+
+    def __neg__(self) -> SizeExpr:
+        return SizeOp("neg", (self,))
+
+    def symbols(self) -> set[Dynamic]:
+        raise TypeError("use dynamic() or arithmetic on it")
+
+
+SizeLike = int | SizeExpr
+
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic(SizeExpr):
+    """A size known only at run time. Using one object in several shapes says that those sizes are equal."""
+
+    name: str
+    serial: int = field(default_factory=lambda: next(_serial))
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def symbols(self) -> set[Dynamic]:
+        return {self}
+
+
+@dataclass(frozen=True, eq=False)
+class SizeOp(SizeExpr):
+    """`kind` is a key of `hostexpr.KINDS`."""
+
+    kind: str
+    args: tuple[SizeLike, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.args))})"
+
+    def symbols(self) -> set[Dynamic]:
+        return set().union(*(a.symbols() for a in self.args if isinstance(a, SizeExpr)))
+
+
+def dynamic(name: str) -> Dynamic:
+    """A new run-time size (int64), to be used in `Tensor` shapes and in the kernel's body."""
+    if not isinstance(name, str):
+        raise TypeError(f"dynamic() takes a name, got {name!r}")
+    return Dynamic(name)
+
+
+class _Annotation:
+    """Base of parameter annotations: `X | None` makes one optional."""
+
+    def __or__(self, other: object) -> Optional:
+        if other is not None:
+            return NotImplemented
+        return Optional(self)
+
+    __ror__ = __or__
+
+
+@dataclass(frozen=True)
+class Tensor(_Annotation):
+    """An array parameter. shape: sizes per axis, each an int, a `dynamic` size, arithmetic on those, or None (any size).
+
+    strides: element strides per axis, likewise; left out, any layout is accepted and specialised on contiguity.
+    align: bytes that the address must be a multiple of; left out, the element size.
+    """
+
+    shape: tuple[SizeLike | None, ...]
+    dtype: DType
+    strides: tuple[SizeLike | None, ...] | None = None
+    align: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shape, int | SizeExpr) or self.shape is None:
+            object.__setattr__(self, "shape", (self.shape,))
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if self.strides is not None:
+            object.__setattr__(self, "strides", tuple(self.strides))
+
+
+@dataclass(frozen=True)
+class Pointer(_Annotation):
+    """A parameter that takes any array of `dtype` by its address alone, whatever its shape and strides."""
+
+    dtype: DType
+    align: int | None = None
+
+
+@dataclass(frozen=True)
+class Optional(_Annotation):
+    """`inner | None`: whether it is None is fixed at specialise time."""
+
+    inner: Any

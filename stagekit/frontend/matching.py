@@ -1,0 +1,114 @@
+"""`match` patterns: each is a condition (compile-time where it can be) that binds names as it goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from stagekit.frontend import expressions
+from stagekit.frontend.errors import UnsupportedSyntax
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import STAND_INS, Number
+
+Outcome = bool | Number
+
+
+def matches(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
+    """Does `subject` match? Captured names are bound on the way."""
+    return _MATCH[type(pattern)](tracer, frame, pattern, subject)
+
+
+def _value(tracer: Tracer, frame: Frame, pattern: ast.MatchValue, subject: Any) -> Outcome:
+    wanted = expressions.evaluate(tracer, frame, pattern.value)
+    equal = expressions.compare(tracer, frame, pattern, ast.Eq(), subject, wanted)
+    return expressions.truth(tracer, frame, pattern, equal)
+
+
+def _singleton(tracer: Tracer, frame: Frame, pattern: ast.MatchSingleton, subject: Any) -> Outcome:
+    return subject is pattern.value
+
+
+def _as(tracer: Tracer, frame: Frame, pattern: ast.MatchAs, subject: Any) -> Outcome:
+    matched: Outcome = True if pattern.pattern is None else matches(tracer, frame, pattern.pattern, subject)
+    if pattern.name is not None and matched is not False:
+        tracer.assign(frame.scope.variables, pattern.name, subject)
+    return matched
+
+
+def _or(tracer: Tracer, frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
+    found: Outcome = False
+    for each in pattern.patterns:
+        found = expressions.either(tracer, found, matches(tracer, frame, each, subject))
+        if found is True:
+            return True
+    return found
+
+
+def _all(tracer: Tracer, frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
+    matched: Outcome = True
+    for test in tests:
+        matched = expressions.both(tracer, frame, matched, test, pattern)
+        if matched is False:
+            return False
+    return matched
+
+
+def _sequence(tracer: Tracer, frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Outcome:
+    if not isinstance(subject, tuple | list):
+        return False
+    starred = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
+    fixed = len(pattern.patterns) - len(starred)
+    if len(subject) < fixed or (not starred and len(subject) != fixed):
+        return False
+    items: list[Any] = list(subject)
+    if starred:
+        at, after = starred[0], fixed - starred[0]
+        items = [*items[:at], tracer.journal.born(items[at : len(items) - after]), *items[len(items) - after :]]
+    pairs = zip(pattern.patterns, items, strict=True)
+    return _all(tracer, frame, pattern, [lambda p=p, s=s: matches(tracer, frame, p, s) for p, s in pairs])  # type: ignore[misc]
+
+
+def _star(tracer: Tracer, frame: Frame, pattern: ast.MatchStar, subject: Any) -> Outcome:
+    if pattern.name is not None:
+        tracer.assign(frame.scope.variables, pattern.name, subject)
+    return True
+
+
+def _class(tracer: Tracer, frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
+    cls = expressions.evaluate(tracer, frame, pattern.cls)
+    if isinstance(subject, STAND_INS) or not isinstance(subject, cls):
+        return False
+    names = [*getattr(cls, "__match_args__", ())[: len(pattern.patterns)], *pattern.kwd_attrs]
+    wanted = [*pattern.patterns, *pattern.kwd_patterns]
+    if not pattern.patterns or len(names) == len(wanted):
+        pairs = [(p, expressions.attribute(tracer, frame, pattern, subject, n)) for n, p in zip(names, wanted)]
+        return _all(tracer, frame, pattern, [lambda p=p, s=s: matches(tracer, frame, p, s) for p, s in pairs])  # type: ignore[misc]
+    what = f"a positional pattern of `{cls.__name__}`"
+    raise tracer.error(UnsupportedSyntax(what, "name the attributes"), frame, pattern)
+
+
+def _mapping(tracer: Tracer, frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Outcome:
+    if not isinstance(subject, dict):
+        return False
+    keys = [expressions.evaluate(tracer, frame, k) for k in pattern.keys]
+    if any(k not in subject for k in keys):
+        return False
+    if pattern.rest is not None:
+        rest = {k: v for k, v in subject.items() if k not in keys}
+        tracer.assign(frame.scope.variables, pattern.rest, tracer.journal.born(rest))
+    pairs = zip(pattern.patterns, keys)
+    return _all(tracer, frame, pattern, [lambda p=p, k=k: matches(tracer, frame, p, subject[k]) for p, k in pairs])  # type: ignore[misc]
+
+
+_MATCH: dict[type[ast.pattern], Callable[..., Outcome]] = {
+    ast.MatchValue: _value,
+    ast.MatchSingleton: _singleton,
+    ast.MatchAs: _as,
+    ast.MatchOr: _or,
+    ast.MatchSequence: _sequence,
+    ast.MatchStar: _star,
+    ast.MatchClass: _class,
+    ast.MatchMapping: _mapping,
+}

@@ -1,0 +1,246 @@
+"""Arithmetic on what variables hold: Python literals, typed compile-time numbers (NumPy scalars), and run-time `Number`s.
+
+The rule in one place: two operands *meet* in a dtype; literals (and weak numbers, made from literals) take the other's dtype.
+Two literals are Python's own business. Two typed compile-time numbers fold through `ir/semantics.py`, the same table that gives
+the run-time ops their meaning, so folding and running agree bit for bit.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType, dtype_from_numpy, promote, true_divide_dtype
+from stagekit.frontend.errors import BadOperands, LiteralRange, MixedPromotion, StagingError
+from stagekit.frontend.values import Number
+from stagekit.ir import BinaryKind, Builder, CompareKind, UnaryKind, Value, semantics
+
+Literal = bool | int | float
+Numeric = Literal | np.generic | Number
+
+PYTHON_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+    ast.MatMult: ("@", operator.matmul),
+}
+
+_KINDS: dict[str, BinaryKind] = {
+    "+": BinaryKind.ADD,
+    "-": BinaryKind.SUB,
+    "*": BinaryKind.MUL,
+    "/": BinaryKind.DIV,
+    "//": BinaryKind.FLOORDIV,
+    "%": BinaryKind.MOD,
+    "&": BinaryKind.AND,
+    "|": BinaryKind.OR,
+    "^": BinaryKind.XOR,
+    "<<": BinaryKind.SHL,
+    ">>": BinaryKind.SHR,
+}
+_INTEGER_ONLY = ("&", "|", "^", "<<", ">>")
+_BOOL_TOO = ("&", "|", "^")
+
+COMPARISONS: dict[type[ast.cmpop], tuple[str, CompareKind, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", CompareKind.EQ, operator.eq),
+    ast.NotEq: ("!=", CompareKind.NE, operator.ne),
+    ast.Lt: ("<", CompareKind.LT, operator.lt),
+    ast.LtE: ("<=", CompareKind.LE, operator.le),
+    ast.Gt: (">", CompareKind.GT, operator.gt),
+    ast.GtE: (">=", CompareKind.GE, operator.ge),
+}
+
+
+def is_literal(value: Any) -> bool:
+    """Is this a plain Python number, which has no dtype of its own?"""
+    return type(value) in (bool, int, float)
+
+
+def is_numeric(value: Any) -> bool:
+    return isinstance(value, Number | np.generic) or is_literal(value)
+
+
+def strong_dtype(value: Any) -> DType | None:
+    """The dtype that `value` insists on; None for literals and weak numbers."""
+    if isinstance(value, Number):
+        return None if value.is_weak else value.dtype
+    if isinstance(value, np.generic):
+        return dtype_from_numpy(value.dtype)
+    return None
+
+
+def default_dtype(value: Any) -> DType:
+    """The dtype of a value when nothing else decides: literals are bool, int32 (int64 when they need it), float32."""
+    if isinstance(value, Number):
+        return value.dtype
+    if isinstance(value, np.generic):
+        found = dtype_from_numpy(value.dtype)
+        return found if found is not None else dtypes.float64
+    if type(value) is bool:
+        return dtypes.bool_
+    if type(value) is int:
+        return dtypes.int32 if dtypes.int32.holds(value) else dtypes.int64
+    return dtypes.float32
+
+
+def describe_type(value: Any) -> str:
+    """How error texts name the type of a numeric value."""
+    if isinstance(value, Number):
+        return f"run-time {value.dtype.name}"
+    if isinstance(value, np.generic):
+        return default_dtype(value).name
+    return f"{type(value).__name__} {value!r}"
+
+
+def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
+    """The dtype in which two operands meet, and whether the result stays weak."""
+    a, b = strong_dtype(left), strong_dtype(right)
+    if a is not None and b is not None:
+        common = promote(a, b)
+        if common is None:
+            raise StagingError(MixedPromotion(left=a.name, right=b.name), loc)
+        return common, False
+    strong = a if a is not None else b
+    if strong is None:
+        return _meet_weak(default_dtype(left), default_dtype(right)), True
+    literal = default_dtype(right if a is not None else left)
+    if literal.is_float and not strong.is_float:
+        return dtypes.float32, False
+    if literal.is_integer and strong is dtypes.bool_:
+        return dtypes.int32, False
+    return strong, False
+
+
+def _meet_weak(a: DType, b: DType) -> DType:
+    met = promote(a, b)
+    return met if met is not None else a
+
+
+class Arithmetic:
+    """Operations on numeric values, building IR where a run-time value is involved."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    # -- conversion ---------------------------------------------------------------------------------------------
+
+    def to_value(self, value: Numeric, dtype: DType, loc: Loc) -> Value:
+        """`value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
+        if isinstance(value, Number):
+            return self.builder.cast(value.value, dtype)
+        if type(value) is int and dtype.is_integer and not dtype.holds(value):
+            low, high = str(dtype.min), str(dtype.max)
+            raise StagingError(LiteralRange(value=str(value), dtype=dtype.name, low=low, high=high), loc)
+        return self.builder.constant(self.payload(value, dtype), dtype)
+
+    def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
+        """A compile-time number converted to what a `Constant` of `dtype` holds."""
+        if isinstance(value, np.generic):
+            source = dtype_from_numpy(value.dtype)
+            if source is not None:
+                return semantics.to_python(semantics.cast(value, source, dtype), dtype)
+            value = value.item()
+        return semantics.to_python(semantics.typed(value, dtype), dtype)
+
+    def convert(self, value: Numeric, dtype: DType) -> Number | np.generic:
+        """`dtype(value)`: explicit conversion, integers wrap."""
+        if isinstance(value, Number):
+            return Number(self.builder.cast(value.value, dtype))
+        if isinstance(value, np.generic) and (source := dtype_from_numpy(value.dtype)) is not None:
+            return semantics.cast(value, source, dtype)
+        return semantics.typed(value, dtype)
+
+    def number(self, value: Numeric, loc: Loc) -> Number:
+        """Any numeric value as a run-time one, in its own or default dtype."""
+        if isinstance(value, Number):
+            return value
+        dtype = default_dtype(value)
+        return Number(self.to_value(value, dtype, loc), is_weak=is_literal(value))
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    def binary(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> Number | np.generic:
+        """`left symbol right` for numbers of which at least one is not a literal."""
+        dtype, is_weak = self._operation_dtype(symbol, left, right, loc)
+        kind = _KINDS[symbol]
+        if not isinstance(left, Number) and not isinstance(right, Number):
+            a, b = (self._static(v, dtype, loc) for v in (left, right))
+            return semantics.binary(kind, dtype, a, b)
+        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
+        return Number(self.builder.binary(kind, a, b), is_weak)
+
+    def _operation_dtype(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
+        dtype, is_weak = meet(left, right, loc)
+        if symbol == "/":
+            dtype = true_divide_dtype(dtype)
+        elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
+            dtype = dtypes.int32
+        is_allowed = not dtype.is_float if symbol in _INTEGER_ONLY else True
+        if not is_allowed or dtype.is_storage_only:
+            hint = "bit operations need integers" if symbol in _INTEGER_ONLY else f"{dtype.name} is for storage: convert it"
+            raise StagingError(BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), loc)
+        return dtype, is_weak
+
+    def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> np.generic:
+        if type(value) is int and dtype.is_integer and not dtype.holds(value):
+            low, high = str(dtype.min), str(dtype.max)
+            raise StagingError(LiteralRange(value=str(value), dtype=dtype.name, low=low, high=high), loc)
+        return semantics.typed(self.payload(value, dtype), dtype)
+
+    def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric, loc: Loc) -> Number | np.generic:
+        """A comparison of numbers of which at least one is not a literal. Integer literals compare by value, fit or not."""
+        _, kind, python = COMPARISONS[op]
+        dtype, _ = meet(left, right, loc)
+        for literal, other, flip in ((left, right, False), (right, left, True)):
+            if type(literal) is int and dtype.is_integer and not dtype.holds(literal):
+                outcome = python(0, literal) if flip else python(literal, 0)
+                return Number(self.builder.constant(bool(outcome), dtypes.bool_)) if isinstance(other, Number) else np.bool_(outcome)
+        if not isinstance(left, Number) and not isinstance(right, Number):
+            a, b = (self._static(v, dtype, loc) for v in (left, right))
+            return semantics.compare(kind, dtype, a, b)
+        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
+        return Number(self.builder.compare(kind, a, b))
+
+    def negate(self, operand: Number | np.generic, loc: Loc) -> Number | np.generic:
+        dtype = default_dtype(operand)
+        if dtype is dtypes.bool_:
+            dtype = dtypes.int32
+        if isinstance(operand, Number):
+            value = self.to_value(operand, dtype, loc)
+            return Number(self.builder.neg(value), operand.is_weak)
+        return semantics.unary(UnaryKind.NEG, dtype, semantics.cast(operand, default_dtype(operand), dtype))
+
+    def invert(self, operand: Numeric, loc: Loc) -> Number | np.generic:
+        """`~x`: bitwise on integers, logical on run-time bools. A Python bool is refused: Python's own answer is an integer."""
+        dtype = default_dtype(operand)
+        if dtype.is_float or type(operand) is bool:
+            hint = "use `not` for a Python bool" if type(operand) is bool else "bit operations need integers"
+            raise StagingError(BadOperands("~", describe_type(operand), hint), loc)
+        if isinstance(operand, Number):
+            return Number(self.builder.not_(operand.value), operand.is_weak)
+        assert isinstance(operand, np.generic)
+        return semantics.unary(UnaryKind.NOT, dtype, operand)
+
+    def truth(self, operand: Number) -> Value:
+        """The bool value of `if operand:`; NaN is true, as in Python."""
+        return self.builder.cast(operand.value, dtypes.bool_)
+
+    def select(self, condition: Value, if_true: Numeric, if_false: Numeric, loc: Loc) -> Number:
+        dtype, is_weak = meet(if_true, if_false, loc)
+        a, b = self.to_value(if_true, dtype, loc), self.to_value(if_false, dtype, loc)
+        return Number(self.builder.select(condition, a, b), is_weak)

@@ -1,0 +1,194 @@
+"""Calling an intrinsic: bind arguments, find the overload, fold where everything is known.
+
+Positions whose type is the same in every signature (a mask, a lane) convert to it. The others *meet* in one dtype like operands
+of an operator; beside a pointer they convert to its element dtype, as a store does.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType, true_divide_dtype
+from stagekit.frontend import arrays
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadCall, NoOverload, RunTimeValue
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
+from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.values import Address, Array, Number, holds_run_time
+from stagekit.ir import PURE, Intrinsic, Pointer, Scalar, Sig, Type, Value, semantics
+
+LIBRARY = __file__.replace("frontend/overloads.py", "lib/").replace("frontend\\overloads.py", "lib\\")
+
+
+def call_intrinsic(
+    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
+    values, params = _bind(tracer, frame, node, spec, args, kwargs)
+    loc = tracer.at(frame, node)
+    if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
+        return _fold(tracer, frame, node, spec, values, params)
+    if not frame.source.file.startswith(LIBRARY):
+        tracer.uses.add(spec.name)
+    sig = _resolve(tracer, frame, node, spec, values, loc)
+    operands = [_operand(tracer, value, type_, loc) for value, type_ in zip(values, sig.args, strict=True)]
+    results = tuple(_wrap(v) for v in tracer.builder.call(spec, operands, params))
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else results
+
+
+def _wrap(value: Value) -> Number | Address:
+    return Address(value) if isinstance(value.type, Pointer) else Number(value)
+
+
+# -- binding ------------------------------------------------------------------------------------------------------------
+
+
+def signature_text(spec: Intrinsic) -> str:
+    """How error texts and docs show what can be passed."""
+    count = len(spec.args) - len(spec.defaults)
+    parts = [a if i < count else f"{a}={spec.defaults[i - count]!r}" for i, a in enumerate(spec.args)]
+    parts += [p.name if p.default is ... else f"{p.name}={p.default!r}" for p in spec.params]
+    return f"{spec.name}({', '.join(parts)})"
+
+
+def _bind(
+    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """Run-time arguments and compile-time parameters, in order. Parameters follow the arguments positionally."""
+    names = [*spec.args, *(p.name for p in spec.params)]
+    given = dict(zip(names, args))
+    count = len(spec.args) - len(spec.defaults)
+    defaults = dict(zip(spec.args[count:], spec.defaults))
+    defaults.update({p.name: p.default for p in spec.params if p.default is not ...})
+    problem = _binding_problem(names, args, kwargs, given, defaults)
+    if problem:
+        raise tracer.error(BadCall(f"`{spec.name}` {problem}", signature_text(spec)), frame, node)
+    bound = {**defaults, **given, **kwargs}
+    params = tuple(_param(tracer, frame, node, spec, p.name, bound[p.name]) for p in spec.params)
+    return [bound[name] for name in spec.args], params
+
+
+def _binding_problem(
+    names: list[str], args: list[Any], kwargs: dict[str, Any], given: dict[str, Any], defaults: dict[str, Any]
+) -> str | None:
+    if len(args) > len(names):
+        return f"takes {len(names)} arguments, got {len(args)}"
+    for name in kwargs:
+        if name not in names:
+            return f"has no argument `{name}` {suggest(name, names)}".rstrip()
+        if name in given:
+            return f"got `{name}` twice"
+    missing = [n for n in names if n not in given and n not in kwargs and n not in defaults]
+    return f"needs {', '.join(f'`{n}`' for n in missing)}" if missing else None
+
+
+def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: str, value: Any) -> Any:
+    if holds_run_time(value):
+        raise tracer.error(RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"), frame, node)
+    param = next(p for p in spec.params if p.name == name)
+    if not param.allows(value):
+        choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
+        message = f"`{name}` of `{spec.name}` is {value!r}, it must be one of: {choices}"
+        raise tracer.error(BadCall(message, signature_text(spec)), frame, node)
+    return value
+
+
+# -- overloads ----------------------------------------------------------------------------------------------------------
+
+
+def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+    """The signature that fits `values`, after the conversions that an operator would make."""
+    for value in values:
+        if not (is_numeric(value) or isinstance(value, Address | Array)):
+            raise _no_overload(tracer, frame, node, spec, values)
+    fixed = _fixed_types(spec)
+    pointer = next((v for v in values if isinstance(v, Address | Array)), None)
+    for dtype in _candidates(spec, values, fixed, pointer, loc):
+        wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))
+        sig = spec.overload(wanted)
+        if sig is not None:
+            return sig
+    raise _no_overload(tracer, frame, node, spec, values)
+
+
+def _fixed_types(spec: Intrinsic) -> dict[int, Type]:
+    """Argument positions with one and the same scalar type in all of several signatures."""
+    columns = [set(column) for column in zip(*(s.args for s in spec.sigs))]
+    has_choice = any(len(column) > 1 for column in columns)
+    return {i: next(iter(c)) for i, c in enumerate(columns) if len(c) == 1 and (has_choice or len(spec.sigs) == 1)}
+
+
+def _candidates(spec: Intrinsic, values: list[Any], fixed: dict[int, Type], pointer: Any, loc: Loc) -> list[DType]:
+    """Dtypes to try for the free scalar positions, in order."""
+    if pointer is not None:
+        return [pointer.dtype]
+    free = [v for i, v in enumerate(values) if i not in fixed and is_numeric(v)]
+    if not free:
+        return [dtypes.float32]
+    met = default_dtype(free[0])
+    carrier: Any = free[0]
+    for value in free[1:]:
+        met, _ = meet(carrier, value, loc)
+        carrier = np.zeros((), met.numpy)[()] if not is_literal(carrier) or not is_literal(value) else carrier
+    tries = [met]
+    if met is dtypes.bool_:
+        tries.append(dtypes.int32)
+    if spec.integers_as_float and not met.is_float:
+        tries.append(true_divide_dtype(met))
+    return tries
+
+
+def _type_at(index: int, value: Any, fixed: dict[int, Type], dtype: DType, loc: Loc) -> Type:
+    if isinstance(value, Address | Array):
+        return arrays.base_of(value, loc).type
+    return fixed.get(index, Scalar(dtype))
+
+
+def _operand(tracer: Tracer, value: Any, type_: Type, loc: Loc) -> Value:
+    if isinstance(value, Address | Array):
+        return arrays.base_of(value, loc).value
+    assert isinstance(type_, Scalar)
+    return tracer.arithmetic.to_value(value, type_.dtype, loc)
+
+
+def _no_overload(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any]) -> Exception:
+    types = ", ".join(map(describe, values))
+    shown = [str(s) for s in spec.sigs[:6]]
+    more = f", and {len(spec.sigs) - 6} more" if len(spec.sigs) > 6 else ""
+    return tracer.error(NoOverload(spec.name, types, ", ".join(shown) + more), frame, node)
+
+
+# -- folding ------------------------------------------------------------------------------------------------------------
+
+
+def _fold(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
+    """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
+    loc = frame.loc(node)
+    is_weak = all(is_literal(v) for v in values)
+    fixed = _fixed_types(spec)
+    candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(spec, values, fixed, None, loc)
+    if is_weak and all(type(v) is not float for v in values):
+        candidates = [dtypes.int64, dtypes.float64]
+    for dtype in candidates:
+        wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))
+        sig = spec.overload(wanted)
+        if sig is not None:
+            break
+    else:
+        raise _no_overload(tracer, frame, node, spec, values)
+    typed = [tracer.arithmetic.convert(v, t.dtype) for v, t in zip(values, sig.args, strict=True)]
+    assert spec.evaluate is not None
+    with np.errstate(all="ignore"):
+        results = spec.evaluate(*typed, *params)
+    unpacked = results if isinstance(results, tuple) else (results,)
+    found = [semantics.typed(r, t.dtype) for r, t in zip(unpacked, sig.results, strict=True) if isinstance(t, Scalar)]
+    folded = [r.item() if is_weak else r for r in found]
+    return folded[0] if len(folded) == 1 else tuple(folded)

@@ -1,0 +1,218 @@
+"""A kernel's parameters: what their annotations mean, which are constexpr, and what each becomes in the IR.
+
+Annotations are resolved late, with the constexpr values in scope, since `A: Tensor((N,), float32)` may name a constexpr `N`.
+Only the markers count; any other annotation (`int`, a forward reference) is documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from stagekit.dtypes import DType
+from stagekit.frontend.errors import BadAnnotation, SpecializeError
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, Tensor, _Constexpr
+from stagekit.frontend.source import Snapshot
+
+Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
+MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
+
+
+# -- what a call passes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    """The type of an array argument: sizes are not part of it."""
+
+    dtype: DType
+    rank: int
+    is_contiguous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class NoneArg:
+    pass
+
+
+ArgType = ArrayArg | ScalarArg | NoneArg
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the Python function."""
+
+    name: str
+    default: Any
+    is_constexpr: bool
+    type: type | None  # of `constexpr[int]`
+
+
+class Parameters:
+    """The signature of a kernel, its annotations unresolved.
+
+    outer: names of the frames around the definition that annotations may use; with postponed annotations they are in no closure.
+    """
+
+    def __init__(self, snapshot: Snapshot, outer: Mapping[str, Any]) -> None:
+        self.function = snapshot.function
+        self.snapshot = snapshot
+        self.outer = dict(outer)
+        self.signature = inspect.signature(self.function, follow_wrapped=False)
+        self._refuse_variadic()
+        self.all = tuple(self._parameter(p) for p in self.signature.parameters.values())
+        self.constexprs = tuple(p for p in self.all if p.is_constexpr)
+        self.run_time = tuple(p for p in self.all if not p.is_constexpr)
+        self.names = tuple(p.name for p in self.all)
+
+    def _refuse_variadic(self) -> None:
+        for p in self.signature.parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                why = "a kernel has a fixed number of parameters"
+                raise SpecializeError(BadAnnotation(str(p), "", why), self.snapshot.loc)
+
+    def _parameter(self, p: inspect.Parameter) -> Parameter:
+        default = ... if p.default is p.empty else p.default
+        meaning = self._constexpr_meaning(p.annotation)
+        is_constexpr = meaning is not None
+        return Parameter(p.name, default, is_constexpr, meaning.type if meaning else None)
+
+    def _constexpr_meaning(self, annotation: Any) -> _Constexpr | None:
+        if isinstance(annotation, str) and "constexpr" not in annotation and not annotation.isidentifier():
+            return None
+        try:
+            meaning = strip(self._evaluate(annotation, {}))
+        except Exception:
+            return None  # names something not known yet: a Tensor over a constexpr, or a type for the reader only
+        return meaning if isinstance(meaning, _Constexpr) else None
+
+    # -- annotations --------------------------------------------------------------------------------------------
+
+    def _evaluate(self, annotation: Any, constexprs: Mapping[str, Any]) -> Any:
+        """The object an annotation stands for."""
+        if isinstance(annotation, str):
+            return eval(annotation, self.function.__globals__, self._namespace(constexprs))
+        return annotation
+
+    def _namespace(self, constexprs: Mapping[str, Any]) -> dict[str, Any]:
+        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or ())
+        closure = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+        type_params = {p.__name__: p for p in getattr(self.function, "__type_params__", ())}
+        return {**self.outer, **type_params, **closure, **constexprs}
+
+    def meaning(self, name: str, constexprs: Mapping[str, Any]) -> Meaning:
+        """The marker that annotates a run-time parameter, or None."""
+        annotation = self.signature.parameters[name].annotation
+        try:
+            value = strip(self._evaluate(annotation, constexprs))
+        except Exception as error:
+            if isinstance(error, NameError) and not _mentions_marker(annotation):
+                return None
+            raise self._bad(name, annotation, f"{type(error).__name__}: {error}") from None
+        if isinstance(value, tuple) and len(value) == 2 and value[1] is None:
+            value = Optional(value[0])
+        if not isinstance(value, MARKERS):
+            return None
+        self._check(name, annotation, value)
+        return value
+
+    def _check(self, name: str, annotation: Any, value: Meaning) -> None:
+        if isinstance(value, Optional):
+            return self._check(name, annotation, value.inner)
+        if isinstance(value, Tensor | Pointer) and not isinstance(value.dtype, DType):
+            from stagekit.dtypes import ALL_DTYPES
+            from stagekit.frontend.tracer import suggest
+
+            hint = suggest(str(value.dtype), [d.name for d in ALL_DTYPES])
+            raise self._bad(name, annotation, f"{value.dtype!r} is not a dtype; {hint or 'use one such as sk.float32'}")
+        if isinstance(value, Tensor):
+            for size in value.shape:
+                if not (size is None or isinstance(size, Dynamic) or _is_size(size)):
+                    raise self._bad(name, annotation, f"{size!r} is not a size")
+            if value.strides is not None and len(value.strides) != len(value.shape):
+                raise self._bad(name, annotation, f"{len(value.shape)} sizes and {len(value.strides)} strides")
+        return None
+
+    def _bad(self, name: str, annotation: Any, why: str) -> SpecializeError:
+        text = annotation if isinstance(annotation, str) else repr(annotation)
+        return SpecializeError(BadAnnotation(name, text, why), self.snapshot.loc)
+
+    def sizes_named(self, missing: str, constexprs: Mapping[str, Any]) -> tuple[str, int] | None:
+        """A parameter and axis whose size is the constexpr `missing`, for inferring it from an argument."""
+        probe = Dynamic(missing)
+        for parameter in self.run_time:
+            try:
+                value = strip(self._evaluate(self.signature.parameters[parameter.name].annotation, {**constexprs, missing: probe}))
+            except Exception:
+                continue  # it needs another constexpr that is missing too
+            inner = value.inner if isinstance(value, Optional) else value
+            if isinstance(inner, Tensor) and probe in inner.shape:
+                return parameter.name, inner.shape.index(probe)
+        return None
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_size(size: Any) -> bool:
+    from stagekit.frontend.markers import SizeExpr
+
+    return isinstance(size, SizeExpr) or (type(size) is int and size >= 0)
+
+
+def _mentions_marker(annotation: Any) -> bool:
+    return any(word in str(annotation) for word in ("constexpr", "Tensor", "Pointer"))
+
+
+def strip(annotation: Any) -> Any:
+    """What stands inside `Annotated[...]`, aliases and quotes."""
+    if typing.get_origin(annotation) is Annotated:
+        inner, *extra = typing.get_args(annotation)
+        return next((e for e in extra if isinstance(e, MARKERS)), strip(inner))
+    if sys.version_info >= (3, 12) and isinstance(annotation, typing.TypeAliasType):
+        return strip(annotation.__value__)
+    return annotation
+
+
+def names_in_annotations(function: types.FunctionType) -> set[str]:
+    """Names that postponed annotations mention."""
+    found: set[str] = set()
+    for annotation in function.__annotations__.values() if sys.version_info < (3, 14) else ():
+        if isinstance(annotation, str):
+            try:
+                tree = ast.parse(annotation, mode="eval")
+            except SyntaxError:
+                continue
+            found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    return found
+
+
+def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> dict[str, Any]:
+    """Values, in the frames around a definition, of names that its annotations use and its closure and module lack."""
+    wanted = names_in_annotations(function) - set(function.__code__.co_freevars) - set(function.__globals__)
+    found: dict[str, Any] = {}
+    while frame is not None and wanted:
+        for name in [n for n in wanted if n in frame.f_locals]:
+            found[name] = frame.f_locals[name]
+            wanted.discard(name)
+        frame = frame.f_back
+    return found
+
+
+__all__ = ["ArgType", "ArrayArg", "Callable", "NoneArg", "Parameters", "ScalarArg", "outer_names"]

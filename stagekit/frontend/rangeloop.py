@@ -1,0 +1,75 @@
+"""The bounds of a run-time `for` over a range, and what its variable holds afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc, Note
+from stagekit.frontend.control import describe, join_dtype
+from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, StagingError
+from stagekit.frontend.journal import MISSING
+from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Number, Poison, StagedRange
+from stagekit.ir import Builder, CompareKind, Value
+
+
+@dataclass(frozen=True)
+class Range:
+    """start, stop, step: int64 values. is_empty, runs: known at compile time to run no iteration, or at least one."""
+
+    start: Value
+    stop: Value
+    step: Value
+    static_step: int | None
+    unroll: int | None
+    is_empty: bool
+    runs: bool
+
+    @property
+    def bounds(self) -> tuple[Value, Value, Value]:
+        return self.start, self.stop, self.step
+
+    def goes_on(self, builder: Builder, counter: Value) -> Value:
+        """Is `counter` still inside?"""
+        below = builder.compare(CompareKind.LT, counter, self.stop)
+        if self.static_step is not None:
+            return below if self.static_step > 0 else builder.compare(CompareKind.GT, counter, self.stop)
+        zero = builder.index(0)
+        above = builder.compare(CompareKind.GT, counter, self.stop)
+        is_up = builder.compare(CompareKind.GT, self.step, zero)
+        is_down = builder.compare(CompareKind.LT, self.step, zero)
+        return builder.or_(builder.and_(is_up, below), builder.and_(is_down, above))
+
+
+def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
+    """Bring the bounds of a range to int64 values."""
+    if isinstance(iterable, range):
+        iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None)
+    bounds = (iterable.start, iterable.stop, iterable.step)
+    for bound in bounds:
+        if not is_numeric(bound) or not (default_dtype(bound).is_integer or type(bound) is bool):
+            shown = describe_type(bound) if is_numeric(bound) else describe(bound)
+            raise StagingError(BadOperands("range", shown, "bounds and step are integers"), loc)
+    is_static = not any(isinstance(b, Number) for b in bounds)
+    count = len(range(*(int(b) for b in bounds))) if is_static else None
+    start, stop, step = (tracer.arithmetic.to_value(b, dtypes.INDEX, loc) for b in bounds)
+    static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
+    return Range(start, stop, step, static_step, iterable.unroll, count == 0, bool(count))
+
+
+def may_carry(before: Any, loop: Range) -> bool:
+    """Can the loop variable go on after the loop: was it an integer of the index dtype before, or will the loop run for sure?"""
+    if before is MISSING:
+        return True
+    return is_numeric(before) and join_dtype(before, Number(loop.start)) is dtypes.INDEX
+
+
+def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
+    """What the variable is after a loop that does not carry it."""
+    note = (Note(f"the loop over `{name}`", loc),)
+    if before is MISSING:
+        return Poison(MaybeUndefined(name, f"the loop at line {loc.line} may run no iteration", "loop"), note)
+    return Poison(JoinMismatch(name, describe(before), "run-time int64"), note)

@@ -1,0 +1,303 @@
+"""From a Python function to its syntax tree: the source text, where it stands, and which names are its own.
+
+In: a Python function. Out: a frozen `Source` whose nodes carry positions in the user's file.
+
+The text is taken once (for decorated functions at decoration), parsed when first needed, and the parsed code must compile to
+the function's own bytecode: a file edited in between is an error, never another kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from stagekit.diagnostics import Loc, StagekitError
+from stagekit.frontend.errors import SourceStale, SourceUnavailable, UnsupportedSyntax
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+Scope = ast.FunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A parsed function. `names` are those it binds itself, by Python's scoping rules."""
+
+    file: str
+    name: str
+    node: FunctionNode
+    names: Names
+
+    def loc(self, node: ast.AST, call_site: Loc | None, iteration: tuple[str, ...]) -> Loc:
+        """The span of `node`; columns count characters, as editors do."""
+        line = getattr(node, "lineno", self.node.lineno)
+        end_line = getattr(node, "end_lineno", None) or line
+        col, end_col = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None) or 0
+        return Loc(self.file, line, col, end_line, end_col, self.name, call_site, iteration)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names bound in one scope, split by how."""
+
+    local: frozenset[str]
+    nonlocal_: frozenset[str]
+    global_: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The text of a function as it was when `take` was called. Nothing is parsed yet."""
+
+    function: types.FunctionType
+    lines: tuple[str, ...] | None = field(repr=False)
+    first_line: int
+
+    @staticmethod
+    def take(function: types.FunctionType) -> Snapshot:
+        try:
+            lines, first = inspect.getsourcelines(function)
+        except (OSError, TypeError, IndexError):
+            return Snapshot(function, None, function.__code__.co_firstlineno)
+        linecache.getlines(function.__code__.co_filename)  # error texts quote the file as it is now
+        return Snapshot(function, tuple(lines), max(first, 1))
+
+    @property
+    def loc(self) -> Loc:
+        code = self.function.__code__
+        return Loc(code.co_filename, self.first_line, 0, self.first_line, 0, code.co_name)
+
+    @cached_property
+    def source(self) -> Source:
+        """Parse. Raises StagekitError when there is no text, or not this function's text."""
+        if self.lines is None:
+            raise StagekitError(SourceUnavailable(name=self.function.__qualname__, file=self.function.__code__.co_filename))
+        node = _find(self.function, _parse(self), self)
+        source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
+        check_syntax(source)
+        return source
+
+
+def _parse(snapshot: Snapshot) -> ast.Module:
+    """The tree of the snapshot's lines with positions of the original file."""
+    text = "".join(snapshot.lines or ())
+    dedented = textwrap.dedent(text)
+    indent = len(text) - len(text.lstrip()) if dedented != text else 0
+    try:
+        tree = ast.parse(dedented)
+    except SyntaxError:
+        tree = _parse_fragment(snapshot, dedented)
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno += snapshot.first_line - 1
+            node.end_lineno = (node.end_lineno or 0) + snapshot.first_line - 1
+            node.col_offset += indent
+            node.end_col_offset = (node.end_col_offset or 0) + indent
+    _columns_in_characters(tree, snapshot)
+    return tree
+
+
+def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
+    """A lambda's lines can be the middle of an expression: parse the whole file instead, then cut."""
+    lines = linecache.getlines(snapshot.function.__code__.co_filename)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        raise StagekitError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc) from None
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno -= snapshot.first_line - 1
+            node.end_lineno = (node.end_lineno or 0) - snapshot.first_line + 1
+    return tree
+
+
+def _columns_in_characters(tree: ast.Module, snapshot: Snapshot) -> None:
+    """`ast` counts columns in utf-8 bytes; carets need characters."""
+    lines = linecache.getlines(snapshot.function.__code__.co_filename)
+    if all(line.isascii() for line in snapshot.lines or ()):
+        return
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno") and 0 < node.lineno <= len(lines):
+            node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
+            if 0 < node.end_lineno <= len(lines):
+                node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
+
+
+def _characters(line: str, byte_offset: int) -> int:
+    return len(line.encode()[:byte_offset].decode(errors="ignore"))
+
+
+def _find(function: types.FunctionType, tree: ast.Module, snapshot: Snapshot) -> FunctionNode:
+    """The node of `function` in `tree`: right kind, right name, and it compiles to the same bytecode."""
+    nodes = list(ast.walk(tree))
+    if any(isinstance(n, ast.AsyncFunctionDef) and n.name == function.__name__ for n in nodes):
+        raise StagekitError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
+    kind = ast.Lambda if function.__name__ == "<lambda>" else ast.FunctionDef
+    for node in nodes:
+        if isinstance(node, kind) and getattr(node, "name", "<lambda>") == function.__name__:
+            assert isinstance(node, ast.FunctionDef | ast.Lambda)
+            if _is_code_of(function.__code__, node):
+                return node
+    raise StagekitError(SourceStale(name=function.__qualname__), snapshot.loc)
+
+
+def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:
+    """Does `node` compile to `code`? Free variables are given by an enclosing function made for the purpose."""
+    made = _compile_alone(node, code)
+    if _same_code(made, code):
+        return True
+    # pytest rewrites `assert` in test modules, so bytecode differs there: compare the names alone
+    is_rewritten = any(name.startswith("@py") for name in (*code.co_names, *code.co_varnames))
+    return is_rewritten and set(made.co_varnames) <= set(code.co_varnames) | set(code.co_cellvars)
+
+
+def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
+    bare: ast.stmt
+    if isinstance(node, ast.FunctionDef):
+        bare = ast.FunctionDef(node.name, _without_annotations(node.args), node.body, [], None, None)
+        if sys.version_info >= (3, 12):
+            bare.type_params = []
+    else:
+        bare = ast.Expr(ast.Lambda(_without_annotations(node.args), node.body))
+    cells = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
+    outer = ast.FunctionDef("outer", ast.arguments([], [], None, [], [], None, []), [*cells, bare], [], None, None)
+    if sys.version_info >= (3, 12):
+        outer.type_params = []
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE_ANNOTATIONS)
+    (outer_code,) = (c for c in compiled.co_consts if isinstance(c, types.CodeType))
+    return next(c for c in outer_code.co_consts if isinstance(c, types.CodeType))
+
+
+_FUTURE_ANNOTATIONS = 0x1000000
+
+
+def _without_annotations(args: ast.arguments) -> ast.arguments:
+    """The same parameters; defaults become None, since they are evaluated outside the function's own code."""
+
+    def bare(arg: ast.arg) -> ast.arg:
+        return ast.arg(arg.arg)
+
+    return ast.arguments(
+        [bare(a) for a in args.posonlyargs],
+        [bare(a) for a in args.args],
+        bare(args.vararg) if args.vararg else None,
+        [bare(a) for a in args.kwonlyargs],
+        [None if d is None else ast.Constant(None) for d in args.kw_defaults],
+        bare(args.kwarg) if args.kwarg else None,
+        [ast.Constant(None) for _ in args.defaults],
+    )
+
+
+def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
+    if a.co_varnames != b.co_varnames or len(a.co_consts) != len(b.co_consts):
+        return False
+    if a.co_code != b.co_code and _instructions(a) != _instructions(b):
+        return False
+    return all(_same_constant(x, y) for x, y in zip(a.co_consts, b.co_consts))
+
+
+def _same_constant(x: object, y: object) -> bool:
+    if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
+        return _same_code(x, y)
+    return type(x) is type(y) and repr(x) == repr(y)
+
+
+# How a call of `module.function` is compiled depends on whether the module text imports that name, which a part does not show.
+_CALL_FORMS = {"LOAD_METHOD": "LOAD_ATTR", "CALL_METHOD": "CALL"}
+_CALL_PADDING = frozenset({"PUSH_NULL", "PRECALL", "NOP", "EXTENDED_ARG"})
+
+
+def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
+    """The bytecode without how calls are set up. Jump targets are left out: they move with the padding."""
+    found = []
+    for i in dis.get_instructions(code):
+        if i.opname not in _CALL_PADDING:
+            is_jump = i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
+            value = None if is_jump or isinstance(i.argval, types.CodeType) else repr(i.argval)
+            found.append((_CALL_FORMS.get(i.opname, i.opname), value))
+    return found
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+
+def names_of(scope: Scope) -> Names:
+    """Names that `scope` binds itself: parameters, assignments, imports, nested definitions."""
+    local: set[str] = set()
+    nonlocal_: set[str] = set()
+    global_: set[str] = set()
+    if isinstance(scope, ast.FunctionDef | ast.Lambda):
+        local.update(a.arg for a in all_arguments(scope.args))
+    for node in own_nodes(scope):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            local.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            local.add(node.name)
+        elif isinstance(node, ast.Nonlocal):
+            nonlocal_.update(node.names)
+        elif isinstance(node, ast.Global):
+            global_.update(node.names)
+        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+            local.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            local.add(node.rest)
+    return Names(frozenset(local - nonlocal_ - global_), frozenset(nonlocal_), frozenset(global_))
+
+
+def all_arguments(args: ast.arguments) -> list[ast.arg]:
+    """Every parameter, in signature order."""
+    star = [args.vararg] if args.vararg else []
+    double_star = [args.kwarg] if args.kwarg else []
+    return [*args.posonlyargs, *args.args, *star, *args.kwonlyargs, *double_star]
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Nodes under `scope` that run in its own namespace: not the insides of nested functions or comprehensions.
+
+    A walrus inside a comprehension binds in the function around it, as Python has it.
+    """
+    for child in ast.iter_child_nodes(scope):
+        yield child
+        if isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from (n.target for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
+            continue
+        yield from own_nodes(child)
+
+
+# -- what the language leaves out ------------------------------------------------------------------------------------
+
+_UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Try: ("`try`", "a kernel cannot raise or catch; test the condition instead"),
+    ast.TryStar: ("`try`", "a kernel cannot raise or catch; test the condition instead"),
+    ast.Raise: ("`raise`", "use `assert` for run-time checks and `static_assert` for compile-time ones"),
+    ast.With: ("`with`", "call the enter and exit steps by name"),
+    ast.AsyncWith: ("`async with`", "there is nothing to await in a kernel"),
+    ast.AsyncFor: ("`async for`", "there is nothing to await in a kernel"),
+    ast.AsyncFunctionDef: ("`async def`", "write `def`"),
+    ast.Await: ("`await`", "there is nothing to await in a kernel"),
+    ast.Yield: ("`yield`", "return a tuple or a list instead"),
+    ast.YieldFrom: ("`yield from`", "return a tuple or a list instead"),
+    ast.Import: ("`import`", "import at the top of the module"),
+    ast.ImportFrom: ("`import`", "import at the top of the module"),
+    ast.Global: ("`global`", "a kernel cannot rebind globals; pass the value in and return the new one"),
+    ast.ClassDef: ("a class definition", "define the class outside the kernel"),
+}
+
+
+def check_syntax(source: Source) -> None:
+    """Refuse, with a caret, what the language does not have. Nested functions are part of the text."""
+    for node in ast.walk(source.node):
+        found = _UNSUPPORTED.get(type(node))
+        if found:
+            what, hint = found
+            raise StagekitError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))

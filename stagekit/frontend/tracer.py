@@ -1,0 +1,160 @@
+"""The state of one specialisation being traced, and the operations every part of the front end shares.
+
+The front end *interprets* the syntax tree: expressions (`expressions.py`), statements (`statements.py`), run-time control flow
+(`control.py`), calls (`calls.py`, `builtins.py`, `language.py`). They all receive the `Tracer`.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.diagnostics import Loc, StagekitError
+from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.frontend.captures import Captures
+from stagekit.frontend.errors import CapturedMutation, OpBudget, SealedMutation, StagingError, StructureChange, UnrollBudget
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.journal import MISSING, Journal, Location
+from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
+from stagekit.frontend.numbers import Arithmetic
+from stagekit.frontend.values import Number, Poison
+from stagekit.hostexpr import KINDS
+from stagekit.ir import BinaryKind, Builder, Value
+from stagekit.frontend.errors import UnboundSize
+
+
+UNROLL_BUDGET = 65_536  # iterations of static loops, all together
+OP_BUDGET = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """What the user asked of a specialisation, as far as tracing is concerned."""
+
+    fastmath: bool = False
+    debug: bool = False
+    max_registers: int | None = None
+    unroll_budget: int = UNROLL_BUDGET
+    op_budget: int = OP_BUDGET
+
+
+class NeedMoreThreads(Exception):
+    """A tile longer than the block assumed so far: trace again with more threads. Never leaves the front end."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self.threads = threads
+
+
+@dataclass(eq=False)
+class Tracer:
+    """Everything that lives as long as one trace."""
+
+    builder: Builder
+    options: TraceOptions
+    block_threads: int | None  # threads per block that tiles may count on, None before the first tile
+    captures: Captures = field(default_factory=Captures)
+    journal: Journal = field(default_factory=Journal)
+    sizes: dict[Dynamic, Number] = field(default_factory=dict)
+    launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
+    uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
+    printed: list[str] = field(default_factory=list)
+    written: set[Any] = field(default_factory=set)
+    unrolled: dict[Loc, int] = field(default_factory=dict)
+    unrolled_total: int = 0
+    control_depth: int = 0  # run-time ifs and loops around the code being traced
+    hints: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.arithmetic = Arithmetic(self.builder)
+
+    # -- errors -------------------------------------------------------------------------------------------------
+
+    def error(self, diagnostic: Diagnostic, frame: Frame, node: ast.AST) -> StagekitError:
+        return StagingError(diagnostic, frame.loc(node))
+
+    def at(self, frame: Frame, node: ast.AST) -> Loc:
+        """Move the builder to `node` and return its place."""
+        loc = self.builder.loc = frame.loc(node)
+        return loc
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
+        """The one way to store into a variable, item or attribute."""
+        self.journal.assign(Location(container, key, is_attribute), value)
+
+    def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
+        """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
+        if self.journal.is_sealed(container):
+            raise StagingError(SealedMutation(what), loc)
+        if not self.journal.is_born(container):
+            raise StagingError(CapturedMutation(what), loc)
+
+    def read(self, value: Any, loc: Loc) -> Any:
+        """A value just read from a location: poison raises, a size becomes its run-time number."""
+        if isinstance(value, Poison):
+            raise value.error(loc)
+        if isinstance(value, SizeExpr):
+            return self.size(value, loc)
+        return value
+
+    def size(self, expr: SizeExpr | int, loc: Loc) -> Number | int:
+        """The run-time value of a dynamic size, or of arithmetic on sizes."""
+        if isinstance(expr, int):
+            return expr
+        if isinstance(expr, Dynamic):
+            found = self.sizes.get(expr)
+            if found is None:
+                raise StagingError(UnboundSize(expr.name), loc)
+            return found
+        assert isinstance(expr, SizeOp)
+        args = [self.size(a, loc) for a in expr.args]
+        if not any(isinstance(a, Number) for a in args):
+            return KINDS[expr.kind](*args)
+        values = [a.value if isinstance(a, Number) else self.builder.index(a) for a in args]
+        if expr.kind == "neg":
+            return Number(self.builder.neg(values[0]))
+        return Number(self.builder.binary(BinaryKind(expr.kind), *values))
+
+    def refuse_structure_change(self, mark: Any, loc: Loc) -> None:
+        """Under run-time control containers may change items, not their length or keys."""
+        found = self.journal.restructured_since(mark)
+        if found is not None:
+            raise StagingError(StructureChange(found[1]), loc)
+
+    # -- budgets ------------------------------------------------------------------------------------------------
+
+    def count_unrolled(self, loc: Loc) -> None:
+        self.unrolled_total += 1
+        self.unrolled[loc] = self.unrolled.get(loc, 0) + 1
+        if self.unrolled_total > self.options.unroll_budget:
+            limit = self.options.unroll_budget
+            raise StagingError(UnrollBudget(self.unrolled_total, limit, self._loops()), loc)
+
+    def count_ops(self, loc: Loc) -> None:
+        if self.builder.op_count > self.options.op_budget:
+            raise StagingError(OpBudget(self.options.op_budget, self._loops()), loc)
+
+    def _loops(self) -> str:
+        """The loops that were unrolled most, for the budget errors."""
+        by_line: dict[str, int] = {}
+        for loc, count in self.unrolled.items():
+            place = f"line {loc.line}"
+            by_line[place] = by_line.get(place, 0) + count
+        most = sorted(by_line.items(), key=lambda item: -item[1])[:3]
+        return "; ".join(f"{place}: {count} iterations" for place, count in most) or "no loop was unrolled"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """'did you mean `x`?' or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean `{close[0]}`? " if close else ""
+
+
+Thunk = Callable[[], Any]
+
+__all__ = ["MISSING", "NeedMoreThreads", "Thunk", "TraceOptions", "Tracer", "Value", "suggest"]

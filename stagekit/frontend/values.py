@@ -1,0 +1,128 @@
+"""What a variable can hold while tracing: any Python object (compile-time), or one of these stand-ins (run-time).
+
+`Number` and `Address` wrap one IR value. `Array` is a compile-time description (shape, strides, dtype) around a run-time
+address. `Poison` is a variable that has no single value here; using it raises the error it carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit.diagnostics import Loc, Note, StagekitError
+from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.dtypes import DType
+from stagekit.ir import Pointer, Scalar, Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Number:
+    """A run-time number. `is_weak`: made from Python literals only, so it takes the other operand's dtype like they do."""
+
+    value: Value
+    is_weak: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        assert isinstance(self.value.type, Scalar)
+        return self.value.type.dtype
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Address:
+    """A run-time pointer to elements of `dtype`."""
+
+    value: Value
+
+    @property
+    def type(self) -> Pointer:
+        assert isinstance(self.value.type, Pointer)
+        return self.value.type
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+
+Extent = int | Number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Array:
+    """A view of memory: `base` address, and per axis a size and a stride in elements. Immutable."""
+
+    name: str
+    base: Address
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    is_contiguous: bool
+
+    @property
+    def dtype(self) -> DType:
+        return self.base.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Poison:
+    """No single value: using it is the error. `notes` quote the lines that disagree."""
+
+    diagnostic: Diagnostic
+    notes: tuple[Note, ...]
+
+    def error(self, loc: Loc) -> StagekitError:
+        return StagekitError(self.diagnostic, loc, self.notes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StagedRange:
+    """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop."""
+
+    start: Any
+    stop: Any
+    step: Any
+    unroll: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRange:
+    """`static_range(...)`: its loop is unrolled."""
+
+    values: range
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BoundMethod:
+    """A method of a stand-in (`x.to`) or of a container (`xs.append`) that the tracer carries out itself."""
+
+    owner: Any
+    name: str
+    run: Callable[..., Any]
+
+
+RUN_TIME = (Number, Address)
+STAND_INS = (Number, Address, Array, StagedRange)
+
+
+def is_run_time(value: Any) -> bool:
+    return isinstance(value, RUN_TIME)
+
+
+def holds_run_time(value: Any, depth: int = 8) -> bool:
+    """Does `value` contain anything that is known only at run time?"""
+    if isinstance(value, STAND_INS):
+        return True
+    if depth == 0 or isinstance(value, str | int | float | bool | type(None) | DType):
+        return False
+    if isinstance(value, tuple | list | set | frozenset):
+        return any(holds_run_time(v, depth - 1) for v in value)
+    if isinstance(value, dict):
+        return any(holds_run_time(v, depth - 1) for v in value.values())
+    attributes = getattr(value, "__dict__", None)
+    if attributes and not isinstance(value, type) and not callable(value):
+        return any(holds_run_time(v, depth - 1) for v in attributes.values())
+    return False
