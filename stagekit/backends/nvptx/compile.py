@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stagekit.backends.errors import SharedMemoryExceeded
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx.emit import RULES
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
+from stagekit.diagnostics import StagekitError
 from stagekit.ir import BOOL, Function, Value
 
 
@@ -38,13 +40,26 @@ def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) ->
     target = GpuTarget(capability, is_arch_specific)
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
+    _check_shared(shared, target)
     ptx = target.assemble(text)
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
 
 
+def _check_shared(shared: SharedPlan, target: GpuTarget) -> None:
+    if shared.total_bytes > target.shared_limit_bytes:
+        capability = str(target.capability / 10)
+        raise StagekitError(SharedMemoryExceeded(shared.total_bytes, capability, target.shared_limit_bytes))
+
+
 def entry_name(name: str) -> str:
-    """`name` as a PTX identifier."""
-    return re.sub(r"[^A-Za-z0-9_$]", "_", name if name[:1].isalpha() else f"k_{name}")
+    """`name` as a PTX identifier that nothing else in the module has."""
+    is_usable = re.match(r"[A-Za-z]", name) and not _TAKEN.match(name)
+    return re.sub(r"[^A-Za-z0-9_$]", "_", name if is_usable else f"k_{name}")
+
+
+_TAKEN = re.compile(
+    r"WARP_SZ$|vprintf$|stagekit_"
+)  # PTX's one reserved word without a mark, and what emission declares
 
 
 def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, SharedPlan]:

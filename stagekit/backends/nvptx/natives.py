@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from stagekit.backends.nvptx.state import Emitter
-from stagekit.dtypes import DType
-from stagekit.ir import Native, ops
+from stagekit.dtypes import DType, bfloat16
+from stagekit.ir import Native, Value, ops
 
 Results = tuple[str, ...]
 Rule = Callable[[Emitter, ops.IntrinsicOp], Results]
@@ -116,9 +116,19 @@ def _atomic(signed: str, unsigned: str, real: str = "") -> Rule:
         pointer, value = op.args
         dtype = pointer.type.dtype
         verb = real if dtype.is_float else (signed if dtype.is_signed else unsigned)
-        return (e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {e.typed(value)} {_ORDER}{_align(dtype)}"),)
+        held, operand = _as_number(e, value)
+        old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_ORDER}{_align(dtype)}")
+        return (e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old,)
 
     return rule
+
+
+def _as_number(e: Emitter, value: Value) -> tuple[str, str]:
+    """The operand with a type that LLVM can add: bfloat16 is held as its bits everywhere else."""
+    held, operand = e.pair(value)
+    if value.type.dtype is not bfloat16:
+        return held, operand
+    return "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
 
 
 def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> Results:

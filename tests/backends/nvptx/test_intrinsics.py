@@ -1,0 +1,72 @@
+"""Every intrinsic and overload that cuda has, lowered and assembled for every kind of GPU, strictly and under fastmath."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from stagekit import dtypes
+from stagekit.backends import nvptx, ptxas
+from stagekit.intrinsics import registry
+from stagekit.ir import Builder, Function, Intrinsic, Pointer, Sig, Space, Unsupported, Value
+from stagekit.passes.manager import PassContext
+from stagekit.passes.pipeline import lower
+from tests.backends.nvptx.kernels import array, kernel, thread
+from tests.backends.nvptx.test_ops import on_every_gpu
+
+PER_KERNEL = 40
+
+
+def calls(capability: int, *, fastmath: bool) -> Iterator[tuple[Intrinsic, Sig]]:
+    """Every overload that this GPU has."""
+    for spec in registry.all_intrinsics():
+        for sig in spec.sigs if spec.min_capability <= capability else ():
+            if not isinstance(spec.lowering("cuda", sig.args, fastmath=fastmath), Unsupported):
+                yield spec, sig
+
+
+def calling(batch: tuple[tuple[Intrinsic, Sig], ...], *, fastmath: bool) -> Function:
+    """A kernel that makes each of these calls, its scalars from one array per dtype, its results into others."""
+
+    def body(b: Builder, *arrays: Value) -> None:
+        i = thread(b)
+        place = {p.type.dtype: b.offset(p, i) for p in arrays}
+
+        def argument(type_: Pointer | object) -> Value:
+            if not isinstance(type_, Pointer):
+                return b.load(place[type_.dtype])  # type: ignore[attr-defined]
+            if type_.space is Space.GLOBAL:
+                return place[type_.dtype]
+            return b.alloc(type_.dtype, type_.space, 4, type_.dtype.itemsize)
+
+        for spec, sig in batch:
+            args = [argument(t) for t in sig.args]
+            for result in b.call(spec, args, [_any_choice(p.choices) for p in spec.params]):
+                b.store(place[result.type.dtype], result)
+
+    return kernel({d.short: array(d) for d in dtypes.ALL_DTYPES}, body, block=(128, 1, 1), fastmath=fastmath)
+
+
+def _any_choice(choices: object) -> object:
+    return choices[-1] if isinstance(choices, tuple) else {int: 1, bool: True, str: ""}[choices]  # type: ignore[index]
+
+
+@on_every_gpu
+def test_every_intrinsic_assembles(capability: int, is_arch_specific: bool) -> None:
+    """A form that the GPU lacks would end the process in LLVM ("Cannot select"), so all of them are tried here."""
+    assert_all_assemble(capability, is_arch_specific, fastmath=False)
+
+
+def test_every_intrinsic_assembles_under_fastmath() -> None:
+    assert_all_assemble(90, True, fastmath=True)
+
+
+def assert_all_assemble(capability: int, is_arch_specific: bool, *, fastmath: bool) -> None:
+    context = PassContext("cuda", capability, fastmath=fastmath, debug=False)
+    todo = calls(capability, fastmath=fastmath)
+    while batch := tuple(itertools.islice(todo, PER_KERNEL)):
+        fn = lower(calling(batch, fastmath=fastmath), context, hooks=())
+
+        code = nvptx.compile(fn, capability, is_arch_specific=is_arch_specific)
+
+        assert ptxas.assemble(code.ptx).warnings == ()
