@@ -12,8 +12,9 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.backends import nvptx
+from stagekit.backends import interp, nvptx
 from stagekit.frontend.kernel import Traced
+from stagekit.interpreting import InterpKernel
 from stagekit.ir import Function
 from stagekit.ir.printer import print_function
 from stagekit.passes.manager import PassContext, hooks_from_config
@@ -97,6 +98,12 @@ def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> CpuKernel:
     """Put an object file into this process."""
     loaded = host.load(artifact.code, artifact.entry)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
+
+
+def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], options: interp.Options) -> InterpKernel:
+    """The checking interpreter; it takes any block."""
+    artifact = _artifact(traced, naming, traced.function, "cpu", b"")
+    return InterpKernel(artifact, lower_for(traced, "interp", 0), options, constexprs)
 
 
 def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> CudaKernel:

@@ -31,6 +31,7 @@ import numpy as np
 from stagekit import compilation, config, dtypes
 from stagekit.artifact import Artifact, Style
 from stagekit.backends import ptxas
+from stagekit.backends.interp import UNCHECKED
 from stagekit.backends.report import Report, report
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames
 from stagekit.dtypes import DType
@@ -653,6 +654,8 @@ class _Variant:
     def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, values: list[Any]) -> None:
         if target == "cuda":
             kernel = self._cuda_kernel(values)
+        elif target == "interp":
+            kernel = self._interp_kernel()
         else:
             kernel = self._cpu_kernel(key, args, kwargs)
         kernel.launch(args, kwargs, kernel.request(key) if key is not None else NO_BRACKETS)
@@ -685,6 +688,14 @@ class _Variant:
                 if found is None:
                     artifact = self.artifact("cuda", capability, None)
                     found = self._kernels[key] = compilation.load_cuda(artifact, dict(self.owner.constexprs))
+        return found
+
+    def _interp_kernel(self) -> Kernel:
+        found = self._kernels.get("interp")
+        if found is None:
+            with self.owner._lock, self.owner._explained():
+                fixed = dict(self.owner.constexprs)
+                found = self._kernels["interp"] = compilation.load_interp(self.traced, self._naming, fixed, UNCHECKED)
         return found
 
     def artifact(self, target: str, capability: int | None, block: int | tuple[int, ...] | None) -> Artifact:
@@ -733,7 +744,7 @@ class BoundKernel:
         return f"{self._kernel!r} on {self.target}"
 
 
-TARGETS = ("cpu", "cuda")
+TARGETS = ("cpu", "cuda", "interp")
 
 
 @hide_frames
@@ -748,8 +759,8 @@ def compile(kernel: Any, target: str | None = None) -> Any:
         kernel.trace()
         return kernel
     if target not in TARGETS:
-        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: cpu, cuda"))
-    if target == "cuda" or kernel.trace().block:
+        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"))
+    if target == "cuda" or (target == "cpu" and kernel.trace().block):
         kernel.compile(target)
     return BoundKernel(kernel, target)
 

@@ -71,8 +71,10 @@ def parts_of(value: Any) -> list[Any] | None:
 
 
 def _is_plain_object(value: Any) -> bool:
+    """Is this an object of a user's class (or of the library written in the language), with its state in attributes?"""
     kind = type(value)
-    if isinstance(value, type | DType) or kind.__module__.partition(".")[0] in ("builtins", "numpy", "ml_dtypes"):
+    root, _, rest = kind.__module__.partition(".")
+    if isinstance(value, type) or root in ("builtins", "numpy", "ml_dtypes") or (root == "stagekit" and not rest.startswith("lib")):
         return False
     return is_dataclass(value) or (hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__slots__"))
 

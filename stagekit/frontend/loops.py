@@ -79,6 +79,7 @@ class Carried:
     def __init__(self, tracer: Tracer, loc: Loc) -> None:
         self.tracer, self.loc = tracer, loc
         self.items: dict[Any, Item] = {}
+        self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
     def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType]) -> None:
         self.items[location.identity] = Item(location, start, shape, leaves)
@@ -157,8 +158,8 @@ class Carried:
         for identity, change in changes.items():
             if identity in self.items or same_static(change.before, change.after):
                 continue
-            if change.before is MISSING and change.location.key != VALUE:
-                continue  # born in the body: see `leave`
+            if change.before is MISSING and change.location.key != VALUE and identity not in self.tested:
+                continue  # assigned in the body only: see `leave`
             if isinstance(change.before, Poison):
                 continue
             self._carry(change)

@@ -479,7 +479,9 @@ def _staged_while(
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:
             carried.bind(params)
+            mark = tracer.journal.mark()
             flag = go_on()
+            carried.tested.update(tracer.journal.changes(mark))
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
             carried.bind(params)

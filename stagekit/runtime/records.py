@@ -84,8 +84,8 @@ def report(buffer: RecordBuffer, sites: Sequence[RecordSite]) -> None:
     found, dropped = buffer.drain(sites)
     lines = [record.text for record in found if record.site.kind == "print"]
     if dropped:
-        lines.append(f"stagekit: {dropped} more records of this launch found no room")
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+        lines.append(f"stagekit: {dropped} more records of this launch found no room\n")
+    sys.stdout.write("".join(lines))  # each with the line ending that its `print` asked for
     failed = [record for record in found if record.site.kind == "assert"]
     if failed:
         raise _assertion(failed)

@@ -1,0 +1,51 @@
+"""The checking interpreter as a target: a kernel that is launched like the others and runs on NumPy.
+
+Arguments are bound and checked as for the cpu target, then the IR itself is run by `backends/interp`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stagekit.artifact import Artifact
+from stagekit.backends import interp
+from stagekit.ir import Function
+from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+
+
+class InterpKernel(Kernel):
+    """Runs `fn`, lowered for "interp". options: what to check. After a launch, `last_report` holds what was seen."""
+
+    def __init__(self, artifact: Artifact, fn: Function, options: interp.Options, constexprs: Mapping[str, Any]) -> None:
+        super().__init__(artifact, constexprs)
+        self._program = interp.prepare(fn, options)
+        self.last_report: interp.Report | None = None
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+        """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
+        arguments = self._bind(args, kwargs)
+        values = self._read(arguments, None)
+        size = self._size(values, arguments, brackets)
+        arrays = dict(zip(self.artifact.signature.names, arguments))
+        allocations = [interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None]
+        report = interp.launch(self._program, values, size.grid, size.block, size.shared_bytes, allocations)
+        self.last_report = report
+        sys.stdout.write("".join(m.text for m in report.prints))
+        if report.findings:
+            raise report.findings[0].error()
+        if report.failures:
+            first, others = report.failures[0], len(report.failures) - 1
+            suffix = f"; and {others} more" if others else ""
+            raise KernelAssertionError(AssertionFailed(first.text, first.who.block, first.who.thread, suffix), first.loc)
+
+
+def _as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
+    if isinstance(value, np.ndarray):
+        return value
+    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else None
