@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
-from cuda import pathfinder
 
 from stagekit.backends.errors import LibdeviceMissing
 from stagekit.backends.llvm.writer import Module
@@ -40,6 +39,8 @@ def _library(symbol: str, loc: Loc) -> _Library:
 
 def _path() -> str | None:
     """The file of the `nvidia-nvvm` wheel, of a conda package or of a toolkit."""
+    from cuda import pathfinder  # here, since it takes 35 ms and few kernels need it
+
     try:
         return str(pathfinder.find_bitcode_lib("device"))
     except pathfinder.BitcodeLibNotFoundError:

@@ -15,8 +15,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda import pathfinder
-
 from stagekit.backends.errors import PtxRefused, ToolMissing
 from stagekit.diagnostics import StagekitError
 
@@ -78,6 +76,8 @@ def _run(tool: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def find_tool(name: str) -> str | None:
     """The path of `ptxas` or `nvdisasm`, or None."""
+    from cuda import pathfinder  # here, since it takes 35 ms and only reports need it
+
     path: str | None = pathfinder.find_nvidia_binary_utility(name)
     return path
 

@@ -1,5 +1,5 @@
 """IR to PTX, through LLVM's NVPTX target."""
 
-from stagekit.backends.nvptx.compile import CudaCode, compile
+from stagekit.backends.nvptx.kernel import CudaCode, compile
 
 __all__ = ["CudaCode", "compile"]

@@ -173,6 +173,20 @@ def test_a_constant_mask_leaves_no_branch() -> None:
     assert not any(line.startswith("@") for line in instructions(kernel({"a": array(f32), "out": array(f32)}, body)))
 
 
+@pytest.mark.parametrize(("align", "loads"), [((), ["ld.global.b32"] * 4), ((16, 4), ["ld.global.v4.b32"])])
+def test_neighbours_are_loaded_together_where_the_address_is_known_to_be_aligned(
+    align: tuple[int, ...], loads: list[str]
+) -> None:
+    def body(b: Builder, a: Value, out: Value) -> None:
+        start = b.mul(thread(b), b.index(4))
+        a0, a1, a2, a3 = (b.load(b.offset(a, b.add(start, b.index(n)))) for n in range(4))
+        b.store(b.offset(out, thread(b)), b.add(b.add(a0, a1), b.add(a2, a3)))
+
+    used = opcodes(kernel({"a": array(f32), "out": array(f32)}, body, align=align))
+
+    assert [o for o in used if o.startswith("ld.global")] == loads
+
+
 def shared_kernel(*counts: int | None) -> Function:
     """Writes to one shared allocation of float32 per count."""
 

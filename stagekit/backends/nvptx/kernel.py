@@ -12,7 +12,7 @@ from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.diagnostics import StagekitError
-from stagekit.ir import BOOL, Function, Value
+from stagekit.ir import BOOL, Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class CudaCode:
 def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) -> CudaCode:
     """PTX of `fn` for GPUs of this compute capability (times ten) and later; `is_arch_specific`: for that very one.
 
-    Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
+    Reads the attributes `block`, `fastmath`, `max_registers`, and `align`: per parameter the alignment of its address in
+    bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
     """
     target = GpuTarget(capability, is_arch_specific)
     entry = entry_name(fn.name)
@@ -68,21 +69,22 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
     shared = plan_shared(fn, module)
     w = Writer(module)
     e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath)
-    names = [f"%p{i}" for i in range(len(fn.params))]
-    parameters = ", ".join(f"{_parameter_type(e, v)} noundef {n}" for v, n in zip(fn.params, names, strict=True))
-    e.bind(fn.params, [_parameter(e, v, n) for v, n in zip(fn.params, names, strict=True)])
+    parameters = _bind_parameters(e, fn)
     e.run(fn.body)
     w.line("ret void")
     module.add_function(entry, f"define ptx_kernel void @{entry}({parameters}) {_attributes(fn)} {{\n{w.body()}\n}}")
     return f'target triple = "{TRIPLE}"\n{module.text()}', shared
 
 
-def _parameter_type(e: Emitter, value: Value) -> str:
-    return "i8" if value.type == BOOL else e.type(value)
-
-
-def _parameter(e: Emitter, value: Value, name: str) -> str:
-    return e.w.emit(f"icmp ne i8 {name}, 0") if value.type == BOOL else name
+def _bind_parameters(e: Emitter, fn: Function) -> str:
+    """The text of the parameter list; bool arrives as a byte."""
+    aligns = fn.attribute("align") or (0,) * len(fn.params)
+    texts = []
+    for index, (value, align) in enumerate(zip(fn.params, aligns, strict=True)):
+        name, is_bool = f"%p{index}", value.type == BOOL
+        texts.append(f"{'i8' if is_bool else e.type(value)} noundef {f'align {align} ' if align else ''}{name}")
+        e.operands[value] = e.w.emit(f"icmp ne i8 {name}, 0") if is_bool else name
+    return ", ".join(texts)
 
 
 def _attributes(fn: Function) -> str:
