@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stagekit.artifact import Artifact
+from stagekit.diagnostics import hide_frames
 from stagekit.runtime import driver
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
@@ -82,6 +83,7 @@ class CudaKernel(Kernel):
 _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
 
 
+@hide_frames
 def synchronize(device: int | None = None) -> None:
     """Wait for a device, or for all that stagekit has used; then print and raise what kernels recorded."""
     for index in driver.used_devices() if device is None else (device,):

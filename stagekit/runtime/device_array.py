@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.diagnostics import hide_frames
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import dlpack, driver
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
@@ -64,6 +65,7 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"<DeviceArray {self._dtype.name} {self.shape} on cuda:{self.device}>"
 
+    @hide_frames
     def to_host(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A copy in host memory, after everything that was launched on the device has ended."""
         host = np.empty(self.shape, self.dtype)
@@ -73,6 +75,7 @@ class DeviceArray:
                 driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
         return host
 
+    @hide_frames
     def copy_from(self, array: np.ndarray[Any, Any]) -> None:
         """Overwrite the contents; waits for the device before and after."""
         host = np.ascontiguousarray(np.broadcast_to(array, self.shape), self.dtype)
@@ -112,6 +115,7 @@ class DeviceArray:
         return dlpack.wrap(self.__stagekit_view__(), owner=self)
 
 
+@hide_frames
 def to_device(array: Any, device: int = 0) -> DeviceArray:
     """Copy a NumPy array, or anything that makes one, to a GPU."""
     host = np.asarray(array)
@@ -120,6 +124,7 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
     return copy
 
 
+@hide_frames
 def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
     """An array with arbitrary contents. dtype: ours or NumPy's."""
     sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)

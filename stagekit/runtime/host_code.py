@@ -3,12 +3,13 @@
     compile_expressions([ceildiv(Slot(3), 256), Const(1)])    makes and returns
 
     def evaluate(slots):
-        v0 = slots[3] + 255
-        v0 = ...
-        return (v1, 1)
+        v0 = slots[3]
+        v1 = (v0 + (255) + HALF & MASK) - HALF
+        v2 = v1 // (256)
+        return (v2, (1), )
 
-`hostexpr.evaluate` is the reference. The code is one assignment per node, so depth is no matter, and equal nodes are
-evaluated once.
+`hostexpr.evaluate` is the reference. There is one assignment per node, since Python's parser allows two hundred nested
+brackets and a size may come from a longer computation.
 """
 
 from __future__ import annotations
@@ -53,24 +54,30 @@ def compile_expressions(expressions: Sequence[HostExpr]) -> Evaluator:
 
 
 class _Body:
-    """Assignments in evaluation order; each distinct node has one name."""
+    """Assignments in evaluation order. Nodes with equal code share a name, and a shared node is visited once."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._names: dict[HostExpr, str] = {}
+        self._name_of_code: dict[str, str] = {}
+        self._name_of_node: dict[int, str] = {}  # by identity: hashing a tree costs a walk over it
 
     def name_of(self, expr: HostExpr) -> str:
         if isinstance(expr, Const):
             return f"({expr.value})"
-        if expr not in self._names:
-            code = f"slots[{expr.index}]" if isinstance(expr, Slot) else self._operation(expr)
-            self._names[expr] = f"v{len(self._names)}"
-            self.lines.append(f"    {self._names[expr]} = {code}")
-        return self._names[expr]
+        if id(expr) not in self._name_of_node:
+            self._name_of_node[id(expr)] = self._assign(self._code(expr))
+        return self._name_of_node[id(expr)]
 
-    def _operation(self, op: Op) -> str:
-        operands = [self.name_of(a) for a in op.args]
-        return _template(op).format(*operands)
+    def _code(self, expr: Slot | Op) -> str:
+        if isinstance(expr, Slot):
+            return f"slots[{expr.index}]"
+        return _template(expr).format(*map(self.name_of, expr.args))
+
+    def _assign(self, code: str) -> str:
+        if code not in self._name_of_code:
+            self._name_of_code[code] = f"v{len(self._name_of_code)}"
+            self.lines.append(f"    {self._name_of_code[code]} = {code}")
+        return self._name_of_code[code]
 
 
 def _template(op: Op) -> str:

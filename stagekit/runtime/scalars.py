@@ -73,6 +73,8 @@ def round_to(number: float, dtype: DType) -> float:
     if dtype is float64 or value == 0 or not math.isfinite(value):
         return value
     largest, digits, least_exponent = _float_format(dtype)
+    if abs(value) >= 2 * largest:
+        return math.copysign(math.inf, value)
     exponent = max(math.frexp(value)[1] - 1, least_exponent) - digits + 1
     rounded = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
     return rounded if abs(rounded) <= largest else math.copysign(math.inf, value)
