@@ -116,7 +116,11 @@ def _expand_byte_perm_cuda(b: Builder, args: Sequence[Value], params: Sequence[A
     """`prmt` reads the fourth bit of each selector digit as "repeat the sign"; this function has no such bit."""
     low, high, selector = args
     digits = b.and_(selector, b.constant(0x7777, uint32))
-    return b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", (low, high, digits), (U32,), has_side_effects=False, host=None)
+    parameters = tuple(Value(U32) for _ in args)
+    with b.block(parameters) as host:
+        b.yield_(*_expand_byte_perm(b, parameters, params))
+    text = "prmt.b32 $0, $1, $2, $3;"
+    return b.asm(text, "=r,r,r,r", (low, high, digits), (U32,), has_side_effects=False, host=host.done())
 
 
 # -- records ----------------------------------------------------------------------------------------------------------

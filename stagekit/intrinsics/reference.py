@@ -156,6 +156,35 @@ def gamma_at_edge(x: float) -> float:
     return math.inf if x > 0 else math.nan
 
 
+def lgamma(x: float) -> float:
+    """`math.lgamma`, and around its zeros 1 and 2, where that loses digits, a series about 2.
+
+    log(gamma(2 + z)) = (1 - euler) * z + sum over k >= 2 of (zeta(k) - 1) * (-z)**k / k. Source: NIST DLMF, 5.7.3.
+    """
+    if not 0.5 <= x <= 2.5:
+        return math.lgamma(x)
+    z = x - 2 if x > 1.5 else x - 1
+    terms = (_zeta_above_one(k) * (-z) ** k / k for k in range(2, 40))
+    about_2 = math.fsum((z * (1 - _EULER), *terms))
+    return about_2 if x > 1.5 else about_2 - math.log1p(z)
+
+
+_EULER = 0.5772156649015329
+
+
+@functools.cache
+def _zeta_above_one(k: int) -> float:
+    """The sum of n**-k over n >= 2, its tail by the Euler-Maclaurin formula."""
+    last = 300
+    tail = (
+        last ** (1 - k) / (k - 1)
+        - last**-k / 2
+        + k * last ** (-k - 1) / 12
+        - k * (k + 1) * (k + 2) * last ** (-k - 3) / 720
+    )
+    return math.fsum((*(n**-k for n in range(2, last + 1)), tail))
+
+
 @quiet
 def ldexp(x: Array, exponent: Array) -> Array:
     """x * 2**exponent; float64 holds the exact product of every narrower float until it rounds to 0 there too."""

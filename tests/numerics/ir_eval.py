@@ -100,7 +100,9 @@ class _Run:
         carried = [env[v] for v in op.inits]
         for turn in range(int(np.max(count))):
             index = np.asarray(start + turn * step).astype(dtype.numpy)
-            carried = _masked(np.asarray(turn < count, dtype=bool), self.block(op.loop_body, [index, *carried], env), carried)
+            carried = _masked(
+                np.asarray(turn < count, dtype=bool), self.block(op.loop_body, [index, *carried], env), carried
+            )
         return tuple(carried)
 
     def intrinsic(self, op: ops.IntrinsicOp, env: Env) -> tuple[Lanes, ...]:
@@ -113,6 +115,10 @@ class _Run:
         arrays = np.broadcast_arrays(*args) if args else ()
         result = op.spec.evaluate(*arrays)
         return result if isinstance(result, tuple) else (result,)
+
+    def asm(self, op: ops.InlineAsm, env: Env) -> tuple[Lanes, ...]:
+        assert op.host is not None, op.text
+        return self.block(op.host, [env[v] for v in op.args], env)
 
     def _expansion(self, op: ops.IntrinsicOp, lowering: Expand, types: tuple[Any, ...]) -> Block:
         key = (op.spec, types, op.params)
@@ -140,4 +146,5 @@ _RULES: dict[type[Op], Callable[[_Run, Any, Env], tuple[Lanes, ...]]] = {
     ops.While: _Run.while_,
     ops.For: _Run.for_,
     ops.IntrinsicOp: _Run.intrinsic,
+    ops.InlineAsm: _Run.asm,
 }
