@@ -1,0 +1,15 @@
+"""The CPU target: a kernel split at barriers, each piece a loop over warps held as vectors of 32 lanes with masks.
+
+    compile(fn, (256, 1, 1))  ->  HostCode      an object file with one entry point
+    load(code, entry)         ->  LoadedCode    that object in this process
+
+The order in which to read the modules: `forms` (how a value is held), `facts` and `linear` (integers that differ from
+lane to lane by a known pattern), `warp` (where code is being written), `compute`, `memory`, `control`, `collective`,
+`atomics` (one op each, on one warp), `uniformity` and `pieces` (which code runs once per block and where it is cut),
+`blockflow` and `entry` (the block and the grid), `compile` and `load`.
+"""
+
+from stagekit.backends.host.compile import HostCode, compile
+from stagekit.backends.host.load import LoadedCode, load
+
+__all__ = ["HostCode", "LoadedCode", "compile", "load"]

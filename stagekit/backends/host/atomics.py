@@ -1,0 +1,130 @@
+"""Atomics: one lane after another. Shared memory belongs to one OS thread at a time, so there they are plain accesses.
+
+Where all lanes add to one address and nobody reads the old value, the lanes are summed first (integers: exact).
+"""
+
+from __future__ import annotations
+
+from stagekit import dtypes
+from stagekit.backends.host.facts import anything
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector
+from stagekit.backends.host.lane_loop import PerLane, for_each_lane
+from stagekit.backends.host.pointers import address_of, full_vector, scalar_pointer, vector_pointers
+from stagekit.backends.host.spread import lane_word
+from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm.types import scalar_type, suffix
+from stagekit.dtypes import DType
+from stagekit.ir import Native, Pointer, Scalar, Space, ops
+
+# Native -> (atomicrmw operation, or one per signedness; the plain operation on `old` and `value`)
+_OPERATIONS: dict[Native, tuple[str, str]] = {
+    Native.ATOMIC_ADD: ("add", "add"),
+    Native.ATOMIC_SUB: ("sub", "sub"),
+    Native.ATOMIC_AND: ("and", "and"),
+    Native.ATOMIC_OR: ("or", "or"),
+    Native.ATOMIC_XOR: ("xor", "xor"),
+    Native.ATOMIC_MIN: ("min", "min"),
+    Native.ATOMIC_MAX: ("max", "max"),
+    Native.ATOMIC_EXCHANGE: ("xchg", ""),
+}
+_COMBINABLE = (Native.ATOMIC_ADD, Native.ATOMIC_AND, Native.ATOMIC_OR, Native.ATOMIC_MIN, Native.ATOMIC_MAX)
+
+
+def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    pointer_type = op.args[0].type
+    assert isinstance(pointer_type, Pointer)
+    pointer, *values = (warp[a] for a in op.args)
+    dtype, one = pointer_type.dtype, scalar_pointer(warp, pointer_type, address_of(pointer))
+    is_used = op.result in warp.kernel.used
+    if one and not is_used and native in _COMBINABLE and dtype.is_integer:
+        _update(warp, native, pointer_type, one, [_combined(warp, native, dtype, values[0])])
+        return
+    place = (
+        PerLane("ptr", one, True)
+        if one
+        else PerLane("ptr", vector_pointers(warp, pointer_type, address_of(pointer)), False)
+    )
+    inputs = [place, *(_per_lane(warp, dtype, value) for value in values)]
+    old = for_each_lane(
+        warp,
+        warp.mask,
+        inputs,
+        scalar_type(dtype) if is_used else "",
+        lambda scalars: _update(warp, native, pointer_type, scalars[0], scalars[1:]),
+    )
+    warp[op.result] = Vector(old or "zeroinitializer", anything(dtype) if dtype.is_integer else None)
+
+
+def _per_lane(warp: Warp, dtype: DType, value: Form) -> PerLane:
+    if isinstance(value, Uniform):
+        return PerLane(scalar_type(dtype), value.text, True)
+    return PerLane(scalar_type(dtype), full_vector(warp, Scalar(dtype), value), False)
+
+
+def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: list[str]) -> str:
+    """One lane's step; gives the old value."""
+    if pointer.space is Space.SHARED:
+        return _plain_update(warp, native, pointer.dtype, place, values)
+    w, held, order = warp.w, scalar_type(pointer.dtype), "monotonic"
+    if native is Native.ATOMIC_CAS:
+        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {order}")
+        return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
+    return w.emit(f"atomicrmw {_spelt(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
+
+
+def _spelt(native: Native, dtype: DType) -> str:
+    name = _OPERATIONS[native][0]
+    if dtype.is_float:
+        return name if name == "xchg" else f"f{name}"
+    return f"u{name}" if name in ("min", "max") and not dtype.is_signed else name
+
+
+def _plain_update(warp: Warp, native: Native, dtype: DType, place: str, values: list[str]) -> str:
+    w, held = warp.w, scalar_type(dtype)
+    old = w.emit(f"load {held}, ptr {place}, align {dtype.itemsize}")
+    if native is Native.ATOMIC_CAS:
+        is_expected = w.emit(f"icmp eq {held} {old}, {values[0]}")
+        new = w.emit(f"select i1 {is_expected}, {held} {values[1]}, {held} {old}")
+    else:
+        new = _combine(warp, native, dtype, old, values[0])
+    w.line(f"store {held} {new}, ptr {place}, align {dtype.itemsize}")
+    return old
+
+
+def _combine(warp: Warp, native: Native, dtype: DType, old: str, value: str) -> str:
+    w, held, name = warp.w, scalar_type(dtype), _OPERATIONS[native][1]
+    if not name:
+        return value
+    if name in ("min", "max"):
+        sign = "s" if dtype.is_signed else "u"
+        return w.call(held, f"llvm.{sign}{name}.{held}", [(held, old), (held, value)])
+    return w.emit(f"{'f' if dtype.is_float else ''}{name} {held} {old}, {value}")
+
+
+def _combined(warp: Warp, native: Native, dtype: DType, value: Form) -> str:
+    """All lanes' values as one."""
+    w, held = warp.w, f"<{LANES} x {scalar_type(dtype)}>"
+    if isinstance(value, Uniform):
+        return value.text if native is not Native.ATOMIC_ADD else _times_lanes(warp, dtype, value)
+    text = full_vector(warp, Scalar(dtype), value)
+    if warp.mask is not None:
+        neutral = f"splat ({scalar_type(dtype)} {_neutral(native, dtype)})"
+        text = w.emit(f"select <{LANES} x i1> {warp.mask.text}, {held} {text}, {held} {neutral}")
+    name = _OPERATIONS[native][1]
+    sign = ("s" if dtype.is_signed else "u") if name in ("min", "max") else ""
+    return w.call(scalar_type(dtype), f"llvm.vector.reduce.{sign}{name}.{suffix(held)}", [(held, text)])
+
+
+def _neutral(native: Native, dtype: DType) -> int:
+    if native is Native.ATOMIC_AND:
+        return -1 if dtype.is_signed else dtype.max
+    return {Native.ATOMIC_MIN: dtype.max, Native.ATOMIC_MAX: dtype.min}.get(native, 0)
+
+
+def _times_lanes(warp: Warp, dtype: DType, value: Uniform) -> str:
+    w, held = warp.w, scalar_type(dtype)
+    word = lane_word(w, warp.mask) if warp.mask else str(ALL_LANES - (1 << 32))
+    count = w.call("i32", "llvm.ctpop.i32", [("i32", word)])
+    if dtype.bits != dtypes.int32.bits:
+        count = w.emit(f"{'zext' if dtype.bits > 32 else 'trunc'} i32 {count} to {held}")
+    return w.emit(f"mul {held} {count}, {value.text}")

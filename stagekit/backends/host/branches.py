@@ -1,0 +1,58 @@
+"""Basic blocks by shape: code under a scalar condition, and phis whose operands are known only later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from stagekit.backends.llvm.writer import Writer
+
+
+@contextmanager
+def when(w: Writer, condition: str) -> Iterator[None]:
+    """Write the body of the `with` so that it runs if the scalar `condition` holds."""
+    if condition == "true":
+        yield
+        return
+    then, end = w.new_label("when"), w.new_label("end")
+    w.line(f"br i1 {condition}, label %{then}, label %{end}")
+    w.label(then)
+    yield
+    w.line(f"br label %{end}")
+    w.label(end)
+
+
+def phi(w: Writer, type_: str, arms: Sequence[tuple[str, str]]) -> str:
+    """A phi of (value, label) pairs."""
+    return w.emit(f"phi {_phi_text(type_, arms)}")
+
+
+def _phi_text(type_: str, arms: Sequence[tuple[str, str]]) -> str:
+    return f"{type_} {', '.join(f'[ {value}, %{label} ]' for value, label in arms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPhi:
+    """A phi at the head of a loop. init: its operand from the block `entry`; what comes back is told to `close`."""
+
+    name: str
+    hole: int
+    type: str
+    init: str
+    entry: str
+
+    def close(self, w: Writer, latest: str, back: str) -> None:
+        w.fill(self.hole, f"{self.name} = phi {_phi_text(self.type, self._arms(latest, back))}")
+
+    def after(self, w: Writer, latest: str, back: str) -> str:
+        """The value behind a loop that is left from `entry`, without a first iteration, or from `back`."""
+        return phi(w, self.type, self._arms(latest, back))
+
+    def _arms(self, latest: str, back: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (self.init, self.entry), (latest, back)
+
+
+def open_phi(w: Writer, type_: str, init: str, entry: str) -> OpenPhi:
+    """Must come before any other instruction of its block."""
+    return OpenPhi(w.fresh(), w.hole(), type_, init, entry)

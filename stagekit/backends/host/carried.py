@@ -1,0 +1,194 @@
+"""The carried values of a loop: each keeps the form of its start as long as the body gives it back in that form.
+
+    i = tid; loop: i = i + 32            Linear(phi, (0, 1, ..)): one scalar phi
+    acc = 0.0; loop: acc = acc + x[i]    starts uniform, comes back as a vector: a vector phi
+
+A loop is written on the assumption that forms are kept. `fit` tells when one is not; the loop is then written again
+with that value as a vector (`Kernel.forced_vectors`), so at most once more per carried value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from stagekit import dtypes
+from stagekit.backends.host.branches import OpenPhi, open_phi
+from stagekit.backends.host.facts import anything
+from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.joins import has_pattern_of
+from stagekit.backends.host.pointers import address_of, at, full_vector, scalar_pointer
+from stagekit.backends.host.selection import select
+from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm.types import llvm_type
+from stagekit.diagnostics import InternalError
+from stagekit.ir import INDEX, Pointer, Type, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A carried value in an open loop: `form` in the body, of which `phi` is the part that changes."""
+
+    param: Value
+    form: Form
+    phi: OpenPhi
+    moves_base: bool  # of an address: the pointer changes, not the index
+
+    @property
+    def is_per_lane(self) -> bool:
+        """Does each lane have a value of its own, which outlives the lane's last iteration?"""
+        if isinstance(self.form, Address):
+            return isinstance(self.form.base, Vector) or isinstance(self.form.index, Vector)
+        return isinstance(self.form, Vector | Mask)
+
+    def after(self, warp: Warp, latest: str, back: str) -> Form:
+        """The value behind a loop that is left from its entry or from the block `back`."""
+        return _renamed(self.form, self.phi.after(warp.w, latest, back), self.moves_base)
+
+
+def until_it_fits(warp: Warp, attempt: Callable[[], tuple[Form, ...] | None]) -> tuple[Form, ...]:
+    """Write a loop again until every carried value has a form that it keeps."""
+    mark = warp.w.mark()
+    while (forms := attempt()) is None:
+        warp.w.rewind(mark)
+    return forms
+
+
+def prepare(warp: Warp, params: Sequence[Value], inits: Sequence[Form]) -> tuple[Form, ...]:
+    """The initial values in the forms in which the loop will carry them. Written before the loop."""
+    return tuple([_prepared(warp, p, init) for p, init in zip(params, inits, strict=True)])
+
+
+def _prepared(warp: Warp, param: Value, init: Form) -> Form:
+    if param in warp.kernel.forced_vectors:
+        return as_full(param.type, full_vector(warp, param.type, init))
+    if isinstance(init, Address):
+        return _prepared_address(warp, param, init)
+    if isinstance(init, Uniform | Linear):
+        return init
+    return as_full(param.type, full_vector(warp, param.type, init))
+
+
+def _prepared_address(warp: Warp, param: Value, init: Address) -> Form:
+    """A fixed base and a changing index; or, once forced, a changing pointer; or a pointer per lane."""
+    assert isinstance(param.type, Pointer)
+    if param in warp.kernel.forced_pointers or isinstance(init.base, Vector):
+        pointer = scalar_pointer(warp, param.type, init)
+        return at(pointer) if pointer else as_full(param.type, full_vector(warp, param.type, init))
+    if isinstance(init.index, Vector):
+        return Address(init.base, Vector(full_vector(warp, INDEX, init.index), anything(dtypes.INDEX)))
+    return init
+
+
+def as_full(type_: Type, text: str) -> Form:
+    """The form of a vector in the full width of its type."""
+    if isinstance(type_, Pointer):
+        return Address(Vector(text), number(0))
+    if type_.dtype is dtypes.bool_:
+        return Mask(text)
+    return Vector(text, anything(type_.dtype) if type_.dtype.is_integer else None)
+
+
+def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: str) -> list[Carried]:
+    """Begin the loop's first block: a phi per prepared value; `params` get their forms."""
+    opened = [_open(warp, param, init, entry) for param, init in zip(params, inits, strict=True)]
+    for carried in opened:
+        warp[carried.param] = carried.form
+    return opened
+
+
+def _open(warp: Warp, param: Value, init: Form, entry: str) -> Carried:
+    moves_base = isinstance(init, Address) and (isinstance(init.base, Vector) or param in warp.kernel.forced_pointers)
+    part = _changing_part(init, moves_base)
+    held = llvm_type(INDEX if isinstance(init, Address) and not moves_base else param.type, _lanes_of(part))
+    slot = open_phi(warp.w, held, part.base.text if isinstance(part, Linear) else part.text, entry)
+    return Carried(param, _of_unknown_range(param.type, _renamed(init, slot.name, moves_base)), slot, moves_base)
+
+
+def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Vector | Mask:
+    """What of a prepared form a phi carries."""
+    if isinstance(form, Address):
+        return form.base if moves_base else form.index
+    return form
+
+
+def _renamed(form: Form, name: str, moves_base: bool) -> Form:
+    """`form` with `name` as the part that changes."""
+    if isinstance(form, Linear):
+        return replace(form, base=replace(form.base, text=name))
+    if isinstance(form, Mask):
+        return Mask(name)
+    if not isinstance(form, Address):
+        return replace(form, text=name)
+    if moves_base:
+        return replace(form, base=replace(form.base, text=name))
+    return replace(form, index=_renamed(form.index, name, False))
+
+
+def _of_unknown_range(type_: Type, form: Form) -> Form:
+    """`form` without what was known of the initial value. An index of known value does not change."""
+    if isinstance(form, Address):
+        is_fixed = isinstance(form.index, Uniform) and form.index.text[0] != "%"
+        return form if is_fixed else replace(form, index=_of_unknown_range(INDEX, form.index))
+    if isinstance(type_, Pointer) or not type_.dtype.is_integer:
+        return form
+    if isinstance(form, Linear):
+        return replace(form, base=replace(form.base, facts=anything(type_.dtype)))
+    return replace(form, facts=anything(type_.dtype)) if isinstance(form, Uniform | Vector) else form
+
+
+def _lanes_of(part: Uniform | Linear | Vector | Mask) -> int | None:
+    return None if isinstance(part, Uniform | Linear) else LANES
+
+
+def fit(warp: Warp, opened: Sequence[Carried], latest: Sequence[Form]) -> list[str] | None:
+    """The phis' operands, written at the end of the body; None, and the misfits noted, where a form was not kept."""
+    texts = [_fitting(warp, c, form) for c, form in zip(opened, latest, strict=True)]
+    misfits = [carried.param for carried, text in zip(opened, texts, strict=True) if text is None]
+    for param in misfits:
+        _force(warp, param)
+    return None if misfits else [text for text in texts if text is not None]
+
+
+def _force(warp: Warp, param: Value) -> None:
+    """Carry `param` in a less regular form from now on."""
+    kernel = warp.kernel
+    if param in kernel.forced_vectors:
+        raise InternalError("a loop's carried value does not fit a vector")
+    if isinstance(param.type, Pointer) and param not in kernel.forced_pointers:
+        kernel.forced_pointers.add(param)
+    else:
+        kernel.forced_vectors.add(param)
+
+
+def _fitting(warp: Warp, carried: Carried, latest: Form) -> str | None:
+    form, type_ = carried.form, carried.param.type
+    if not isinstance(form, Address):
+        return _fitting_number(warp, type_, form, latest)
+    moved = address_of(latest)
+    if not carried.moves_base:
+        return _fitting_number(warp, INDEX, form.index, moved.index) if moved.base == form.base else None
+    assert isinstance(type_, Pointer)
+    return scalar_pointer(warp, type_, moved) if isinstance(form.base, Uniform) else full_vector(warp, type_, moved)
+
+
+def _fitting_number(warp: Warp, type_: Type, form: Form, latest: Form) -> str | None:
+    if isinstance(form, Uniform):
+        return latest.text if isinstance(latest, Uniform) else None
+    if isinstance(form, Linear):
+        return latest.base.text if isinstance(latest, Linear) and has_pattern_of(form, latest) else None
+    return full_vector(warp, type_, latest)
+
+
+def close_all(warp: Warp, opened: Sequence[Carried], texts: Sequence[str], back: str) -> None:
+    """Complete the phis: the operands `texts` come from the block `back`."""
+    for carried, text in zip(opened, texts, strict=True):
+        carried.phi.close(warp.w, text, back)
+
+
+def frozen(warp: Warp, opened: Sequence[Carried], on: Mask, latest: Sequence[Form]) -> list[Form]:
+    """`latest` in the lanes of `on`; what is held per lane keeps its value in the others."""
+    return [
+        select(warp, c.param.type, on, form, c.form) if c.is_per_lane else form
+        for c, form in zip(opened, latest, strict=True)
+    ]

@@ -1,0 +1,188 @@
+"""What the lanes of a warp do together: shuffles, votes, matches. All within vectors: the warp is in lockstep.
+
+The lanes that take part are those that are on and in the `mask` argument; a read from any other gives the reader's own
+value.
+
+    shuffle by a known distance      shufflevector
+    one lane to all                  extract it
+    any other                        through the stack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stagekit import dtypes
+from stagekit.backends.host.facts import Facts, anything, wrap
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Vector, number
+from stagekit.backends.host.pointers import full_vector
+from stagekit.backends.host.selection import select
+from stagekit.backends.host.spread import as_mask, constant_vector, lane_word, mask_and, mask_not, splat
+from stagekit.backends.host.warp import Warp
+from stagekit.ir import I32, U32, Native, ops
+
+_WORDS = f"<{LANES} x i32>"
+_FLAGS = f"<{LANES} x i1>"
+_LANE_NUMBERS = constant_vector("i32", tuple(range(LANES)))
+
+# Each rule: (own lane, argument) -> source lane, for numbers; a source outside 0..31 means the lane's own.
+_SOURCES: dict[Native, Callable[[int, int], int]] = {
+    Native.SHUFFLE_IDX: lambda lane, argument: argument % LANES,
+    Native.SHUFFLE_UP: lambda lane, argument: lane - argument,
+    Native.SHUFFLE_DOWN: lambda lane, argument: lane + argument,
+    Native.SHUFFLE_XOR: lambda lane, argument: lane ^ argument,
+}
+# The same as LLVM code on vectors of i32.
+_SOURCE_CODE: dict[Native, str] = {
+    Native.SHUFFLE_IDX: f"and {_WORDS} {{argument}}, splat (i32 {LANES - 1})",
+    Native.SHUFFLE_UP: f"sub {_WORDS} {_LANE_NUMBERS}, {{argument}}",
+    Native.SHUFFLE_DOWN: f"add {_WORDS} {_LANE_NUMBERS}, {{argument}}",
+    Native.SHUFFLE_XOR: f"xor {_WORDS} {_LANE_NUMBERS}, {{argument}}",
+}
+
+
+def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    mask, value, argument = (warp[a] for a in op.args)
+    if isinstance(value, Uniform):
+        warp[op.result] = value  # whatever lane it comes from
+        return
+    takes_part = _participants(warp, mask)
+    if isinstance(argument, Uniform) and argument.constant is not None:
+        warp[op.result] = _known_shuffle(warp, native, value, argument.constant, takes_part)
+    elif isinstance(argument, Uniform) and native is Native.SHUFFLE_IDX and takes_part is None:
+        warp[op.result] = _broadcast(warp, value, argument)
+    else:
+        warp[op.result] = _shuffle(warp, native, value, argument, takes_part)
+
+
+def _participants(warp: Warp, mask: Form) -> Mask | None:
+    """The lanes that are on and named by the `mask` argument (of lanes with one mask each: named by their own)."""
+    if isinstance(mask, Uniform):
+        if mask.constant is not None and wrap(mask.constant, dtypes.uint32) == ALL_LANES:
+            return warp.mask
+        return mask_and(warp.w, warp.mask, Mask(warp.w.emit(f"bitcast i32 {mask.text} to {_FLAGS}")))
+    own_bits = warp.w.emit(f"lshr {_WORDS} {full_vector(warp, U32, mask)}, {_LANE_NUMBERS}")
+    return mask_and(warp.w, warp.mask, Mask(warp.w.emit(f"trunc {_WORDS} {own_bits} to {_FLAGS}")))
+
+
+def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes_part: Mask | None) -> Form:
+    sources = [_SOURCES[native](lane, argument) for lane in range(LANES)]
+    sources = [source if 0 <= source < LANES else lane for lane, source in enumerate(sources)]
+    if takes_part is not None and takes_part.lanes is not None:
+        sources = [source if takes_part.lanes >> source & 1 else lane for lane, source in enumerate(sources)]
+        takes_part = None
+    places = f"<{LANES} x i32> <{', '.join(f'i32 {source}' for source in sources)}>"
+    own = full_vector(warp, U32, value)
+    moved = warp.w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
+    if takes_part is None:
+        return Vector(moved, anything(dtypes.uint32))
+    is_on = warp.w.emit(f"shufflevector {_FLAGS} {takes_part.text}, {_FLAGS} poison, {places}")
+    return select(warp, U32, Mask(is_on), Vector(moved, anything(dtypes.uint32)), value)
+
+
+def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
+    place = warp.w.emit(f"and i32 {lane.text}, {LANES - 1}")
+    text = warp.w.emit(f"extractelement {_WORDS} {full_vector(warp, U32, value)}, i32 {place}")
+    return Uniform(text, anything(dtypes.uint32))
+
+
+def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part: Mask | None) -> Form:
+    w = warp.w
+    source = w.emit(_SOURCE_CODE[native].format(argument=full_vector(warp, I32, argument)))
+    is_lane = w.emit(f"icmp ult {_WORDS} {source}, splat (i32 {LANES})")
+    place = w.emit(f"select {_FLAGS} {is_lane}, {_WORDS} {source}, {_WORDS} {_LANE_NUMBERS}")
+    if takes_part is not None:
+        word = splat(w, "i32", lane_word(w, takes_part))
+        is_on = w.emit(f"trunc {_WORDS} {w.emit(f'lshr {_WORDS} {word}, {place}')} to {_FLAGS}")
+        place = w.emit(f"select {_FLAGS} {is_on}, {_WORDS} {place}, {_WORDS} {_LANE_NUMBERS}")
+    return Vector(_permute(warp, full_vector(warp, U32, value), place), anything(dtypes.uint32))
+
+
+def _permute(warp: Warp, words: str, place: str) -> str:
+    """The word of lane `place`, per lane."""
+    w, buffer = warp.w, warp.kernel.buffer("i32", LANES, "shuffle")
+    w.line(f"store {_WORDS} {words}, ptr {buffer}, align 64")
+    pointers = w.emit(f"getelementptr i32, ptr {buffer}, {_WORDS} {place}")
+    name = f"llvm.masked.gather.v{LANES}i32.v{LANES}p0"
+    w.declare(f"{_WORDS} @{name}(<{LANES} x ptr>, {_FLAGS}, {_WORDS})")
+    args = f"<{LANES} x ptr> align 4 {pointers}, {_FLAGS} splat (i1 true), {_WORDS} zeroinitializer"
+    return w.emit(f"call {_WORDS} @{name}({args})")
+
+
+# -- votes ------------------------------------------------------------------------------------------------------------
+
+
+def _word_of(warp: Warp, on: Mask | None) -> str:
+    return "-1" if on is None else lane_word(warp.w, on)
+
+
+def active_word(warp: Warp) -> Uniform:
+    """The lanes that are on, as a uint32."""
+    if warp.mask is None:
+        return number(ALL_LANES)
+    if warp.mask.lanes is not None:
+        return number(warp.mask.lanes)
+    return Uniform(lane_word(warp.w, warp.mask), Facts(0, ALL_LANES))
+
+
+def ballot_word(warp: Warp, predicate: Form) -> str:
+    """i32: the lanes that are on and where `predicate` holds."""
+    on = mask_and(warp.w, warp.mask, as_mask(warp, predicate))
+    return _word_of(warp, on)
+
+
+def _among(warp: Warp, word: str, mask: Form) -> Uniform | Vector:
+    """`word` with the bits of the `mask` argument only."""
+    w, facts = warp.w, anything(dtypes.uint32)
+    if isinstance(mask, Uniform):
+        return Uniform(w.emit(f"and i32 {word}, {wrap_text(mask)}"), facts)
+    return Vector(w.emit(f"and {_WORDS} {splat(w, 'i32', word)}, {full_vector(warp, U32, mask)}"), facts)
+
+
+def wrap_text(mask: Uniform) -> str:
+    return mask.text if mask.constant is None else str(wrap(mask.constant, dtypes.int32))
+
+
+def _is_zero(warp: Warp, word: Uniform | Vector, predicate: str) -> Uniform | Mask:
+    if isinstance(word, Uniform):
+        return Uniform(warp.w.emit(f"icmp {predicate} i32 {word.text}, 0"))
+    return Mask(warp.w.emit(f"icmp {predicate} {_WORDS} {word.text}, zeroinitializer"))
+
+
+def emit_ballot(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    mask, predicate = (warp[a] for a in op.args)
+    warp[op.result] = _among(warp, ballot_word(warp, predicate), mask)
+
+
+def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    mask, predicate = (warp[a] for a in op.args)
+    warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, predicate), mask), "ne")
+
+
+def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    """No lane that takes part says no."""
+    mask, predicate = (warp[a] for a in op.args)
+    negated = mask_not(warp.w, as_mask(warp, predicate))
+    warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
+
+
+def emit_active_mask(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    warp[op.result] = active_word(warp)
+
+
+def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    mask, value = (warp[a] for a in op.args)
+    active = active_word(warp)
+    if isinstance(value, Uniform):
+        warp[op.result] = _among(warp, wrap_text(active), mask)
+        return
+    w, own, found = warp.w, full_vector(warp, U32, value), "zeroinitializer"
+    for lane in range(LANES):
+        places = f"<{LANES} x i32> splat (i32 {lane})"
+        other = w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
+        is_equal = w.emit(f"icmp eq {_WORDS} {own}, {other}")
+        bit = w.emit(f"or {_WORDS} {found}, splat (i32 {wrap(1 << lane, dtypes.int32)})")
+        found = w.emit(f"select {_FLAGS} {is_equal}, {_WORDS} {bit}, {_WORDS} {found}")
+    matching = w.emit(f"and {_WORDS} {found}, {splat(w, 'i32', wrap_text(active))}")
+    asked = full_vector(warp, U32, mask)
+    warp[op.result] = Vector(w.emit(f"and {_WORDS} {matching}, {asked}"), anything(dtypes.uint32))

@@ -1,0 +1,133 @@
+"""From a lowered function to an object file: plan, write LLVM text, optimise, generate code, check its symbols.
+
+    compile(fn, (256, 1, 1))  ->  HostCode
+
+Compile time (2-core server, 256 threads): see `benchmarks/cpu.py`. It grows linearly with the kernel: code is written
+twice at most where a block is not a multiple of 32, and for small guarded bodies and strided loops.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stagekit.backends.host.blockflow import BlockFlow
+from stagekit.backends.host.emit import EMITTERS
+from stagekit.backends.host.entry import SIGNATURE, Triple, load_grid, load_params, write_block_loop
+from stagekit.backends.host.forms import LANES, constant_mask, number
+from stagekit.backends.host.objects import check_symbols
+from stagekit.backends.host.pieces import Plan, plan
+from stagekit.backends.host.slots import ALIGN, Layout
+from stagekit.backends.host.target import Processor, machine_for, this_processor
+from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
+from stagekit.backends.llvm import optimize
+from stagekit.backends.llvm.writer import Abilities, Module, Writer
+from stagekit.diagnostics import InternalError
+from stagekit.ir import Function, Space, Value, ops, walk
+
+MAX_THREADS = 1024
+MAX_STACK_BYTES = 32 * 1024  # for one LOCAL allocation of one warp; larger ones go to the scratch memory
+_OPTIMISATION_LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HostCode:
+    """object_code: an object file for this machine, with the symbol `entry` (see `entry.py`).
+
+    shared_bytes: of the static shared memory. scratch_bytes: what the caller gives per worker, dynamic shared memory
+    not included. llvm: the text before optimisation, for people.
+    """
+
+    object_code: bytes
+    entry: str
+    shared_bytes: int
+    scratch_bytes: int
+    llvm: str
+
+
+def compile(fn: Function, block: tuple[int, int, int]) -> HostCode:
+    """Compile a lowered function for this machine and a block of this shape."""
+    return compile_for(fn, block, this_processor())
+
+
+def compile_for(fn: Function, block: tuple[int, int, int], processor: Processor) -> HostCode:
+    """`compile` for a named processor of this machine's architecture."""
+    threads = block[0] * block[1] * block[2]
+    if min(block) < 1 or threads > MAX_THREADS:
+        raise InternalError(f"a block of {block} threads")
+    entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
+    text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
+    machine = machine_for(processor)
+    module = optimize.parse(text)
+    optimize.optimise(module, machine, _OPTIMISATION_LEVEL)
+    code = bytes(machine.emit_object(module))
+    check_symbols(code, entry)
+    return HostCode(code, entry, shared_bytes, scratch_bytes, text)
+
+
+def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
+    """The LLVM text, and the bytes of static shared and of all scratch memory."""
+    fastmath = bool(fn.attribute("fastmath", False))
+    module = Module(Abilities(fastmath=fastmath))
+    w = Writer(module)
+    values = load_params(w, fn.params)
+    grid = load_grid(w)
+    layout = Layout()
+    shared = _place_shared(fn, layout)
+    shared_bytes = layout.size_bytes
+
+    def write_block(index: Triple) -> None:
+        kernel = Kernel(
+            w, block, processor.host_features, fastmath, index, grid, EMITTERS, _used(fn), block_values=dict(values)
+        )
+        _write_block(kernel, fn, layout, shared)
+
+    write_block_loop(w, grid, write_block)
+    head = f"define {SIGNATURE.format(name=entry)} #0"
+    module.add_function(entry, f"{head} {{\n{w.body()}\n}}")
+    module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
+    return module.text(), shared_bytes, layout.padded_bytes
+
+
+def _used(fn: Function) -> frozenset[Value]:
+    return frozenset(value for op in walk(fn.body) for value in op.operands())
+
+
+def _place_shared(fn: Function, layout: Layout) -> dict[ops.Alloc, int | None]:
+    """The offset of each SHARED allocation; None for the dynamic one, which is behind everything else."""
+    return {
+        op: None if op.count is None else layout.take(op.count * op.dtype.itemsize, max(op.align, op.dtype.itemsize))
+        for op in walk(fn.body)
+        if isinstance(op, ops.Alloc) and op.space is Space.SHARED
+    }
+
+
+def _write_block(kernel: Kernel, fn: Function, layout: Layout, shared: dict[ops.Alloc, int | None]) -> None:
+    cut = Plan() if kernel.is_one_warp else plan(fn, kernel.block)
+    flow = BlockFlow(kernel, cut, layout)
+    _place_local(kernel, fn, layout, is_one_piece=not cut.has_splits)
+    for op, offset in shared.items():
+        place = layout.padded_bytes if offset is None else offset
+        kernel.shared[op] = kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {place}")
+    if not kernel.is_one_warp:
+        flow.run()
+        return
+    lanes = kernel.lanes_of(0)
+    full = None if lanes == (1 << LANES) - 1 else constant_mask(lanes)
+    Warp(kernel, kernel.w, number(0), {}, full, full).run(fn.body)
+
+
+def _place_local(kernel: Kernel, fn: Function, layout: Layout, *, is_one_piece: bool) -> None:
+    """LOCAL allocations: on the stack where one warp is done with it before the next begins, else in the scratch memory."""
+    for op in walk(fn.body):
+        if not isinstance(op, ops.Alloc) or op.space is not Space.LOCAL:
+            continue
+        if op.count is None:
+            raise InternalError("a LOCAL allocation needs a size")
+        size = max(op.count, 1) * LANES * op.dtype.itemsize
+        if is_one_piece and size <= MAX_STACK_BYTES:
+            kernel.local[op] = LocalPlace(kernel.w.emit_entry(f"alloca [{size} x i8], align {ALIGN}"), 0)
+            continue
+        warp_bytes = 0 if is_one_piece else -(-size // ALIGN) * ALIGN
+        offset = layout.take(max(size, warp_bytes * kernel.warps), ALIGN)
+        kernel.local[op] = LocalPlace(kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {offset}"), warp_bytes)

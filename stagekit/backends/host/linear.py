@@ -1,0 +1,203 @@
+"""Arithmetic on integers that differ from lane to lane by a known pattern, without making vectors of them.
+
+    thread index t of warp w         Linear(32 * w, (0, 1, 2, ...))
+    t // 16 * n + t % 16             Linear(2 * w * n, (0, ..15, 0, ..15), ((n, (0, ..0, 1, ..1)),))
+
+Each function gives None where the result has no such pattern; the caller then computes on vectors. Sums and products
+are exact modulo 2**bits; division looks at the facts, since it does not commute with a wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stagekit.backends.host import facts as facts_of
+from stagekit.backends.host.facts import fits, wrap, wrapped
+from stagekit.backends.host.forms import Linear, Steps, Uniform, known, number
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.writer import Writer
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind
+
+Pattern = Uniform | Linear
+
+
+def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
+    """`a kind b` on scalar integers; computed now where both are known."""
+    facts = facts_of.binary(kind, known(a), known(b))
+    held = wrapped(facts, dtype) if facts else facts_of.anything(dtype)
+    if held.constant is not None:
+        return number(held.lo)
+    if same := _IDENTITIES.get(kind, _no_identity)(a, b):
+        return same
+    return Uniform(arith.binary(w, kind, dtype, None, a.text, b.text), held)
+
+
+def _no_identity(a: Uniform, b: Uniform) -> Uniform | None:
+    return None
+
+
+def _sum_identity(a: Uniform, b: Uniform) -> Uniform | None:
+    return a if b.constant == 0 else b if a.constant == 0 else None
+
+
+def _product_identity(a: Uniform, b: Uniform) -> Uniform | None:
+    return a if b.constant == 1 else b if a.constant == 1 else None
+
+
+_IDENTITIES: dict[BinaryKind, Callable[[Uniform, Uniform], Uniform | None]] = {
+    BinaryKind.ADD: _sum_identity,
+    BinaryKind.SUB: lambda a, b: a if b.constant == 0 else None,
+    BinaryKind.MUL: _product_identity,
+    BinaryKind.FLOORDIV: lambda a, b: a if b.constant == 1 else None,
+}
+
+
+def made(dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Pattern:
+    """The simplest form of a sum: equal coefficients merged, a pattern without differences is a scalar."""
+    merged: dict[str, tuple[Uniform, Steps]] = {}
+    for coefficient, steps in scaled:
+        before = merged.get(coefficient.text)
+        merged[coefficient.text] = (coefficient, plus(before[1], steps) if before else steps)
+    terms = tuple((c, s) for c, s in merged.values() if any(s))
+    if not terms and not any(offsets):
+        return base
+    if base.constant is not None and not terms:
+        # Known lanes are reduced now, so that facts about them are exact.
+        lanes = tuple(wrap(base.constant + o, dtype) for o in offsets)
+        return Linear(number(0), lanes)
+    return Linear(base, offsets, terms)
+
+
+def plus(a: Steps, b: Steps) -> Steps:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def times(a: Steps, factor: int) -> Steps:
+    return tuple(x * factor for x in a)
+
+
+NO_STEPS: Steps = (0,) * 32
+
+
+def parts(x: Pattern) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]]:
+    return (x, NO_STEPS, ()) if isinstance(x, Uniform) else (x.base, x.offsets, x.scaled)
+
+
+def _add(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
+    base = scalar(w, BinaryKind.ADD, dtype, base_a, base_b)
+    return made(dtype, base, plus(offsets_a, offsets_b), (*scaled_a, *scaled_b))
+
+
+def _subtract(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
+    base = scalar(w, BinaryKind.SUB, dtype, base_a, base_b)
+    negated = ((c, times(s, -1)) for c, s in scaled_b)
+    return made(dtype, base, plus(offsets_a, times(offsets_b, -1)), (*scaled_a, *negated))
+
+
+def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    if isinstance(a, Uniform):
+        a, b = b, a
+    if isinstance(a, Uniform) or not isinstance(b, Uniform):
+        return None
+    base = scalar(w, BinaryKind.MUL, dtype, a.base, b)
+    if b.constant is not None:
+        return made(dtype, base, times(a.offsets, b.constant), ((c, times(s, b.constant)) for c, s in a.scaled))
+    products = [(scalar(w, BinaryKind.MUL, dtype, c, b), s) for c, s in a.scaled]
+    return made(dtype, base, NO_STEPS, (*products, (b, a.offsets)))
+
+
+def _shift_left(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    amount = b.constant if isinstance(b, Uniform) else None
+    if amount is None or not 0 <= amount < dtype.bits:
+        return None
+    return _multiply(w, dtype, a, number(wrap(1 << amount, dtype)))
+
+
+def _floor_divide(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    divisor = _positive_constant(b)
+    if divisor is None or not _divides_by_parts(a, dtype):
+        return None
+    base, offsets, _ = parts(a)
+    quotient = scalar(w, BinaryKind.FLOORDIV, dtype, base, number(divisor))
+    if known(base).multiple % divisor == 0:
+        return made(dtype, quotient, tuple(o // divisor for o in offsets), ())
+    return quotient if _stays_within(base, offsets, divisor) else None
+
+
+def _modulo(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    divisor = _positive_constant(b)
+    if divisor is None or not _divides_by_parts(a, dtype):
+        return None
+    base, offsets, _ = parts(a)
+    if known(base).multiple % divisor == 0:
+        return made(dtype, number(0), tuple(o % divisor for o in offsets), ())
+    if not _stays_within(base, offsets, divisor):
+        return None
+    return made(dtype, scalar(w, BinaryKind.MOD, dtype, base, number(divisor)), offsets, ())
+
+
+def _positive_constant(form: Pattern) -> int | None:
+    value = form.constant if isinstance(form, Uniform) else None
+    return value if value is not None and value > 0 else None
+
+
+def _divides_by_parts(a: Pattern, dtype: DType) -> bool:
+    """Is `a` a base plus known offsets, which never wraps?"""
+    return isinstance(a, Linear) and not a.scaled and fits(a.facts, dtype)
+
+
+def _stays_within(base: Uniform, offsets: Steps, divisor: int) -> bool:
+    """Do the offsets never carry the value over a multiple of `divisor`? So with 32 * w + (0..31) and 64."""
+    grain = known(base).multiple
+    return min(offsets) >= 0 and max(offsets) < grain and divisor % grain == 0
+
+
+def _and(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    """`x & (2**k - 1)` is `x % 2**k`."""
+    low_bits = b.constant if isinstance(b, Uniform) else None
+    if low_bits is None or low_bits < 0 or low_bits & (low_bits + 1):
+        return None
+    return _modulo(w, dtype, a, number(low_bits + 1))
+
+
+def _shift_right(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    amount = b.constant if isinstance(b, Uniform) else None
+    if amount is None or not 0 <= amount < dtype.bits - 1:
+        return None
+    return _floor_divide(w, dtype, a, number(1 << amount))
+
+
+_RULES: dict[BinaryKind, Callable[[Writer, DType, Pattern, Pattern], Pattern | None]] = {
+    BinaryKind.ADD: _add,
+    BinaryKind.SUB: _subtract,
+    BinaryKind.MUL: _multiply,
+    BinaryKind.SHL: _shift_left,
+    BinaryKind.FLOORDIV: _floor_divide,
+    BinaryKind.MOD: _modulo,
+    BinaryKind.AND: _and,
+    BinaryKind.SHR: _shift_right,
+}
+
+
+def binary(w: Writer, kind: BinaryKind, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    """`a kind b`, at least one of them a `Linear`; None where the result is not one."""
+    rule = _RULES.get(kind)
+    return rule(w, dtype, a, b) if rule else None
+
+
+def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | None:
+    """`a` cast from one integer dtype to another; None where widening could come between a wrap and its sum."""
+    if target.bits > source.bits and not fits(known(a), source):
+        return None
+    base, offsets, scaled = parts(a)
+    terms = [(_extended_scalar(w, source, target, c), s) for c, s in scaled]
+    return made(target, _extended_scalar(w, source, target, base), offsets, terms)
+
+
+def _extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:
+    if a.constant is not None:
+        return number(wrap(a.constant, target))
+    return Uniform(arith.cast(w, source, target, None, a.text), wrapped(known(a), target))

@@ -1,0 +1,38 @@
+"""Bring an object file into this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from stagekit.backends.host.objects import check_symbols
+from stagekit.backends.host.target import machine_for, this_processor
+from stagekit.diagnostics import InternalError
+
+
+class LoadedCode:
+    """Machine code in memory. address: of the entry point, until `close`."""
+
+    def __init__(self, engine: Any, address: int) -> None:
+        self._engine = engine
+        self.address = address
+
+    def close(self) -> None:
+        """Free the code; calling it afterwards is a crash."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+def load(code: bytes, entry: str) -> LoadedCode:
+    """Link the object file `code` and find its symbol `entry`."""
+    check_symbols(code, entry)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine_for(this_processor()))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(entry)
+    if not address:
+        engine.close()
+        raise InternalError(f"the object file does not define `{entry}`")
+    return LoadedCode(engine, address)

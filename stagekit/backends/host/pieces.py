@@ -1,0 +1,262 @@
+"""Cut a kernel at its barriers: a plan of pieces, each of which every warp runs from end to end without waiting.
+
+    a = f(tid)                         piece 1: a = f(tid); s[tid] = a; spill b
+    s[tid] = a; b = g(a)        ->     (barrier)
+    syncthreads()                      piece 2: load b; x[tid] = s[..] + b
+    x[tid] = s[..] + b
+
+Around a barrier inside control flow the control flow itself is run once per block (`Split`), with pieces in its bodies.
+A value of one piece that another one reads goes through an array with an element per thread (a slot), unless it is cheap
+to compute again. Carried values of a split loop, and results of a split `if`, live in slots all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from stagekit.backends.host.uniformity import barrier_ops, varying_values
+from stagekit.ir import BinaryKind, Block, Effect, Function, Op, Value, ops, walk
+
+MAX_RECOMPUTED_DEPTH = 5
+
+_CHEAP = (ops.Constant, ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset)
+_DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
+
+
+@dataclass(eq=False)
+class Piece:
+    """copies: (value, owner of the slot it is written to), done at the end, all reads first. needs: values from outside;
+    spills: own values that others need.
+    """
+
+    ops: list[Op] = field(default_factory=list)
+    copies: list[tuple[Value, Value]] = field(default_factory=list)
+    needs: list[Value] = field(default_factory=list)
+    spills: list[Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Once:
+    """An op without effect on uniform values: computed once per block."""
+
+    op: Op
+
+
+@dataclass(eq=False)
+class Split:
+    """A barrier, or control flow around one. bodies: one region per body of the op."""
+
+    op: Op
+    bodies: list[Region]
+
+
+Step = Piece | Once | Split
+Region = list[Step]
+
+
+@dataclass
+class Plan:
+    """What to run, and where values live between pieces.
+
+    slots: the values with an array of their own. aliases: values that are found in another one's slot.
+    makers: for values that are computed again where they are needed, the op that does it.
+    """
+
+    region: Region = field(default_factory=list)
+    varying: frozenset[Value] = frozenset()
+    slots: list[Value] = field(default_factory=list)
+    aliases: dict[Value, Value] = field(default_factory=dict)
+    makers: dict[Value, Op] = field(default_factory=dict)
+
+    @property
+    def has_splits(self) -> bool:
+        return any(isinstance(step, Split) for step in self.region)
+
+    def owner(self, value: Value) -> Value:
+        """The value whose slot holds `value`."""
+        while value in self.aliases:
+            value = self.aliases[value]
+        return value
+
+
+def plan(fn: Function, block: tuple[int, int, int]) -> Plan:
+    """Cut `fn` for a block of this shape, of more than one warp."""
+    barriers = barrier_ops(fn.body)
+    planner = _Planner(varying_values(fn, block, barriers), barriers)
+    planner.plan.region = planner.region(fn.body, ())
+    planner.connect()
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, varying: frozenset[Value], barriers: frozenset[Op]) -> None:
+        self.plan = Plan(varying=varying)
+        self.barriers = barriers
+        self.pieces: list[Piece] = []
+        self.split_reads: list[Value] = []  # varying values that block-level code reads
+        self.resident: set[Value] = set()  # carried values and results that live in slots
+        self.depths: dict[Value, int] = {}
+        self.constants: set[Value] = set()
+
+    # -- cutting ------------------------------------------------------------------------------------------------------
+
+    def region(self, block: Block, targets: Iterable[Value | None]) -> Region:
+        """targets: for each value of the terminator the slot that takes it, or None."""
+        steps: Region = []
+        piece = Piece()
+        for op in block.ops[:-1]:
+            self._note_maker(op)
+            if op in self.barriers:
+                piece.copies.extend(self._entry_copies(op))
+                self._flush(steps, piece)
+                steps.append(Split(op, self._bodies(op)))
+                piece = Piece()
+            elif self._is_block_level(op):
+                steps.append(Once(op))
+            else:
+                piece.ops.append(op)
+        values = block.ops[-1].operands()
+        piece.copies.extend(self._copies((v, t) for v, t in zip(values, targets, strict=False) if t is not None))
+        self._flush(steps, piece)
+        return steps
+
+    def _flush(self, steps: Region, piece: Piece) -> None:
+        if piece.ops or piece.copies:
+            steps.append(piece)
+            self.pieces.append(piece)
+
+    def _copies(self, pairs: Iterable[tuple[Value, Value]]) -> Iterator[tuple[Value, Value]]:
+        for value, target in pairs:
+            if target in self.plan.varying and self.plan.owner(value) is not self.plan.owner(target):
+                yield value, target
+
+    def _live_in_slots(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value in self.plan.varying:
+                self.resident.add(value)
+                self.plan.slots.append(value)
+
+    def _alias(self, values: Iterable[Value], owners: Iterable[Value]) -> None:
+        for value, owner in zip(values, owners, strict=True):
+            if value in self.plan.varying:
+                self.resident.add(value)
+                self.plan.aliases[value] = owner
+
+    def _entry_copies(self, op: Op) -> list[tuple[Value, Value]]:
+        """What must be in slots before a split begins."""
+        self.split_reads.extend(v for v in _read_by_split(op) if v in self.plan.varying)
+        if isinstance(op, ops.For):
+            params = op.loop_body.params[1:]
+            self._live_in_slots(params)
+            self._alias(op.results, params)
+            return list(self._copies(zip(op.inits, params, strict=True)))
+        if isinstance(op, ops.While):
+            self._live_in_slots(op.before.params)
+            return list(self._copies(zip(op.inits, op.before.params, strict=True)))
+        if isinstance(op, ops.If):
+            self._live_in_slots(op.results)
+        return []
+
+    def _bodies(self, op: Op) -> list[Region]:
+        if isinstance(op, ops.If):
+            return [self.region(body, op.results) for body in (op.then_body, op.else_body)]
+        if isinstance(op, ops.For):
+            return [self.region(op.loop_body, op.loop_body.params[1:])]
+        if isinstance(op, ops.While):
+            return self._while_bodies(op)
+        return []
+
+    def _while_bodies(self, op: ops.While) -> list[Region]:
+        flag, *forwarded = op.before.ops[-1].operands()
+        if flag in self.plan.varying:
+            self.split_reads.append(flag)
+        for value, param in zip(forwarded, op.after.params, strict=True):
+            # A carried value that is handed on as it is stays where it is.
+            if value in self.resident and value in op.before.params:
+                self._alias((param,), (value,))
+            else:
+                self._live_in_slots((param,))
+        self._alias(op.results, op.after.params)
+        before = self.region(op.before, (None, *op.after.params))
+        return [before, self.region(op.after, op.before.params)]
+
+    def _is_block_level(self, op: Op) -> bool:
+        """Does `op` compute something uniform and do nothing else?"""
+        return bool(op.results) and not any(result in self.plan.varying for result in op.results)
+
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Find out which values cross from piece to piece, and how."""
+        home = {result: piece for piece in self.pieces for op in piece.ops for result in op.results}
+        spilled: set[Value] = set()
+        for value in self.split_reads:
+            self._spill(value, home, spilled)
+        for piece in self.pieces:
+            for value in _free_values(piece):
+                if value in self.plan.varying:
+                    piece.needs.append(value)
+                    if value not in self.plan.makers:
+                        self._spill(value, home, spilled)
+
+    def _spill(self, value: Value, home: dict[Value, Piece], spilled: set[Value]) -> None:
+        if value in self.resident or value in spilled:
+            return
+        spilled.add(value)
+        home[value].spills.append(value)
+        self.plan.slots.append(value)
+        self.plan.makers.pop(value, None)
+
+    def _note_maker(self, op: Op) -> None:
+        """Remember `op` if it is cheap to do again: a few steps from thread indices and uniform values."""
+        if isinstance(op, ops.Constant):
+            self.constants.add(op.result)
+        if len(op.results) != 1 or op.result not in self.plan.varying or not self._is_cheap(op):
+            return
+        varying = [v for v in op.operands() if v in self.plan.varying]
+        if not all(v in self.plan.makers for v in varying):
+            return
+        depth = 1 + max((self.depths[v] for v in varying), default=0)
+        if depth <= MAX_RECOMPUTED_DEPTH:
+            self.depths[op.result] = depth
+            self.plan.makers[op.result] = op
+
+    def _is_cheap(self, op: Op) -> bool:
+        if isinstance(op, ops.Binary) and op.kind in _DIVISIONS:
+            return op.rhs in self.constants
+        if isinstance(op, ops.IntrinsicOp):
+            return op.effects == frozenset({Effect.VARYING})  # an index
+        return isinstance(op, (*_CHEAP, ops.Alloc))
+
+
+def _with_nested(op: Op) -> Iterator[Op]:
+    yield op
+    for body in op.bodies():
+        yield from walk(body)
+
+
+def _read_by_split(op: Op) -> tuple[Value, ...]:
+    """What block-level code reads of an op that holds a barrier: conditions, bounds, the predicate of a barrier."""
+    if isinstance(op, ops.If):
+        return (op.condition,)
+    if isinstance(op, ops.For):
+        return (op.start, op.stop, op.step)
+    return () if isinstance(op, ops.While) else op.operands()
+
+
+def _free_values(piece: Piece) -> list[Value]:
+    """What a piece reads from outside, each once."""
+    read: dict[Value, None] = {}
+    for op in piece.ops:
+        for inner in _with_nested(op):
+            read.update(dict.fromkeys(inner.operands()))
+    read.update((value, None) for value, _ in piece.copies)
+    defined = {v for op in piece.ops for inner in _with_nested(op) for v in _defined(inner)}
+    return [value for value in read if value not in defined]
+
+
+def _defined(op: Op) -> Iterator[Value]:
+    yield from op.results
+    for body in op.bodies():
+        yield from body.params

@@ -1,0 +1,142 @@
+"""Addresses: a base pointer and an index that keeps its form, until an access needs one pointer per lane.
+
+    A + (row * n + col)     Address("%A", Linear(...))
+
+Elements of LOCAL memory lie lane by lane: element i of lane l is at `base + i * 32 + l`; only an access knows that.
+"""
+
+from __future__ import annotations
+
+from stagekit import dtypes
+from stagekit.backends.host.facts import anything
+from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.integers import IntegerForm, integer_binary
+from stagekit.backends.host.spread import as_mask, as_vector, held_dtype, scalar_vector
+from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import llvm_type, memory_type
+from stagekit.diagnostics import InternalError
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Space, Type, ops
+
+
+def address_of(form: Form) -> Address:
+    if not isinstance(form, Address):
+        raise InternalError(f"{form} is not an address")
+    return form
+
+
+def at(text: str) -> Address:
+    """The address that a scalar pointer holds."""
+    return Address(Uniform(text), number(0))
+
+
+def lane_pointers(text: str) -> Address:
+    """The addresses that a `<32 x ptr>` holds."""
+    return Address(Vector(text), number(0))
+
+
+def emit_offset(warp: Warp, op: ops.Offset) -> None:
+    address = address_of(warp[op.pointer])
+    index = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, address.index, warp[op.index])
+    warp[op.result] = Address(address.base, index)
+
+
+def scalar_pointer(warp: Warp, type_: Pointer, address: Address) -> str | None:
+    """The one pointer that all lanes hold, or None."""
+    placed = _placed(warp, type_, address)
+    if not isinstance(placed.base, Uniform) or not isinstance(placed.index, Uniform):
+        return None
+    return element_pointer(warp, type_.dtype, placed.base.text, placed.index)
+
+
+def vector_pointers(warp: Warp, type_: Pointer, address: Address) -> str:
+    """`<32 x ptr>`: the pointer of each lane."""
+    placed = _placed(warp, type_, address)
+    return lane_elements(warp, type_.dtype, placed.base, as_vector(warp, dtypes.INDEX, placed.index))
+
+
+def lane_elements(warp: Warp, dtype: DType, base: Uniform | Vector, index: Vector) -> str:
+    """`base` moved by `index` elements, lane by lane."""
+    held = llvm_type(held_dtype(dtypes.INDEX, index), LANES)
+    start = f"ptr {base.text}" if isinstance(base, Uniform) else f"<{LANES} x ptr> {base.text}"
+    return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, {start}, {held} {index.text}")
+
+
+def _placed(warp: Warp, type_: Pointer, address: Address) -> Address:
+    """The address with its index as memory is laid out: an element of LOCAL memory is a row of 32."""
+    if type_.space is not Space.LOCAL:
+        return address
+    return Address(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
+
+
+def element_pointer(warp: Warp, dtype: DType, base: str, index: Uniform) -> str:
+    """`base` moved by `index` elements."""
+    if index.constant == 0:
+        return base
+    return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, ptr {base}, i64 {index.text}")
+
+
+def select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, if_false: Form) -> Address:
+    """One of two addresses, per lane unless everything is uniform."""
+    a, b = address_of(if_true), address_of(if_false)
+    one, other = scalar_pointer(warp, type_, a), scalar_pointer(warp, type_, b)
+    if isinstance(condition, Uniform) and one and other:
+        return at(arith.select(warp.w, type_, None, condition.text, one, other))
+    mask = as_mask(warp, condition)
+    texts = (vector_pointers(warp, type_, a), vector_pointers(warp, type_, b))
+    return lane_pointers(arith.select(warp.w, type_, LANES, mask.text, *texts))
+
+
+def emit_pointer_compare(warp: Warp, kind: CompareKind, type_: Pointer, a: Form, b: Form) -> Uniform | Mask:
+    """Compare addresses as unsigned numbers."""
+    left, right = address_of(a), address_of(b)
+    one, other = scalar_pointer(warp, type_, left), scalar_pointer(warp, type_, right)
+    if one and other:
+        return Uniform(arith.compare(warp.w, kind, type_, None, one, other))
+    texts = (vector_pointers(warp, type_, left), vector_pointers(warp, type_, right))
+    return Mask(arith.compare(warp.w, kind, type_, LANES, *texts))
+
+
+def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address:
+    """The same address as a pointer to another dtype."""
+    address = address_of(form)
+    old, new = source.dtype.itemsize, target.dtype.itemsize
+    if old == new:
+        return address
+    if source.space is Space.LOCAL:
+        # Lane by lane storage has no bytes in common with storage of another element size.
+        raise InternalError("a pointer to per-thread memory cannot change its element size on the cpu target")
+    if old % new == 0:
+        return Address(
+            address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(old // new))
+        )
+    if pointer := scalar_pointer(warp, source, address):
+        return at(pointer)
+    return lane_pointers(vector_pointers(warp, source, address))
+
+
+def address_as_integer(warp: Warp, source: Pointer, form: Form) -> IntegerForm:
+    """The address in bytes, as an int64."""
+    address, facts = address_of(form), anything(dtypes.INDEX)
+    if isinstance(address.base, Vector) or source.space is Space.LOCAL:
+        text = warp.w.emit(f"ptrtoint <{LANES} x ptr> {vector_pointers(warp, source, address)} to <{LANES} x i64>")
+        return Vector(text, facts)
+    base = Uniform(warp.w.emit(f"ptrtoint ptr {address.base.text} to i64"), facts)
+    size = number(source.dtype.itemsize)
+    offset = integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, size)
+    return integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, base, offset)
+
+
+def local_element(warp: Warp, type_: Pointer, address: Address) -> Address:
+    """Where the lanes' own copies of an element of LOCAL memory are, as an ordinary address."""
+    placed = _placed(warp, type_, address)
+    lanes = Linear(number(0), tuple(range(LANES)))
+    return Address(placed.base, integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, placed.index, lanes))
+
+
+def full_vector(warp: Warp, type_: Type, form: Form) -> str:
+    """The text of `<32 x T>` for a value of any type."""
+    if isinstance(type_, Pointer):
+        return vector_pointers(warp, type_, address_of(form))
+    return scalar_vector(warp, type_.dtype, form)

@@ -1,0 +1,118 @@
+"""`for i = tid; i < n; i += BLOCK`: lanes that start side by side and step together, in whole iterations and a rest.
+
+    remaining = n - base
+    while remaining > 31:   body, all lanes            base += step; remaining -= step
+    if remaining > 0:       body, lanes < remaining
+
+`remaining` counts down, so nothing wraps; it is exact as long as a step is at least as long as the lanes are apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from stagekit import dtypes
+from stagekit.backends.host.branches import OpenPhi, open_phi
+from stagekit.backends.host.counting import Trip
+from stagekit.backends.host.facts import Facts
+from stagekit.backends.host.forms import ALL_LANES, Linear, Mask, Uniform, known
+from stagekit.backends.host.spread import as_mask
+from stagekit.backends.host.threshold import against, difference, is_plain
+from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import scalar_type
+from stagekit.backends.llvm.writer import Writer
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind
+
+MAX_STEP = 1 << 62  # `remaining - step` stays in range
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """A loop of this kind. first, last: the lowest and highest offset of a lane that is on."""
+
+    dtype: DType
+    start: Linear
+    stop: Uniform
+    step: Uniform
+    first: int
+    last: int
+
+
+def stride_of(warp: Warp, trip: Trip) -> Stride | None:
+    """`trip` as a stride, if it is one."""
+    start, stop, step = trip.start, trip.stop, trip.step
+    if not (isinstance(start, Linear) and isinstance(stop, Uniform) and isinstance(step, Uniform)):
+        return None
+    if start.scaled or not (is_plain(start, trip.dtype) and is_plain(stop, trip.dtype)):
+        return None
+    offsets = [offset for lane, offset in enumerate(start.offsets) if lanes_on(warp) >> lane & 1]
+    first, last = min(offsets), max(offsets)
+    if not max(last - first, 1) <= known(step).lo <= known(step).hi <= MAX_STEP:
+        return None
+    return Stride(trip.dtype, start, stop, step, first, last)
+
+
+def lanes_on(warp: Warp) -> int:
+    """The lanes that may be on here, as far as is known now."""
+    for mask in (warp.mask, warp.full):
+        if mask is not None and mask.lanes is not None:
+            return mask.lanes
+    return ALL_LANES
+
+
+class WholeTrips:
+    """The loop over whole iterations, as `loops.scalar_loop` writes it; then the rest."""
+
+    def __init__(self, warp: Warp, stride: Stride) -> None:
+        self.stride = stride
+        w, dtype = warp.w, stride.dtype
+        self.remaining = difference(w, dtype, stride.stop, stride.start.base)
+        self.step_wide = stride.step.text
+        if stride.step.constant is None:
+            self.step_wide = arith.cast(w, dtype, dtypes.int64, None, stride.step.text)
+        self.begins = self._is_whole(w, self.remaining.text)
+        self._left: tuple[str, str] = (stride.start.base.text, self.remaining.text)
+
+    def _is_whole(self, w: Writer, remaining: str) -> str:
+        return arith.compare(w, CompareKind.GT, dtypes.int64, None, remaining, str(self.stride.last))
+
+    def open(self, w: Writer, entry: str) -> Linear:
+        """The index in the loop."""
+        start = self.stride.start
+        self._base: OpenPhi = open_phi(w, scalar_type(self.stride.dtype), start.base.text, entry)
+        self._count: OpenPhi = open_phi(w, "i64", self.remaining.text, entry)
+        return self._index(self._base.name, known(self.stride.stop).hi - 1 - self.stride.last)
+
+    def _index(self, base: str, highest: int) -> Linear:
+        start, step = known(self.stride.start.base), known(self.stride.step)
+        facts = Facts(start.lo, max(start.lo, highest), math.gcd(start.multiple, step.multiple) or 1)
+        return Linear(Uniform(base, facts), self.stride.start.offsets)
+
+    def advance(self, w: Writer) -> str:
+        """Step on; is there another whole iteration?"""
+        base = arith.binary(w, BinaryKind.ADD, self.stride.dtype, None, self._base.name, self.stride.step.text)
+        remaining = arith.binary(w, BinaryKind.SUB, dtypes.int64, None, self._count.name, self.step_wide)
+        self._left = (base, remaining)
+        return self._is_whole(w, remaining)
+
+    def close(self, w: Writer, back: str) -> None:
+        for slot, latest in zip((self._base, self._count), self._left, strict=True):
+            slot.close(w, latest, back)
+
+    def leave(self, w: Writer, back: str) -> None:
+        """Behind the loop: which base and count it ended with."""
+        base, remaining = (
+            slot.after(w, latest, back) for slot, latest in zip((self._base, self._count), self._left, strict=True)
+        )
+        self._left = (base, remaining)
+
+    def rest(self, warp: Warp) -> tuple[Linear, Mask]:
+        """The index in the last iteration, and for which lanes there is one."""
+        base, remaining = self._left
+        facts = Facts(known(self.remaining).lo - MAX_STEP, self.stride.last)
+        mask = against(warp.w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, facts))
+        highest = known(self.stride.stop).hi - 1 - self.stride.first
+        return self._index(base, highest), as_mask(warp, mask)

@@ -1,0 +1,62 @@
+"""The processor that code is made for: this one, or a named one in tests."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from stagekit.backends.host.warp import HostFeatures
+
+_OPTIMISATION_LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """name, features: as LLVM spells them (`znver4`, `+avx2,-avx512f`)."""
+
+    name: str
+    features: str
+
+    def has(self, feature: str) -> bool:
+        return f"+{feature}" in self.features.split(",")
+
+    @property
+    def host_features(self) -> HostFeatures:
+        is_x86 = llvm.get_default_triple().startswith(("x86_64", "i386", "i686"))
+        return HostFeatures(
+            has_avx512=self.has("avx512bw") and self.has("avx512vl"),
+            has_half_conversions=self.has("f16c") or not is_x86,
+        )
+
+    def attributes(self) -> str:
+        """Function attributes; every function needs them, or LLVM would not inline one into another."""
+        wide = '"prefer-vector-width"="512" ' if self.host_features.has_avx512 else ""
+        return f'nounwind {wide}"target-cpu"="{self.name}" "target-features"="{self.features}"'
+
+
+@functools.cache
+def this_processor() -> Processor:
+    return Processor(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def machine_for(processor: Processor) -> Any:
+    """A new LLVM target machine; not shared, since it is not meant for several threads."""
+    _initialise()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=processor.name,
+        features=processor.features,
+        opt=_OPTIMISATION_LEVEL,
+        reloc="pic",
+        codemodel="jitdefault",
+        jit=True,
+    )

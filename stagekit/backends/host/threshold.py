@@ -1,0 +1,103 @@
+"""Comparisons of integers that are regular over the lanes: one scalar, one clamp, one compare of 32-bit lanes.
+
+    32*w + (0..31) < n    ->    (0..31) < clamp(n - 32*w, -1, 32)
+                                any lane: 0 < n - 32*w      all lanes: 31 < n - 32*w
+
+Only where neither side wraps: then the difference of the bases, saturated, decides as the exact one would.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+from stagekit import dtypes
+from stagekit.backends.host import facts as facts_of
+from stagekit.backends.host.facts import Facts, fits
+from stagekit.backends.host.forms import ALL_LANES, LANES, Linear, Mask, Steps, Uniform, constant_mask, known, number
+from stagekit.backends.host.linear import NO_STEPS, Pattern, made, parts, plus, times
+from stagekit.backends.host.spread import constant_vector, splat
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.writer import Writer
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind
+
+_MEANINGS: dict[CompareKind, Callable[[int, int], bool]] = {
+    CompareKind.EQ: operator.eq,
+    CompareKind.NE: operator.ne,
+    CompareKind.LT: operator.lt,
+    CompareKind.LE: operator.le,
+    CompareKind.GT: operator.gt,
+    CompareKind.GE: operator.ge,
+}
+
+# kind -> (the lane that decides "any", the lane that decides "all"), by its offset
+_DECIDING: dict[CompareKind, tuple[Callable[[Steps], int], Callable[[Steps], int]]] = {
+    CompareKind.LT: (min, max),
+    CompareKind.LE: (min, max),
+    CompareKind.GT: (max, min),
+    CompareKind.GE: (max, min),
+}
+
+
+def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: Pattern) -> Uniform | Mask | None:
+    """`a kind b`, or None where it must be done on vectors."""
+    if not (is_plain(a, dtype) and is_plain(b, dtype)):
+        return None
+    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
+    scaled = made(dtypes.int64, number(0), NO_STEPS, (*scaled_a, *((c, times(s, -1)) for c, s in scaled_b)))
+    if isinstance(scaled, Linear):
+        return None
+    offsets = plus(offsets_a, times(offsets_b, -1))
+    if max(map(abs, offsets)) >= dtypes.int32.max:
+        return None
+    return against(w, kind, offsets, difference(w, dtype, base_b, base_a))
+
+
+def is_plain(x: Pattern, dtype: DType) -> bool:
+    """Does `x` never wrap, and is its base a signed 64-bit number?"""
+    return fits(known(x), dtype) and all(fits(f, dtypes.int64) for f in (known(x), known(parts(x)[0])))
+
+
+def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
+    """`a - b` as a signed 64-bit number that saturates."""
+    facts = facts_of.subtract(known(a), known(b))
+    wide_a, wide_b = (_wide(w, dtype, x) for x in (a, b))
+    if fits(facts, dtypes.int64):
+        return _sum(w, wide_a, wide_b, facts)
+    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a), ("i64", wide_b)]), facts)
+
+
+def _sum(w: Writer, a: str, b: str, facts: Facts) -> Uniform:
+    if facts.constant is not None:
+        return number(facts.constant)
+    return Uniform(a if b == "0" else arith.binary(w, BinaryKind.SUB, dtypes.int64, None, a, b), facts)
+
+
+def _wide(w: Writer, dtype: DType, x: Uniform) -> str:
+    return x.text if x.constant is not None else arith.cast(w, dtype, dtypes.int64, None, x.text)
+
+
+def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
+    """`offset kind threshold` per lane."""
+    low, high, facts = min(offsets), max(offsets), known(threshold)
+    meaning = _MEANINGS[kind]
+    if facts.constant is not None:
+        return _constant(sum(meaning(o, facts.lo) << lane for lane, o in enumerate(offsets)))
+    if facts.lo > high or facts.hi < low:  # the same answer for every lane and every threshold in range
+        return _constant(ALL_LANES if meaning(low, facts.lo if facts.lo > high else facts.hi) else 0)
+    clamped = w.call("i64", "llvm.smax.i64", [("i64", threshold.text), ("i64", str(low - 1))])
+    clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
+    limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
+    text = arith.compare(w, kind, dtypes.int32, LANES, constant_vector("i32", offsets), limit)
+    if kind not in _DECIDING:
+        return Mask(text)
+    any_of, all_of = (
+        arith.compare(w, kind, dtypes.int64, None, str(f(offsets)), threshold.text) for f in _DECIDING[kind]
+    )
+    return Mask(text, any_of, all_of)
+
+
+def _constant(lanes: int) -> Uniform | Mask:
+    mask = constant_mask(lanes)
+    return Uniform(mask.all) if mask.all == "true" else Uniform("false") if mask.any == "false" else mask

@@ -1,0 +1,157 @@
+"""Where code is being written: one warp at one point of the kernel, its values and the lanes that are on there.
+
+`Kernel` is what one compilation shares; `Warp` is what the op emitters are given. The code that runs once per block is
+written through a `Warp` too, one all of whose values are `Uniform`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.backends.host.facts import Facts
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, known, number
+from stagekit.backends.host.linear import Pattern
+from stagekit.backends.llvm.writer import Writer
+from stagekit.diagnostics import InternalError
+from stagekit.ir import Block, Op, Value
+
+FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
+
+
+@dataclass(frozen=True, slots=True)
+class HostFeatures:
+    """What of the processor changes the code that is written, beyond what LLVM does by itself."""
+
+    has_avx512: bool
+    has_half_conversions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlace:
+    """Memory for one LOCAL allocation. base: the pointer for warp 0; warp_bytes: from one warp to the next."""
+
+    base: str
+    warp_bytes: int
+
+
+@dataclass
+class Kernel:
+    """One compilation. block: threads per axis.
+
+    emitters: how each kind of op is written (`emit.py`). block_idx, grid_dim: scalars of the block being run. used: the
+    values that some op reads. shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers,
+    masked_loops: what earlier attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed
+    once per block. fault: the label that leaves the kernel with a fault.
+    """
+
+    w: Writer
+    block: tuple[int, int, int]
+    features: HostFeatures
+    fastmath: bool
+    block_idx: tuple[Uniform, ...]
+    grid_dim: tuple[Uniform, ...]
+    emitters: Mapping[type[Op], Callable[[Warp, Any], None]]
+    used: frozenset[Value]
+    fault: str = "fault"
+    block_values: dict[Value, Form] = field(default_factory=dict)
+    shared: dict[Op, str] = field(default_factory=dict)
+    local: dict[Op, LocalPlace] = field(default_factory=dict)
+    forced_vectors: set[Value] = field(default_factory=set)
+    forced_pointers: set[Value] = field(default_factory=set)
+    masked_loops: set[Op] = field(default_factory=set)
+    buffers: dict[tuple[str, int, str], str] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    @property
+    def warps(self) -> int:
+        return -(-self.threads // LANES)
+
+    @property
+    def is_one_warp(self) -> bool:
+        """A block of one warp needs no splitting: all its threads are in lockstep anyway."""
+        return self.warps == 1
+
+    def lanes_of(self, warp_number: int) -> int:
+        """Which lanes of this warp are threads, as bits."""
+        return ALL_LANES >> max((warp_number + 1) * LANES - self.threads, 0)
+
+    def buffer(self, element: str, count: int, role: str) -> str:
+        """A stack buffer for elements that code picks one by one. Never live from one op to the next, so shared."""
+        key = (element, count, role)
+        if key not in self.buffers:
+            self.buffers[key] = self.w.emit_entry(f"alloca [{count} x {element}], align 64")
+        return self.buffers[key]
+
+    def local_base(self, op: Op, warp_number: Uniform) -> str:
+        """The pointer to one warp's part of a LOCAL allocation."""
+        place = self.local[op]
+        if place.warp_bytes == 0:
+            return place.base
+        offset = self.w.emit(f"mul i64 {warp_number.text}, {place.warp_bytes}")
+        return self.w.emit(f"getelementptr i8, ptr {place.base}, i64 {offset}")
+
+
+@dataclass
+class Warp:
+    """What the emitters work on.
+
+    number: of this warp in its block. values: the form of every value in sight. mask: the lanes that are on, None for
+    all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block.
+    """
+
+    kernel: Kernel
+    w: Writer
+    number: Uniform
+    values: dict[Value, Form]
+    mask: Mask | None
+    full: Mask | None
+    copies: int = 1  # how often the code being written is there already, for loops written twice
+
+    def __getitem__(self, value: Value) -> Form:
+        form = self.values.get(value) or self.kernel.block_values.get(value)
+        if form is None:
+            raise InternalError(f"the cpu target has no form for a value of type {value.type} ({value.name})")
+        return form
+
+    def __setitem__(self, value: Value, form: Form) -> None:
+        self.values[value] = form
+
+    @contextmanager
+    def under(self, mask: Mask | None) -> Iterator[None]:
+        """Write code for the lanes of `mask` only."""
+        outer, self.mask = self.mask, mask
+        try:
+            yield
+        finally:
+            self.mask = outer
+
+    def run(self, block: Block) -> tuple[Form, ...]:
+        """Write the ops of `block`; gives the forms of what its terminator hands on."""
+        for op in block.ops[:-1]:
+            self.emit(op)
+        return tuple(self[value] for value in block.ops[-1].operands())
+
+    def emit(self, op: Op) -> None:
+        self.kernel.emitters[type(op)](self, op)
+
+    def thread(self) -> Pattern:
+        """The number of each thread in its block, x fastest."""
+        base = scaled_by_lanes(self.w, self.number)
+        if base.constant is not None:
+            return Linear(number(0), tuple(base.constant + lane for lane in range(LANES)))
+        return Linear(base, tuple(range(LANES)))
+
+
+def scaled_by_lanes(w: Writer, warp_number: Uniform) -> Uniform:
+    """The number of the first thread of a warp."""
+    if warp_number.constant is not None:
+        return number(LANES * warp_number.constant)
+    facts = known(warp_number)
+    return Uniform(w.emit(f"shl i64 {warp_number.text}, 5"), Facts(LANES * facts.lo, LANES * facts.hi, LANES))
