@@ -1,4 +1,4 @@
-"""From traced IR to something that launches: passes, backend, artifact, kernel. One function per target, readable top to bottom."""
+"""From traced IR to something that launches: passes, backend, artifact, kernel. One function per target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.backends import interp, nvptx
+from stagekit.backends import host, interp, nvptx
 from stagekit.frontend.kernel import Traced
 from stagekit.interpreting import InterpKernel
 from stagekit.ir import Function

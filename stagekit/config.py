@@ -30,7 +30,9 @@ VERIFY = Switch(
     "check the IR after tracing and before emission (ends), or after every pass",
     ("ends", "each"),
 )
-TARGET = Switch("STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", ("", "cpu", "cuda", "interp"))
+TARGET = Switch(
+    "STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", ("", "cpu", "cuda", "interp")
+)
 THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core")
 
 SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, THREADS)

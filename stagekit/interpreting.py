@@ -22,7 +22,9 @@ from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 class InterpKernel(Kernel):
     """Runs `fn`, lowered for "interp". options: what to check. After a launch, `last_report` holds what was seen."""
 
-    def __init__(self, artifact: Artifact, fn: Function, options: interp.Options, constexprs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, artifact: Artifact, fn: Function, options: interp.Options, constexprs: Mapping[str, Any]
+    ) -> None:
         super().__init__(artifact, constexprs)
         self._program = interp.prepare(fn, options)
         self.last_report: interp.Report | None = None
@@ -33,7 +35,9 @@ class InterpKernel(Kernel):
         values = self._read(arguments, None)
         size = self._size(values, arguments, brackets)
         arrays = dict(zip(self.artifact.signature.names, arguments))
-        allocations = [interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None]
+        allocations = [
+            interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None
+        ]
         report = interp.launch(self._program, values, size.grid, size.block, size.shared_bytes, allocations)
         self.last_report = report
         sys.stdout.write("".join(m.text for m in report.prints))
@@ -42,7 +46,9 @@ class InterpKernel(Kernel):
         if report.failures:
             first, others = report.failures[0], len(report.failures) - 1
             suffix = f"; and {others} more" if others else ""
-            raise KernelAssertionError(AssertionFailed(first.text, first.who.block, first.who.thread, suffix), first.loc)
+            raise KernelAssertionError(
+                AssertionFailed(first.text, first.who.block, first.who.thread, suffix), first.loc
+            )
 
 
 def _as_numpy(value: Any) -> np.ndarray[Any, Any] | None:

@@ -3,7 +3,7 @@
     @jit                                       JitFunction
     def k(A: Tensor((n,), float32), *, BLOCK: constexpr): ...
 
-    k64 = k.specialize(BLOCK=64)               Specialization: the same object for the same values, as long as captures are unchanged
+    k64 = k.specialize(BLOCK=64)               Specialization: the same object for the same values, while captures are unchanged
     k64[grid, 64](a)                           traced and compiled for the types and target of its arguments at the first launch
     k[grid, 64](a, BLOCK=64)                   the same kernel, by the first call
 
@@ -14,7 +14,6 @@ tracer read outside is as it was; otherwise it makes a new specialisation.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import re
@@ -52,6 +51,7 @@ from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg, outer_names
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, TraceOptions, suggest
+from stagekit.ir.printer import print_function
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe as describe_argument
 from stagekit.runtime.args import read_array
@@ -242,7 +242,9 @@ class JitFunction:
         parameters = self.parameters
         if name not in parameters.names:
             known = ", ".join(f"{p.name}{': constexpr' if p.is_constexpr else ''}" for p in parameters.all)
-            raise SpecializeError(UnknownParameter(self.name, name, suggest(name, parameters.names), known), self._snapshot.loc)
+            raise SpecializeError(
+                UnknownParameter(self.name, name, suggest(name, parameters.names), known), self._snapshot.loc
+            )
         parameter = next(p for p in parameters.all if p.name == name)
         if not parameter.is_constexpr:
             if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
@@ -252,19 +254,31 @@ class JitFunction:
 
     def _check_constexpr(self, name: str, wanted: type | None, value: Any) -> None:
         shown, kind = repr(value), type(value).__name__
-        if wanted is not None and type(value) is not wanted and not (isinstance(value, wanted) and not isinstance(value, bool)):
+        if (
+            wanted is not None
+            and type(value) is not wanted
+            and not (isinstance(value, wanted) and not isinstance(value, bool))
+        ):
             why = f"the parameter is constexpr[{wanted.__name__}]"
             raise SpecializeError(BadConstexpr(name, shown, kind, why, f"give a {wanted.__name__}"), self._snapshot.loc)
         if read_array(value) is not None and not isinstance(value, np.generic):
             raise SpecializeError(
-                BadConstexpr(name, kind, kind, "an array cannot be a compile-time value", "make the parameter run-time, or pass a tuple"),
+                BadConstexpr(
+                    name,
+                    kind,
+                    kind,
+                    "an array cannot be a compile-time value",
+                    "make the parameter run-time, or pass a tuple",
+                ),
                 self._snapshot.loc,
             )
         try:
             hash(freeze(value))
         except TypeError:
             hint = "use a tuple, a frozen dataclass or another hashable value"
-            raise SpecializeError(BadConstexpr(name, shown, kind, "it is not hashable", hint), self._snapshot.loc) from None
+            raise SpecializeError(
+                BadConstexpr(name, shown, kind, "it is not hashable", hint), self._snapshot.loc
+            ) from None
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
         return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))
@@ -300,7 +314,9 @@ class JitFunction:
         kernel, run_time, named = self._split(args, kwargs)
         kernel._launch(key, run_time, named)
 
-    def _split(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialization, tuple[Any, ...], dict[str, Any]]:
+    def _split(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Specialization, tuple[Any, ...], dict[str, Any]]:
         """Separate constexprs from run-time arguments, by Python's binding rules."""
         constexprs = dict(self._fixed)
         positional = [n for n in self._positional if n not in self._fixed]
@@ -333,7 +349,9 @@ class JitFunction:
     def _constexpr_set(self) -> frozenset[str]:
         return frozenset(self._constexpr_names())
 
-    def _infer(self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any], named: dict[str, Any]) -> None:
+    def _infer(
+        self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any], named: dict[str, Any]
+    ) -> None:
         """Take constexpr sizes from the arrays whose shapes name them."""
         names = [p.name for p in self.parameters.run_time if p.name not in self._fixed]
         given = {**dict(zip(names, run_time)), **named}
@@ -380,7 +398,7 @@ class Specialization:
         self._variants: dict[tuple[ArgType, ...], _Variant] = {}
         self._last: _Variant | None = None
         functools.update_wrapper(self, owner._function)
-        self._run_time = [p for p in owner.parameters.run_time]
+        self._run_time = owner.parameters.run_time
         self._meanings: dict[str, Any] | None = None
 
     @property
@@ -406,7 +424,9 @@ class Specialization:
         if self._meanings is None:
             given = self._types_given
             meanings = {p.name: self._owner.parameters.meaning(p.name, self.constexprs) for p in self._run_time}
-            self._meanings = {n: given.get(n, m) if given.get(n) is not None or n not in given else None for n, m in meanings.items()}
+            self._meanings = {
+                n: given.get(n, m) if given.get(n) is not None or n not in given else None for n, m in meanings.items()
+            }
         return self._meanings[name]
 
     def _default_types(self) -> tuple[ArgType, ...]:
@@ -502,7 +522,9 @@ class Specialization:
         except InternalError:
             raise
         except Exception as error:
-            raise InternalError(f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it") from error
+            raise InternalError(
+                f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it"
+            ) from error
 
     def _is_current(self) -> bool:
         return all(v.traced.captures.is_current() for v in self._variants.values())
@@ -547,7 +569,9 @@ class Specialization:
         return self._last or self._variant(self._default_types())
 
     @hide_frames
-    def compile(self, target: str = "cuda", *, capability: int | None = None, block: int | tuple[int, ...] | None = None) -> Artifact:
+    def compile(
+        self, target: str = "cuda", *, capability: int | None = None, block: int | tuple[int, ...] | None = None
+    ) -> Artifact:
         """Compile without launching. capability: cuda, ten times the version (90). block: cpu, where the kernel does not fix it."""
         return self._shown().artifact(target, capability, block)
 
@@ -649,9 +673,11 @@ class _Variant:
 
     @functools.cached_property
     def ir(self) -> str:
-        return compilation.print_function(self.traced.function)
+        return print_function(self.traced.function)
 
-    def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, values: list[Any]) -> None:
+    def launch(
+        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, values: list[Any]
+    ) -> None:
         if target == "cuda":
             kernel = self._cuda_kernel(values)
         elif target == "interp":
@@ -667,7 +693,9 @@ class _Variant:
             with self.owner._lock, self.owner._explained():
                 found = self._kernels.get(block)
                 if found is None:
-                    found = self._kernels[block] = compilation.load_cpu(self.artifact("cpu", None, block), dict(self.owner.constexprs))
+                    found = self._kernels[block] = compilation.load_cpu(
+                        self.artifact("cpu", None, block), dict(self.owner.constexprs)
+                    )
         return found
 
     @functools.cached_property
@@ -678,7 +706,9 @@ class _Variant:
         return Kernel(artifact, dict(self.owner.constexprs))
 
     def _cuda_kernel(self, values: list[Any]) -> Kernel:
-        device = next((v.device.ordinal for x in values if (v := read_array(x)) is not None and v.device.kind == "cuda"), None)
+        device = next(
+            (v.device.ordinal for x in values if (v := read_array(x)) is not None and v.device.kind == "cuda"), None
+        )
         capability = driver.capability(driver.current_device() if device is None else device)
         key = ("cuda", capability)
         found = self._kernels.get(key)
@@ -701,7 +731,9 @@ class _Variant:
     def artifact(self, target: str, capability: int | None, block: int | tuple[int, ...] | None) -> Artifact:
         if target == "cuda":
             capability = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
-            return self._artifact(("cuda", capability), lambda: compilation.cuda_artifact(self.traced, self._naming, capability))
+            return self._artifact(
+                ("cuda", capability), lambda: compilation.cuda_artifact(self.traced, self._naming, capability)
+            )
         axes = block if isinstance(block, tuple) else (block or 1,)
         whole = self.traced.block or (*axes, 1, 1)[:3]
         exact = (int(whole[0]), int(whole[1]), int(whole[2]))
@@ -759,10 +791,21 @@ def compile(kernel: Any, target: str | None = None) -> Any:
         kernel.trace()
         return kernel
     if target not in TARGETS:
-        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"))
+        raise SpecializeError(
+            UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}")
+        )
     if target == "cuda" or (target == "cpu" and kernel.trace().block):
         kernel.compile(target)
     return BoundKernel(kernel, target)
 
 
-__all__ = ["BoundKernel", "InlineFunction", "JitFunction", "Specialization", "compile", "dataclasses", "function", "inline", "jit"]
+__all__ = [
+    "BoundKernel",
+    "InlineFunction",
+    "JitFunction",
+    "Specialization",
+    "compile",
+    "function",
+    "inline",
+    "jit",
+]

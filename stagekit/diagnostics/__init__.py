@@ -9,6 +9,7 @@ from stagekit.diagnostics.diagnostic import (
     hide_frames,
 )
 from stagekit.diagnostics.loc import Loc
+from stagekit.diagnostics.outside import outside_kernel
 from stagekit.diagnostics.render import render
 
-__all__ = ["Diagnostic", "InternalError", "Loc", "Note", "StagekitError", "all_diagnostics", "hide_frames", "render"]
+__all__ = ["Diagnostic", "InternalError", "Loc", "Note", "StagekitError", "all_diagnostics", "hide_frames", "outside_kernel", "render"]

@@ -7,6 +7,7 @@ description around a moved base address, no copy.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,9 @@ def index_value(tracer: Tracer, index: Any, loc: Loc) -> Value:
 def distance(tracer: Tracer, left: Address, right: Address, loc: Loc) -> Number:
     """`left - right` in elements, int64."""
     if left.type != right.type:
-        shown = f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
+        shown = (
+            f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
+        )
         raise StagingError(BadOperands("-", shown, "both must point to one array"), loc)
     builder = tracer.builder
     delta = builder.sub(builder.bitcast(left.value, INDEX), builder.bitcast(right.value, INDEX))
@@ -92,7 +95,9 @@ def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
         index = int(index)
     if type(index) is not int:
         if isinstance(index, bool):
-            raise StagingError(BadIndex("an index must be an integer, got a bool", "write `int(x)` if it is meant"), loc)
+            raise StagingError(
+                BadIndex("an index must be an integer, got a bool", "write `int(x)` if it is meant"), loc
+            )
         return index
     size = array.shape[axis]
     if isinstance(size, int) and not -size <= index < size:
@@ -101,7 +106,9 @@ def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
     if index < 0:
         if not isinstance(size, int):
             hint = f"write `{array.name}.shape[{axis}] - {-index}`"
-            raise StagingError(BadIndex(f"a negative index ({index}) into an axis whose size is known at run time", hint), loc)
+            raise StagingError(
+                BadIndex(f"a negative index ({index}) into an axis whose size is known at run time", hint), loc
+            )
         return index + size
     return index
 
@@ -141,10 +148,14 @@ def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Ar
             strides.append(array.strides[axis])
         else:
             steps.append((_check_static(loc, array, index, axis), array.strides[axis]))
-    is_contiguous = array.is_contiguous and all(
-        isinstance(i, slice) is False or (axis == 0 and i.step is None) or i == slice(None)
-        for axis, i in enumerate(indices)
-    ) and not any(isinstance(i, slice) and not isinstance(j, slice) for i, j in zip(indices, indices[1:]))
+    is_contiguous = (
+        array.is_contiguous
+        and all(
+            isinstance(i, slice) is False or (axis == 0 and i.step is None) or i == slice(None)
+            for axis, i in enumerate(indices)
+        )
+        and not any(isinstance(i, slice) and not isinstance(j, slice) for i, j in itertools.pairwise(indices))
+    )
     return Array(array.name, _moved(tracer, loc, array, steps), tuple(shape), tuple(strides), is_contiguous)
 
 
@@ -184,7 +195,7 @@ def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
 
 def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
     """`x.dtype`, `x.to`, `A.shape`, ..."""
-    table = _ATTRIBUTES_OF[type(owner)] if type(owner) in _ATTRIBUTES_OF else _NUMBER
+    table = _ATTRIBUTES_OF.get(type(owner), _NUMBER)
     found = table.get(name)
     if found is None:
         hint = suggest(name, table) or f"it has: {', '.join(table)}"
@@ -227,7 +238,11 @@ _ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array:
 def _size(tracer: Tracer, loc: Loc, array: Array) -> Extent:
     total: Any = 1
     for extent in array.shape:
-        total = total * extent if isinstance(total, int) and isinstance(extent, int) else tracer.arithmetic.binary("*", total, extent, loc)
+        total = (
+            total * extent
+            if isinstance(total, int) and isinstance(extent, int)
+            else tracer.arithmetic.binary("*", total, extent, loc)
+        )
     return total  # type: ignore[no-any-return]
 
 

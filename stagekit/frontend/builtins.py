@@ -161,7 +161,11 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) ->
     """Integers stay; bool becomes int32; floats truncate to int64."""
     if isinstance(x, np.generic):
         x = tracer.arithmetic.convert(x, x_dtype := default_dtype(x))
-        return x if x_dtype.is_integer else tracer.arithmetic.convert(x, dtypes.int64 if x_dtype.is_float else dtypes.int32)
+        return (
+            x
+            if x_dtype.is_integer
+            else tracer.arithmetic.convert(x, dtypes.int64 if x_dtype.is_float else dtypes.int32)
+        )
     if not isinstance(x, Number):
         return _python(tracer, frame, node, int, x, *rest)
     if x.dtype.is_integer:
@@ -197,7 +201,9 @@ def _len(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
 def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int | None = None) -> Any:
     """`range(...)`, with `unroll=` as a hint for the run-time loop."""
     if not 1 <= len(args) <= 3:
-        raise tracer.error(BadCall(f"`range` takes one to three arguments, got {len(args)}", "range(start, stop, step)"), frame, node)
+        raise tracer.error(
+            BadCall(f"`range` takes one to three arguments, got {len(args)}", "range(start, stop, step)"), frame, node
+        )
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     args = tuple(int(a) if isinstance(a, np.integer) else a for a in args)
     if unroll is not None and (type(unroll) is not int or unroll < 1):
@@ -222,7 +228,9 @@ def _tuple(tracer: Tracer, frame: Frame, node: ast.AST, items: Any = ()) -> Any:
 
 
 def _zip(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, strict: bool = False) -> Any:
-    return _python(tracer, frame, node, lambda: list(zip(*(_items(tracer, frame, node, i) for i in iterables), strict=strict)))
+    return _python(
+        tracer, frame, node, lambda: list(zip(*(_items(tracer, frame, node, i) for i in iterables), strict=strict))
+    )
 
 
 def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: int = 0) -> Any:

@@ -62,7 +62,7 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         return builtin(tracer, frame, node, *args, **kwargs)
     if isinstance(fn, type):
         return _construct(tracer, frame, node, fn, args, kwargs)
-    method = getattr(type(fn), "__call__", None)
+    method = next((c.__dict__["__call__"] for c in type(fn).__mro__ if "__call__" in c.__dict__), None)
     if isinstance(method, types.FunctionType):
         return call(tracer, frame, node, method, [fn, *args], kwargs)
     return _native(tracer, frame, node, fn, args, kwargs)
@@ -77,7 +77,14 @@ def mapper_of(value: Any) -> Any:
 
 
 def _intrinsic(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any], mapper: Any
+    tracer: Tracer,
+    frame: Frame,
+    node: ast.AST,
+    fn: Any,
+    spec: Intrinsic,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    mapper: Any,
 ) -> Any:
     if mapper is not None:
         return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), spec, tuple(args), kwargs], {})
@@ -91,7 +98,13 @@ def _first_mapped(args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _staged(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: language.Staged, args: list[Any], kwargs: dict[str, Any], mapper: Any
+    tracer: Tracer,
+    frame: Frame,
+    node: ast.AST,
+    fn: language.Staged,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    mapper: Any,
 ) -> Any:
     if mapper is not None and fn.is_elementwise:
         return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
@@ -111,7 +124,9 @@ def _convert(tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: li
     return tracer.arithmetic.convert(args[0], dtype)
 
 
-def _bound(tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _bound(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     return static(tracer, frame, node, lambda: fn.run(*args, **kwargs))
 
 
@@ -148,7 +163,7 @@ def _python_function(
     if is_static and fn.__module__ is not None and fn.__module__.partition(".")[0] in _NATIVE_ROOTS:
         return _native(tracer, frame, node, fn, args, kwargs)
     try:
-        snapshot_of(fn).source
+        _ = snapshot_of(fn).source
     except StagekitError:
         if is_static:
             return _native(tracer, frame, node, fn, args, kwargs)
@@ -156,13 +171,17 @@ def _python_function(
     return _function(tracer, frame, node, fn, args, kwargs)
 
 
-def _function(tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _function(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
     source = snapshot_of(fn).source
     try:
         bound = _signature(fn).bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}"), frame, node) from None
+        raise tracer.error(
+            BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}"), frame, node
+        ) from None
     for name, parameter in _signature(fn).parameters.items():
         if name not in bound.arguments and parameter.default is not inspect.Parameter.empty:
             _note_default(tracer, fn, name, parameter.default)
@@ -176,7 +195,9 @@ def _plain(signature: inspect.Signature) -> str:
 
 
 def _note_default(tracer: Tracer, fn: types.FunctionType, name: str, value: Any) -> None:
-    tracer.captures.note((id(fn), "default " + name), f"the default of `{name}`", lambda: _signature(fn).parameters[name].default, value)
+    tracer.captures.note(
+        (id(fn), "default " + name), f"the default of `{name}`", lambda: _signature(fn).parameters[name].default, value
+    )
 
 
 def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -252,12 +273,17 @@ def _closure(tracer: Tracer, frame: Frame, node: ast.AST, fn: Closure, args: lis
 def closure_signature(fn: Closure) -> inspect.Signature:
     args = fn.node.args
     kind = inspect.Parameter
-    positional = [*((a, kind.POSITIONAL_ONLY) for a in args.posonlyargs), *((a, kind.POSITIONAL_OR_KEYWORD) for a in args.args)]
+    positional = [
+        *((a, kind.POSITIONAL_ONLY) for a in args.posonlyargs),
+        *((a, kind.POSITIONAL_OR_KEYWORD) for a in args.args),
+    ]
     defaults = [*([kind.empty] * (len(positional) - len(fn.defaults))), *fn.defaults]
     parameters = [kind(a.arg, k, default=d) for (a, k), d in zip(positional, defaults)]
     if args.vararg:
         parameters.append(kind(args.vararg.arg, kind.VAR_POSITIONAL))
-    parameters += [kind(a.arg, kind.KEYWORD_ONLY, default=fn.kw_defaults.get(a.arg, kind.empty)) for a in args.kwonlyargs]
+    parameters += [
+        kind(a.arg, kind.KEYWORD_ONLY, default=fn.kw_defaults.get(a.arg, kind.empty)) for a in args.kwonlyargs
+    ]
     if args.kwarg:
         parameters.append(kind(args.kwarg.arg, kind.VAR_KEYWORD))
     return inspect.Signature(parameters)
@@ -275,7 +301,7 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         return _dataclass_with_post_init(tracer, frame, node, cls, post_init, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
     is_own = isinstance(init, types.FunctionType) and not init.__code__.co_filename.startswith("<")
-    is_plain_new = cls.__new__ is object.__new__
+    is_plain_new = getattr(cls, "__new__", None) is object.__new__
     if is_own and is_plain_new and cls.__module__.partition(".")[0] not in _NATIVE_ROOTS:
         made = tracer.journal.born(object.__new__(cls))
         call(tracer, frame, node, init, [made, *args], kwargs)

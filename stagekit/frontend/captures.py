@@ -27,7 +27,8 @@ _BY_IDENTITY = (types.ModuleType, types.BuiltinFunctionType, type, DType, Intrin
 
 def freeze(value: Any) -> Token:
     """A hashable token, equal for equal values of the same exact type. Containers and dataclasses by content; functions and
-    objects of unknown classes by identity."""
+    objects of unknown classes by identity.
+    """
     kind = type(value)
     if kind in _EXACT:
         return (kind, value)
@@ -79,7 +80,7 @@ class Read:
         now = self.again()
         if now is self.seen and self.token is None:
             return True
-        return freeze(now) == (freeze(self.seen) if self.token is None else self.token)
+        return bool(freeze(now) == (freeze(self.seen) if self.token is None else self.token))
 
     def describe_change(self) -> str:
         return f"{self.what} changed: {self.seen!r} -> {self.again()!r}"

@@ -31,9 +31,9 @@ def same_static(a: Any, b: Any) -> bool:
     if type(a) is not type(b) or isinstance(a, Number | Address):
         return False
     if isinstance(a, float):
-        return a == b and math.copysign(1, a) == math.copysign(1, b) or (a != a and b != b)
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if isinstance(a, np.generic):
-        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+        return bool(a.dtype == b.dtype and a.tobytes() == b.tobytes())
     return isinstance(a, int | str | bytes | type(None) | range) and bool(a == b)
 
 
@@ -74,9 +74,15 @@ def _is_plain_object(value: Any) -> bool:
     """Is this an object of a user's class (or of the library written in the language), with its state in attributes?"""
     kind = type(value)
     root, _, rest = kind.__module__.partition(".")
-    if isinstance(value, type) or root in ("builtins", "numpy", "ml_dtypes") or (root == "stagekit" and not rest.startswith("lib")):
+    if (
+        isinstance(value, type)
+        or root in ("builtins", "numpy", "ml_dtypes")
+        or (root == "stagekit" and not rest.startswith("lib"))
+    ):
         return False
-    return is_dataclass(value) or (hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__slots__"))
+    return is_dataclass(value) or (
+        hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__slots__")
+    )
 
 
 def _attributes(value: Any) -> list[str]:
@@ -88,11 +94,11 @@ def same_shape(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, tuple | list):
-        return len(a) == len(b)
+        return bool(len(a) == len(b))
     if isinstance(a, dict):
-        return list(a) == list(b)
+        return bool(list(a) == list(b))
     if isinstance(a, Array):
-        return a.ndim == b.ndim and a.is_contiguous == b.is_contiguous
+        return bool(a.ndim == b.ndim and a.is_contiguous == b.is_contiguous)
     return _attributes(a) == _attributes(b)
 
 
@@ -167,7 +173,9 @@ class Join:
         if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
             return self._leaf(a.value, b.value, is_weak=False)
         if parts_of(a) is not None and same_shape(a, b):
-            return _Parts(a, [self.plan(x, y, name, is_lenient=is_lenient) for x, y in zip(parts_of(a) or [], parts_of(b) or [])])
+            return _Parts(
+                a, [self.plan(x, y, name, is_lenient=is_lenient) for x, y in zip(parts_of(a) or [], parts_of(b) or [])]
+            )
         return _Known(self._mismatch(a, b, name))
 
     def _half(self, present: Any, name: str, absent: Arm) -> Any:
@@ -216,7 +224,9 @@ class Join:
         return Poison(MaybeUndefined(name, why, "`if`"), (Note(f"the `if` that leaves `{name}` undefined", self.loc),))
 
     def _mismatch(self, a: Any, b: Any, name: str) -> Poison:
-        note = Note(f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc)
+        note = Note(
+            f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc
+        )
         return Poison(JoinMismatch(name, describe(a), describe(b)), (note,))
 
     def make(self) -> tuple[Value, ...]:
@@ -254,7 +264,11 @@ def join_dtype(a: Any, b: Any) -> DType | None:
         return left if left is right else None
     strong, weak = (right, left) if weak_a else (left, right)
     literal = a if weak_a else b
-    fits = strong.is_float if weak.is_float else (strong.is_float or strong.is_integer if weak.is_integer else strong is weak)
+    fits = (
+        strong.is_float
+        if weak.is_float
+        else (strong.is_float or strong.is_integer if weak.is_integer else strong is weak)
+    )
     if type(literal) is int and strong.is_integer and not strong.holds(literal):
         return None
     return strong if fits else None

@@ -380,7 +380,9 @@ class RecursionBudget(Diagnostic):
 class EntryMisplaced(Diagnostic):
     title: ClassVar[str] = "device_entry in the wrong place"
     label: ClassVar[str] = "{why}"
-    help: ClassVar[str] = "call `device_entry(launch=...)` once, at the top of the kernel, outside run-time control flow"
+    help: ClassVar[str] = (
+        "call `device_entry(launch=...)` once, at the top of the kernel, outside run-time control flow"
+    )
     why: str
 
 
@@ -403,17 +405,13 @@ class BadBlockSize(Diagnostic):
 
 
 @dataclass(frozen=True)
-class OutsideKernel(Diagnostic):
-    title: ClassVar[str] = "Called outside a kernel"
-    label: ClassVar[str] = "`{name}` means something only inside a kernel"
-    help: ClassVar[str] = "call it in a function decorated with @jit, @function or @inline"
-    name: str
-
-
-@dataclass(frozen=True)
 class MixedStyles(Diagnostic):
     title: ClassVar[str] = "Two launch styles in one kernel"
-    label: ClassVar[str] = "`{kernel}` uses program_id, whose launch is `k[grid]`, and {threads}, whose launch is `k[grid, block]`"
-    help: ClassVar[str] = "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices"
+    label: ClassVar[str] = (
+        "`{kernel}` uses program_id, whose launch is `k[grid]`, and {threads}, whose launch is `k[grid, block]`"
+    )
+    help: ClassVar[str] = (
+        "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices"
+    )
     kernel: str
     threads: str

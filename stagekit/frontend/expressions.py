@@ -7,6 +7,7 @@ user's class answers through its own methods, which are staged like any other fu
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, StagekitError
 from stagekit.frontend import arrays
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import (
@@ -26,7 +27,6 @@ from stagekit.frontend.errors import (
     NonContiguous,
     NotIterable,
     RunTimeValue,
-    StagingError,
     StaticFailure,
     UnboundLocal,
     UnknownName,
@@ -37,7 +37,15 @@ from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import names_of
 from stagekit.frontend.tracer import Tracer, suggest
-from stagekit.frontend.values import STAND_INS, Address, Array, BoundMethod, Number, StagedRange, StaticRange, holds_run_time
+from stagekit.frontend.values import (
+    STAND_INS,
+    Address,
+    Array,
+    Number,
+    StagedRange,
+    StaticRange,
+    holds_run_time,
+)
 from stagekit.ir import CompareKind, Value
 
 
@@ -50,7 +58,15 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], An
     """Run Python at compile time; what it raises becomes an error at `node`."""
     try:
         return compute()
-    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, NotImplementedError, AssertionError) as error:
+    except (
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        NotImplementedError,
+        AssertionError,
+    ) as error:
         raise tracer.error(StaticFailure(type(error).__name__, str(error)), frame, node) from error
 
 
@@ -126,7 +142,7 @@ def _key(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:
     return key
 
 
-def _needs_static(tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any) -> StagingError:
+def _needs_static(tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any) -> StagekitError:
     hint = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
     shown = describe_type(value) if is_numeric(value) else describe(value)
     return tracer.error(RunTimeValue(what, shown, hint), frame, node)
@@ -142,7 +158,7 @@ def _binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
     return binary(tracer, frame, node, symbol, left, right)
 
 
-_SYMBOLS = {symbol: python for symbol, python in PYTHON_BINARY.values()}
+_SYMBOLS = dict(PYTHON_BINARY.values())
 _METHODS = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
     "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul",
@@ -247,7 +263,9 @@ def _integer_power(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
         if exponent:
             square = tracer.arithmetic.binary("*", square, square, loc)
     if result is None:
-        return tracer.arithmetic.convert(1, _dtype_of(base)) if not isinstance(base, Number) else _one_like(tracer, base)
+        return (
+            tracer.arithmetic.convert(1, _dtype_of(base)) if not isinstance(base, Number) else _one_like(tracer, base)
+        )
     return result
 
 
@@ -304,7 +322,9 @@ def _chain(tracer: Tracer, frame: Frame, node: ast.Compare, left: Any, links: li
     if not rest:
         return first
     holds = truth(tracer, frame, node, first)
-    return both(tracer, frame, holds, lambda: truth(tracer, frame, node, _chain(tracer, frame, node, right, rest)), node)
+    return both(
+        tracer, frame, holds, lambda: truth(tracer, frame, node, _chain(tracer, frame, node, right, rest)), node
+    )
 
 
 def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
@@ -315,7 +335,7 @@ def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: An
     if isinstance(op, ast.In | ast.NotIn):
         found = contains(tracer, frame, node, left, right)
         return negate_condition(tracer, found) if isinstance(op, ast.NotIn) else found
-    symbol, _, python = COMPARISONS[type(op)]
+    _, _, python = COMPARISONS[type(op)]
     loc = tracer.at(frame, node)
     if is_numeric(left) and is_numeric(right) and not (is_literal(left) and is_literal(right)):
         return tracer.arithmetic.compare(type(op), left, right, loc)
@@ -344,15 +364,21 @@ def _compare_stand_ins(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpo
 def _compare_sequences(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
     is_same_shape = type(left) is type(right) and isinstance(left, tuple | list) and len(left) == len(right)
     equal: bool | Number = is_same_shape
-    for a, b in zip(left, right) if is_same_shape else ():
-        equal = both(tracer, frame, equal, lambda a=a, b=b: truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b)), node)  # type: ignore[misc]
+    for pair in zip(left, right) if is_same_shape else ():
+        equal = both(tracer, frame, equal, functools.partial(_equal, tracer, frame, node, *pair), node)
     return negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
+
+
+def _equal(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> bool | Number:
+    return truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b))
 
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def _by_comparison_method(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any) -> Any:
+def _by_comparison_method(
+    tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any
+) -> Any:
     name = COMPARISONS[op][1].value
     for owner, other, method_name in ((left, right, name), (right, left, _MIRRORED[name])):
         method = _user_method(owner, f"__{method_name}__")
@@ -386,7 +412,6 @@ def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | 
         return right
     if right is False:
         return left
-    assert isinstance(left, Number) and isinstance(right, Number)
     return Number(tracer.builder.or_(left.value, right.value))
 
 
@@ -415,7 +440,9 @@ def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
     return not value if isinstance(value, bool) else Number(tracer.builder.not_(value.value))
 
 
-def both(tracer: Tracer, frame: Frame, left: bool | Number, right: Callable[[], bool | Number], node: ast.AST) -> bool | Number:
+def both(
+    tracer: Tracer, frame: Frame, left: bool | Number, right: Callable[[], bool | Number], node: ast.AST
+) -> bool | Number:
     """`left and right()`; the right side happens only where the left holds."""
     if isinstance(left, bool):
         return right() if left else False
@@ -553,7 +580,9 @@ def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
     """Evaluate the object and index of an assignment target, once."""
     if isinstance(target, ast.Name):
         scope = _binding_scope(frame, target.id)
-        return Place(lambda: _name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value))
+        return Place(
+            lambda: _name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value)
+        )
     if isinstance(target, ast.Attribute):
         owner = evaluate(tracer, frame, target.value)
         return _attribute_place(tracer, frame, target, owner)
@@ -561,7 +590,9 @@ def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
         owner = evaluate(tracer, frame, target.value)
         index = evaluate(tracer, frame, target.slice)
         return _item_place(tracer, frame, target, owner, index)
-    raise tracer.error(UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), frame, target)
+    raise tracer.error(
+        UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), frame, target
+    )
 
 
 def _binding_scope(frame: Frame, name: str) -> Scope:
@@ -626,7 +657,9 @@ def _put_item(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, ind
         return
     if isinstance(owner, list):
         if not isinstance(index, int | np.integer):
-            raise tracer.error(BadIndex("a slice of a list cannot be assigned", "assign the items one by one"), frame, node)
+            raise tracer.error(
+                BadIndex("a slice of a list cannot be assigned", "assign the items one by one"), frame, node
+            )
         position = int(index) + (len(owner) if index < 0 else 0)
         if not 0 <= position < len(owner):
             raise tracer.error(StaticFailure("IndexError", "list assignment index out of range"), frame, node)
@@ -638,7 +671,7 @@ def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequenc
     """The items of a compile-time iterable, as a list."""
     if isinstance(value, StaticRange):
         return list(value.values)
-    if isinstance(value, STAND_INS) or isinstance(value, Number):
+    if isinstance(value, STAND_INS):
         what = "a range with run-time bounds" if isinstance(value, StagedRange) else describe(value)
         hint = "its length is not known at compile time; loop over `range(...)` and index"
         raise tracer.error(NotIterable(f"{what} has no compile-time items", hint), frame, node)
@@ -646,8 +679,11 @@ def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequenc
     if method is not None:
         return items_of(tracer, frame, node, _call(tracer, frame, node, method, [value]))
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        raise tracer.error(NotIterable(f"{describe(value)} is not iterable", "use a list, a tuple or `range(...)`"), frame, node)
-    return static(tracer, frame, node, lambda: list(value))
+        raise tracer.error(
+            NotIterable(f"{describe(value)} is not iterable", "use a list, a tuple or `range(...)`"), frame, node
+        )
+    items: list[Any] = static(tracer, frame, node, lambda: list(value))
+    return items
 
 
 # -- functions, comprehensions, strings ---------------------------------------------------------------------------------
@@ -672,12 +708,16 @@ def _call_node(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
     return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame.loc(node))
 
 
-def _comprehension(tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Any:
+def _comprehension(
+    tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+) -> Any:
     """Comprehensions run at compile time, over compile-time items; their variables are their own."""
     found: list[Any] = []
     outer = frame.scope
     first = node.generators[0].iter
-    first_items = items_of(tracer, frame, first, evaluate(tracer, frame, first))  # in the scope around, as Python has it
+    first_items = items_of(
+        tracer, frame, first, evaluate(tracer, frame, first)
+    )  # in the scope around, as Python has it
     frame.scope = Scope(_comprehension_names(node), tracer.journal.born({}), outer)
 
     def level(depth: int) -> None:
@@ -685,7 +725,9 @@ def _comprehension(tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetCom
             found.append(_comprehended(tracer, frame, node))
             return
         generator = node.generators[depth]
-        for value in first_items if depth == 0 else items_of(tracer, frame, first, evaluate(tracer, frame, generator.iter)):
+        for value in (
+            first_items if depth == 0 else items_of(tracer, frame, first, evaluate(tracer, frame, generator.iter))
+        ):
             _assign(tracer, frame, generator.target, value)
             tracer.count_unrolled(frame.loc(node))
             if all(_static_condition(tracer, frame, test) for test in generator.ifs):

@@ -43,7 +43,9 @@ class Frame:
 
     source: Source
     scope: Scope
-    function: types.FunctionType | None  # the Python function, for its globals and cells; None only in the tests of this room
+    function: (
+        types.FunctionType | None
+    )  # the Python function, for its globals and cells; None only in the tests of this room
     call_site: Loc | None
     depth: int
     iteration: tuple[str, ...] = ()
@@ -60,8 +62,9 @@ class Frame:
 
     def flags(self) -> list[str]:
         """Names of the flags that stop the statement list being run."""
-        inner = self.loops[-1:] and [self.loops[-1].broken, self.loops[-1].continued]
-        return [RETURN, *(inner or [])]
+        if not self.loops:
+            return [RETURN]
+        return [RETURN, self.loops[-1].broken, self.loops[-1].continued]
 
 
 @dataclass(frozen=True, slots=True)

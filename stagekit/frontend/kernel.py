@@ -46,7 +46,7 @@ MAX_THREADS = 1024
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: name of the kernel in machine code."""
+    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: the name in machine code."""
 
     parameters: Parameters
     constexprs: Mapping[str, Any]
@@ -201,7 +201,13 @@ class _Trace:
         for size in reversed(shape):
             strides.insert(0, step)
             is_static = isinstance(step, int) and isinstance(size, int)
-            step = step * size if is_static else self.tracer.arithmetic.binary("*", size, step, self.loc) if step != 1 else size
+            step = (
+                step * size
+                if is_static
+                else self.tracer.arithmetic.binary("*", size, step, self.loc)
+                if step != 1
+                else size
+            )
         return tuple(strides)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:
@@ -243,7 +249,9 @@ class _Trace:
         for position, spec in enumerate(self.specs):
             if isinstance(spec, ArraySpec | PointerSpec) and self._address_of(position) in written:
                 self.specs[position] = dataclasses.replace(spec, is_written=True)
-        function, slots, specs, launch = _prune(Function(self.request.symbol, body, attributes), self.slots, self.specs, launch)
+        function, slots, specs, launch = _prune(
+            Function(self.request.symbol, body, attributes), self.slots, self.specs, launch
+        )
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         signature = Signature(specs, slots, defaults)
         return Traced(function, signature, launch, style, block, self.tracer.captures, tuple(self.tracer.printed))
@@ -319,7 +327,11 @@ class _HostExpressions:
             return Const(int(op.value))
         if isinstance(op, ops.Cast) and isinstance(op.operand.type, Scalar) and not op.operand.type.dtype.is_float:
             return self._convert(op.operand, what)
-        if isinstance(op, ops.Binary | ops.Unary | ops.Compare) and isinstance(value.type, Scalar) and not value.type.dtype.is_float:
+        if (
+            isinstance(op, ops.Binary | ops.Unary | ops.Compare)
+            and isinstance(value.type, Scalar)
+            and not value.type.dtype.is_float
+        ):
             return HostOp(op.kind.value, tuple(self._convert(v, what) for v in op.operands()))
         if isinstance(op, ops.Select):
             return HostOp("select", tuple(self._convert(v, what) for v in op.operands()))
@@ -344,7 +356,7 @@ def _roots_written(body: Block) -> set[Value]:
         return True
 
     edges = [(s, t) for op in walk(body) for s, t in _pointer_flow(op)]
-    while any([flow(s, t) for s, t in edges]):
+    while sum(flow(s, t) for s, t in edges):
         pass
     written: set[Value] = set()
     for op in walk(body):
@@ -393,7 +405,9 @@ def _prune(
     host = [e for s in specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
     host += [*launch.grid, *launch.block, launch.shared_bytes] if launch else []
     needed = {i for e in host for i in _slots_in(e)}
-    kept = [i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed]
+    kept = [
+        i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed
+    ]
     if len(kept) == len(slots):
         return function, tuple(slots), tuple(specs), launch
     number = {old: new for new, old in enumerate(kept)}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, hide_frames
+from stagekit.diagnostics import Loc, hide_frames, outside_kernel
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -23,7 +23,6 @@ from stagekit.frontend.errors import (
     BadCall,
     BadOperands,
     EntryMisplaced,
-    OutsideKernel,
     RunTimeValue,
     StagingError,
     StaticAssertion,
@@ -68,7 +67,7 @@ class Staged:
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise StagingError(OutsideKernel(self.name))
+        raise outside_kernel(self.name)
 
 
 def staged(run: Callable[..., Any]) -> Staged:
@@ -98,7 +97,9 @@ def _static_int(call: Call, value: Any, what: str) -> int:
 
 def _pointer(call: Call, pointer: Any) -> Address:
     if not isinstance(pointer, Address | Array):
-        raise StagingError(BadOperands("load/store", describe(pointer), "the first argument is a pointer: `A + i`"), call.loc)
+        raise StagingError(
+            BadOperands("load/store", describe(pointer), "the first argument is a pointer: `A + i`"), call.loc
+        )
     return arrays.base_of(pointer, call.loc)
 
 
@@ -180,7 +181,8 @@ def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
 @staged
 def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
-    allowed). Every call gives the same memory."""
+    allowed). Every call gives the same memory.
+    """
     loc = call.loc
     if not isinstance(dtype, DType):
         raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
@@ -227,7 +229,9 @@ def static_assert(call: Call, condition: Any, message: Any = "") -> None:
 @staged
 def static_print(call: Call, *values: Any) -> None:
     """Print while specialising: compile-time values as they are, run-time values by their type."""
-    shown = [describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values]
+    shown = [
+        describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values
+    ]
     tracer = call.tracer
     kept = list(tracer.printed)
 
@@ -242,7 +246,9 @@ def static_print(call: Call, *values: Any) -> None:
 def constexpr_value(call: Call, value: Any) -> Any:
     """`constexpr(x)`: x itself; an error when it is known only at run time."""
     if holds_run_time(value):
-        raise StagingError(RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), call.loc)
+        raise StagingError(
+            RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), call.loc
+        )
     return value
 
 
@@ -347,7 +353,9 @@ def inline_asm(
             answer = _host_answer(call, host, given, wanted)
             builder.yield_(*(call.tracer.arithmetic.to_value(a, d, loc) for a, d in zip(answer, wanted, strict=True)))
         body = block.done()
-    made = tuple(Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body))
+    made = tuple(
+        Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
+    )
     if many:
         return made
     return made[0] if made else None
@@ -375,5 +383,7 @@ def _host_answer(call: Call, host: Any, given: list[Any], wanted: tuple[DType, .
     answer = run(call.tracer, call.frame, call.node, host, given, {})
     answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
     if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
-        raise _error(call, f"`host` gives {len(answers)} results, {len(wanted)} are declared", "return one number per dtype")
+        raise _error(
+            call, f"`host` gives {len(answers)} results, {len(wanted)} are declared", "return one number per dtype"
+        )
     return answers

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc, Note
-from stagekit.frontend.control import describe, is_weak_number, join_dtype, parts_of, rebuild, same_shape, same_static, zero_of
+from stagekit.frontend.control import (
+    describe,
+    is_weak_number,
+    join_dtype,
+    parts_of,
+    rebuild,
+    same_shape,
+    same_static,
+    zero_of,
+)
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingError
 from stagekit.frontend.frame import VALUE
 from stagekit.frontend.journal import MISSING, Change, Location

@@ -1,6 +1,6 @@
 """What a user writes in annotations and at module level: constexpr, Tensor, Pointer, dynamic sizes. Plain descriptions.
 
-    def k(A: Tensor((n, 4), float32), p: Pointer(int32), scale: float32, bias: Tensor((n,), float32) | None, *, N: constexpr[int])
+def k(A: Tensor((n, 4), float32), p: Pointer(int32), scale: float32, bias: Tensor((n,), float32) | None, *, N: constexpr[int])
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from stagekit.frontend.values import Number
 from stagekit.ir import BinaryKind, Builder, CompareKind, UnaryKind, Value, semantics
 
 Literal = bool | int | float
+Static = Any  # a NumPy scalar: a typed compile-time number
 Numeric = Literal | np.generic | Number
 
 PYTHON_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -157,7 +158,7 @@ class Arithmetic:
             value = value.item()
         return semantics.to_python(semantics.typed(value, dtype), dtype)
 
-    def convert(self, value: Numeric, dtype: DType) -> Number | np.generic:
+    def convert(self, value: Numeric, dtype: DType) -> Number | Static:
         """`dtype(value)`: explicit conversion, integers wrap."""
         if isinstance(value, Number):
             return Number(self.builder.cast(value.value, dtype))
@@ -174,13 +175,12 @@ class Arithmetic:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def binary(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> Number | np.generic:
+    def binary(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
         """`left symbol right` for numbers of which at least one is not a literal."""
         dtype, is_weak = self._operation_dtype(symbol, left, right, loc)
         kind = _KINDS[symbol]
         if not isinstance(left, Number) and not isinstance(right, Number):
-            a, b = (self._static(v, dtype, loc) for v in (left, right))
-            return semantics.binary(kind, dtype, a, b)
+            return semantics.binary(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
         a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
         return Number(self.builder.binary(kind, a, b), is_weak)
 
@@ -192,31 +192,38 @@ class Arithmetic:
             dtype = dtypes.int32
         is_allowed = not dtype.is_float if symbol in _INTEGER_ONLY else True
         if not is_allowed or dtype.is_storage_only:
-            hint = "bit operations need integers" if symbol in _INTEGER_ONLY else f"{dtype.name} is for storage: convert it"
+            hint = (
+                "bit operations need integers"
+                if symbol in _INTEGER_ONLY
+                else f"{dtype.name} is for storage: convert it"
+            )
             raise StagingError(BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), loc)
         return dtype, is_weak
 
-    def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> np.generic:
+    def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> Static:
         if type(value) is int and dtype.is_integer and not dtype.holds(value):
             low, high = str(dtype.min), str(dtype.max)
             raise StagingError(LiteralRange(value=str(value), dtype=dtype.name, low=low, high=high), loc)
         return semantics.typed(self.payload(value, dtype), dtype)
 
-    def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric, loc: Loc) -> Number | np.generic:
+    def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
         """A comparison of numbers of which at least one is not a literal. Integer literals compare by value, fit or not."""
         _, kind, python = COMPARISONS[op]
         dtype, _ = meet(left, right, loc)
         for literal, other, flip in ((left, right, False), (right, left, True)):
             if type(literal) is int and dtype.is_integer and not dtype.holds(literal):
                 outcome = python(0, literal) if flip else python(literal, 0)
-                return Number(self.builder.constant(bool(outcome), dtypes.bool_)) if isinstance(other, Number) else np.bool_(outcome)
+                return (
+                    Number(self.builder.constant(bool(outcome), dtypes.bool_))
+                    if isinstance(other, Number)
+                    else np.bool_(outcome)
+                )
         if not isinstance(left, Number) and not isinstance(right, Number):
-            a, b = (self._static(v, dtype, loc) for v in (left, right))
-            return semantics.compare(kind, dtype, a, b)
+            return semantics.compare(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
         a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
         return Number(self.builder.compare(kind, a, b))
 
-    def negate(self, operand: Number | np.generic, loc: Loc) -> Number | np.generic:
+    def negate(self, operand: Number | np.generic, loc: Loc) -> Number | Static:
         dtype = default_dtype(operand)
         if dtype is dtypes.bool_:
             dtype = dtypes.int32
@@ -225,7 +232,7 @@ class Arithmetic:
             return Number(self.builder.neg(value), operand.is_weak)
         return semantics.unary(UnaryKind.NEG, dtype, semantics.cast(operand, default_dtype(operand), dtype))
 
-    def invert(self, operand: Numeric, loc: Loc) -> Number | np.generic:
+    def invert(self, operand: Numeric, loc: Loc) -> Number | Static:
         """`~x`: bitwise on integers, logical on run-time bools. A Python bool is refused: Python's own answer is an integer."""
         dtype = default_dtype(operand)
         if dtype.is_float or type(operand) is bool:

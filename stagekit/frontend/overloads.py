@@ -92,7 +92,9 @@ def _binding_problem(
 
 def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: str, value: Any) -> Any:
     if holds_run_time(value):
-        raise tracer.error(RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"), frame, node)
+        raise tracer.error(
+            RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"), frame, node
+        )
     param = next(p for p in spec.params if p.name == name)
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
@@ -169,7 +171,9 @@ def _no_overload(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, v
 # -- folding ------------------------------------------------------------------------------------------------------------
 
 
-def _fold(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
+def _fold(
+    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]
+) -> Any:
     """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
     loc = frame.loc(node)
     is_weak = all(is_literal(v) for v in values)

@@ -153,7 +153,9 @@ class Parameters:
         probe = Dynamic(missing)
         for parameter in self.run_time:
             try:
-                value = strip(self._evaluate(self.signature.parameters[parameter.name].annotation, {**constexprs, missing: probe}))
+                value = strip(
+                    self._evaluate(self.signature.parameters[parameter.name].annotation, {**constexprs, missing: probe})
+                )
             except Exception:
                 continue  # it needs another constexpr that is missing too
             inner = value.inner if isinstance(value, Optional) else value

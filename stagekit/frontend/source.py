@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from stagekit.diagnostics import Loc, StagekitError
 from stagekit.frontend.errors import SourceStale, SourceUnavailable, UnsupportedSyntax
@@ -78,7 +79,9 @@ class Snapshot:
     def source(self) -> Source:
         """Parse. Raises StagekitError when there is no text, or not this function's text."""
         if self.lines is None:
-            raise StagekitError(SourceUnavailable(name=self.function.__qualname__, file=self.function.__code__.co_filename))
+            raise StagekitError(
+                SourceUnavailable(name=self.function.__qualname__, file=self.function.__code__.co_filename)
+            )
         node = _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
         check_syntax(source)
@@ -94,14 +97,18 @@ def _parse(snapshot: Snapshot) -> ast.Module:
         tree = ast.parse(dedented)
     except SyntaxError:
         tree = _parse_fragment(snapshot, dedented)
-    for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
-            node.lineno += snapshot.first_line - 1
-            node.end_lineno = (node.end_lineno or 0) + snapshot.first_line - 1
-            node.col_offset += indent
-            node.end_col_offset = (node.end_col_offset or 0) + indent
+    for node in _placed(tree):
+        node.lineno += snapshot.first_line - 1
+        node.end_lineno += snapshot.first_line - 1
+        node.col_offset += indent
+        node.end_col_offset += indent
     _columns_in_characters(tree, snapshot)
     return tree
+
+
+def _placed(tree: ast.AST) -> Iterator[Any]:
+    """The nodes that have a place in the text."""
+    return (node for node in ast.walk(tree) if getattr(node, "end_lineno", None) is not None)
 
 
 def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
@@ -111,10 +118,9 @@ def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
         tree = ast.parse("".join(lines))
     except SyntaxError:
         raise StagekitError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc) from None
-    for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
-            node.lineno -= snapshot.first_line - 1
-            node.end_lineno = (node.end_lineno or 0) - snapshot.first_line + 1
+    for node in _placed(tree):
+        node.lineno -= snapshot.first_line - 1
+        node.end_lineno -= snapshot.first_line - 1
     return tree
 
 
@@ -123,8 +129,8 @@ def _columns_in_characters(tree: ast.Module, snapshot: Snapshot) -> None:
     lines = linecache.getlines(snapshot.function.__code__.co_filename)
     if all(line.isascii() for line in snapshot.lines or ()):
         return
-    for node in ast.walk(tree):
-        if hasattr(node, "lineno") and 0 < node.lineno <= len(lines):
+    for node in _placed(tree):
+        if 0 < node.lineno <= len(lines):
             node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
             if 0 < node.end_lineno <= len(lines):
                 node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
@@ -217,7 +223,7 @@ _CALL_PADDING = frozenset({"PUSH_NULL", "PRECALL", "NOP", "EXTENDED_ARG"})
 
 def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
     """The bytecode without how calls are set up. Jump targets are left out: they move with the padding."""
-    found = []
+    found: list[tuple[str, object]] = []
     for i in dis.get_instructions(code):
         if i.opname not in _CALL_PADDING:
             is_jump = i.opcode in dis.hasjrel or i.opcode in dis.hasjabs

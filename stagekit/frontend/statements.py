@@ -7,21 +7,22 @@ only where no flag is set: not at all when one is set for certain, under a run-t
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
-from stagekit.frontend import arrays, expressions, matching, rangeloop
+from stagekit.frontend import expressions, matching, rangeloop
 from stagekit.frontend.calls import call, make_closure
 from stagekit.frontend.control import branch
-from stagekit.frontend.errors import BadIndex, NotIterable, StructureChange, UnsupportedSyntax
+from stagekit.frontend.errors import BadIndex, NotIterable, UnsupportedSyntax
 from stagekit.frontend.frame import RETURN, VALUE, Frame, LoopFlags
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import Carried, LeafType, settle
 from stagekit.frontend.numbers import PYTHON_BINARY
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Array, Number, StagedRange, StaticRange
+from stagekit.frontend.values import Number, StagedRange, StaticRange
 from stagekit.ir import BOOL, OpenBlock, Value
 
 _EXITS = (ast.Return, ast.Break, ast.Continue)
@@ -39,13 +40,18 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
             return
         rest = body[position + 1 :]
         if isinstance(stopped, Number) and rest:
-            go_on = tracer.builder.not_(stopped.value)
-            branch(tracer, go_on, lambda: run_body(tracer, frame, rest), lambda: _exit_known(tracer, frame), frame.loc(statement))
+            _guarded(tracer, frame, stopped, rest, frame.loc(statement))
             return
 
 
+def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
+    """Run `rest` where no exit was taken."""
+    go_on = tracer.builder.not_(stopped.value)
+    branch(tracer, go_on, lambda: run_body(tracer, frame, rest), lambda: _exit_known(tracer, frame), loc)
+
+
 def may_exit(statement: ast.stmt) -> bool:
-    """Does the statement contain an exit of this call or of a loop around it?"""
+    """Does the statement contain an exit of this call or of a loop around it? Remembered on the node."""
     found: bool | None = getattr(statement, "_may_exit", None)
     if found is None:
         found = isinstance(statement, _EXITS) or any(may_exit(s) for s in _nested(statement))
@@ -54,11 +60,12 @@ def may_exit(statement: ast.stmt) -> bool:
 
 
 def _nested(statement: ast.stmt) -> Iterable[ast.stmt]:
+    """Statements directly inside, in the same call."""
     if isinstance(statement, ast.FunctionDef):
         return ()
-    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)) if not isinstance(
-        statement, ast.Match
-    ) else (inner for case in statement.cases for inner in case.body)
+    if isinstance(statement, ast.Match):
+        return (inner for case in statement.cases for inner in case.body)
+    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt))
 
 
 def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Number:
@@ -69,14 +76,11 @@ def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Num
     taken = [v.value for v in values if isinstance(v, Number)]
     if not taken:
         return False
-    total = taken[0]
-    for other in taken[1:]:
-        total = tracer.builder.or_(total, other)
-    return Number(total)
+    return Number(functools.reduce(tracer.builder.or_, taken))
 
 
 def _exit_known(tracer: Tracer, frame: Frame) -> None:
-    """Here an exit was taken. Where it can only be one, its flag is set: then `if c: return a` and `return b` cover every path."""
+    """Here an exit was taken. If it can only be one, its flag is set: so `if c: return a` and `return b` cover every path."""
     possible = [flag for flag in frame.flags() if frame.control.get(flag, False) is not False]
     if len(possible) == 1:
         tracer.assign(frame.control, possible[0], True)
@@ -172,9 +176,13 @@ def _assert(tracer: Tracer, frame: Frame, node: ast.Assert) -> None:
     if condition is True:
         return
     value = tracer.builder.false() if condition is False else condition.value
-    text, operands = expressions.message(tracer, frame, node.msg) if node.msg else (ast.unparse(node.test).replace("{", "{{").replace("}", "}}"), ())
+    text, operands = (
+        expressions.message(tracer, frame, node.msg)
+        if node.msg
+        else (ast.unparse(node.test).replace("{", "{{").replace("}", "}}"), ())
+    )
     tracer.builder.loc = loc
-    tracer.builder.assert_(value, text, operands)
+    tracer.builder.check(value, text, operands)
 
 
 # -- exits ----------------------------------------------------------------------------------------------------------------
@@ -222,13 +230,21 @@ def _match(tracer: Tracer, frame: Frame, node: ast.Match) -> None:
         matched = matching.matches(tracer, frame, case.pattern, subject)
         if matched is not False and case.guard is not None:
             guard = case.guard
-            matched = expressions.both(tracer, frame, matched, lambda: expressions.condition(tracer, frame, guard), node)
+            matched = expressions.both(
+                tracer, frame, matched, lambda: expressions.condition(tracer, frame, guard), node
+            )
         if matched is True:
             run_body(tracer, frame, case.body)
         elif matched is False:
             attempt(rest)
         else:
-            branch(tracer, matched.value, lambda: run_body(tracer, frame, case.body), lambda: attempt(rest), frame.loc(case.pattern))
+            branch(
+                tracer,
+                matched.value,
+                lambda: run_body(tracer, frame, case.body),
+                lambda: attempt(rest),
+                frame.loc(case.pattern),
+            )
 
     attempt(node.cases)
 
@@ -259,7 +275,11 @@ def _for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
     if isinstance(iterable, range | StagedRange):
         _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
     else:
-        values = iterable.values if isinstance(iterable, StaticRange) else expressions.items_of(tracer, frame, node.iter, iterable)
+        values = (
+            iterable.values
+            if isinstance(iterable, StaticRange)
+            else expressions.items_of(tracer, frame, node.iter, iterable)
+        )
         _unrolled(tracer, frame, node, values, flags)
     frame.loops.pop()
 
@@ -267,7 +287,9 @@ def _for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
 def _refuse_else(tracer: Tracer, frame: Frame, node: ast.For | ast.While) -> None:
     if node.orelse:
         what = "`else` of a loop"
-        raise tracer.error(UnsupportedSyntax(what, "set a flag in the loop and test it afterwards"), frame, node.orelse[0])
+        raise tracer.error(
+            UnsupportedSyntax(what, "set a flag in the loop and test it afterwards"), frame, node.orelse[0]
+        )
 
 
 def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, values: Iterable[Any], flags: LoopFlags) -> None:
@@ -323,10 +345,12 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     if loop.is_empty:
         return
     if not isinstance(node.target, ast.Name):
-        raise tracer.error(NotIterable("a `range` gives one number per iteration", "use a single loop variable"), frame, node.target)
+        raise tracer.error(
+            NotIterable("a `range` gives one number per iteration", "use a single loop variable"), frame, node.target
+        )
     loc = frame.loc(node)
     carried = Carried(tracer, loc)
-    carried.guess([l for l in _assigned_locations(frame, node) if l.key != node.target.id])
+    carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     variable = Location(frame.scope.variables, node.target.id, False)
     before = variable.get()
     is_read_after = _is_read_outside(frame, node, node.target.id)
@@ -342,9 +366,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         _counted_while(tracer, frame, loop, carried, flags, body)
     else:
         _plain_for(tracer, frame, loop, carried, body)
-    if not is_kept:
-        tracer.journal.assign(variable, rangeloop.after(node.target.id, before, loop, loc))
-    elif before is MISSING and not loop.runs:
+    if not is_kept or (before is MISSING and not loop.runs):
         tracer.journal.assign(variable, rangeloop.after(node.target.id, before, loop, loc))
 
 
@@ -367,7 +389,9 @@ def _is_read_outside(frame: Frame, loop: ast.For, name: str) -> bool:
     )
 
 
-def _plain_for(tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]) -> None:
+def _plain_for(
+    tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]
+) -> None:
     builder = tracer.builder
 
     def trace() -> OpenBlock:
@@ -386,7 +410,12 @@ def _plain_for(tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Car
 
 
 def _counted_while(
-    tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, flags: LoopFlags, body: Callable[[Value], None]
+    tracer: Tracer,
+    frame: Frame,
+    loop: rangeloop.Range,
+    carried: Carried,
+    flags: LoopFlags,
+    body: Callable[[Value], None],
 ) -> None:
     """A `for` that may be left early: a `while` with its own counter."""
     builder = tracer.builder

@@ -15,7 +15,15 @@ from typing import Any
 from stagekit.diagnostics import Loc, StagekitError
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.errors import CapturedMutation, OpBudget, SealedMutation, StagingError, StructureChange, UnrollBudget
+from stagekit.frontend.errors import (
+    CapturedMutation,
+    OpBudget,
+    SealedMutation,
+    StagingError,
+    StructureChange,
+    UnboundSize,
+    UnrollBudget,
+)
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import MISSING, Journal, Location
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
@@ -23,8 +31,6 @@ from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
-from stagekit.frontend.errors import UnboundSize
-
 
 UNROLL_BUDGET = 65_536  # iterations of static loops, all together
 OP_BUDGET = 1_000_000

@@ -198,7 +198,7 @@ class Builder:
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
-    def assert_(self, condition: Value, message: str, operands: tuple[Value, ...]) -> None:
+    def check(self, condition: Value, message: str, operands: tuple[Value, ...]) -> None:
         self._many(ops.Assert, condition=condition, operands_=operands, message=message)
 
     def print_(self, format: str, operands: tuple[Value, ...]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from stagekit.diagnostics import hide_frames, outside_kernel
 from stagekit.dtypes import DType
 from stagekit.ir.core import Effects
 from stagekit.ir.types import Pointer, Scalar, Type
@@ -163,6 +164,11 @@ class Intrinsic:
 
     def __repr__(self) -> str:
         return f"<stagekit intrinsic {self.name}>"
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Only kernels call intrinsics: the front end does so without coming here."""
+        raise outside_kernel(self.name)
 
     def overload(self, arg_types: tuple[Type, ...]) -> Sig | None:
         """The signature with exactly these argument types."""
