@@ -1,6 +1,6 @@
 """The closed set of core ops: what passes and control flow must understand. Everything else is an `Intrinsic`.
 
-Typing rules live in `builder.py` (which makes ops) and are called again by `verifier.py`; meaning lives in `semantics.py`.
+Typing rules live in `typing.py` (for `builder.py`, which makes ops, and `verifier.py`); meaning lives in `semantics.py`.
 Control flow is structured: `If`, `For` and `While` carry values through `Yield`.
 
     %r = if %c { yield %a } else { yield %b }
@@ -73,6 +73,8 @@ class Constant(Op):
 
 @op("binary")
 class Binary(Op):
+    """`lhs kind rhs` on two operands of one dtype."""
+
     kind: BinaryKind = attribute()
     lhs: Value = operand()
     rhs: Value = operand()
@@ -80,12 +82,16 @@ class Binary(Op):
 
 @op("unary")
 class Unary(Op):
+    """`kind operand`."""
+
     kind: UnaryKind = attribute()
     operand: Value = operand()
 
 
 @op("compare")
 class Compare(Op):
+    """`lhs kind rhs` as a bool, on two operands of one type."""
+
     kind: CompareKind = attribute()
     lhs: Value = operand()
     rhs: Value = operand()
@@ -170,6 +176,8 @@ class Alloc(Op):
 
 @op("if")
 class If(Op):
+    """Run the body that `condition` chooses; the results are what it yields."""
+
     condition: Value = operand()
     then_body: Block = body()
     else_body: Block = body()
