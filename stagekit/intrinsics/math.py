@@ -420,7 +420,7 @@ lgamma = _define_library(
     "lgamma",
     "log(abs(gamma(x))); +inf at the poles of `gamma`. Relative accuracy is lost near the zeros below -2.",
     "7.12.8.3",
-    ulp=(6, 3),
+    ulp=(6, 6),
 )
 # -- functions made here ----------------------------------------------------------------------------------------------
 

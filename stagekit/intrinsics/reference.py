@@ -157,16 +157,23 @@ def gamma_at_edge(x: float) -> float:
 
 
 def lgamma(x: float) -> float:
-    """`math.lgamma`, and around its zeros 1 and 2, where that loses digits, a series about 2.
-
-    log(gamma(2 + z)) = (1 - euler) * z + sum over k >= 2 of (zeta(k) - 1) * (-z)**k / k. Source: NIST DLMF, 5.7.3.
-    """
-    if not 0.5 <= x <= 2.5:
+    """`math.lgamma`, and around its zeros 1 and 2, where that loses digits, a series about 2 and the recurrence."""
+    if not 0 < x < 8:
         return math.lgamma(x)
-    z = x - 2 if x > 1.5 else x - 1
-    terms = (_zeta_above_one(k) * (-z) ** k / k for k in range(2, 40))
-    about_2 = math.fsum((z * (1 - _EULER), *terms))
-    return about_2 if x > 1.5 else about_2 - math.log1p(z)
+    if x > 2.75:
+        return lgamma(x - 1) + math.log(x - 1)
+    if x > 1.25:
+        return _lgamma_beyond_2(x - 2)
+    return _lgamma_beyond_2(x - 1) - (math.log1p(x - 1) if x > 0.5 else math.log(x))
+
+
+def _lgamma_beyond_2(z: float) -> float:
+    """log(gamma(2 + z)) for |z| <= 1, as z * (1 - euler) + the sum of (zeta(k) - 1) * (-z)**k / k over k >= 2.
+
+    Source: NIST Digital Library of Mathematical Functions, 5.7.3.
+    """
+    terms = (_zeta_above_one(k) * (-z) ** k / k for k in range(2, 60))
+    return math.fsum((z * (1 - _EULER), *terms))
 
 
 _EULER = 0.5772156649015329
@@ -174,15 +181,11 @@ _EULER = 0.5772156649015329
 
 @functools.cache
 def _zeta_above_one(k: int) -> float:
-    """The sum of n**-k over n >= 2, its tail by the Euler-Maclaurin formula."""
-    last = 300
-    tail = (
-        last ** (1 - k) / (k - 1)
-        - last**-k / 2
-        + k * last ** (-k - 1) / 12
-        - k * (k + 1) * (k + 2) * last ** (-k - 3) / 720
-    )
-    return math.fsum((*(n**-k for n in range(2, last + 1)), tail))
+    """The sum of n**-k over n >= 2: some terms, and the others by the Euler-Maclaurin formula."""
+    last = 1000
+    slope = k * last ** (-k - 1)
+    rest = last ** (1 - k) / (k - 1) - last**-k / 2 + slope / 12
+    return math.fsum((*(n**-k for n in range(2, last + 1)), rest))
 
 
 @quiet

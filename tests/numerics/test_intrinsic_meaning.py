@@ -35,8 +35,13 @@ def overloads(lowering: type) -> Iterator[Any]:
                 yield pytest.param(record, sig, target, id=f"{record.name}-{sig.args[0]}-{target}")
 
 
+ABOVE = {"lgamma": -2.0}  # where the record promises its error
+
+
 def arguments(record: Intrinsic, sig: Sig, count: int) -> list[Lanes]:
     arrays = [exact.samples(t.dtype, count, seed) for seed, t in enumerate(sig.args)]
+    if record.name in ABOVE:
+        arrays = [a[~(a <= ABOVE[record.name])] for a in arrays]
     size = min(map(len, arrays))
     return [a[:size] for a in arrays]
 
