@@ -167,7 +167,8 @@ def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:
 def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
     bare: ast.stmt
     if isinstance(node, ast.FunctionDef):
-        bare = ast.FunctionDef(node.name, _without_annotations(node.args), node.body, [], None, None)
+        # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
+        bare = ast.FunctionDef("alone", _without_annotations(node.args), node.body, [], None, None)
         if sys.version_info >= (3, 12):
             bare.type_params = []
     else:
