@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from places import each_place, run
 
 import stagekit as sk
+from tests.places import each_place, run
 
 
 @sk.jit

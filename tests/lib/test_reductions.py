@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import each_place, on_cpu, run
 
 import stagekit as sk
+from tests.places import each_place, on_cpu, run
 
 BLOCKS = (1, 2, 3, 16, 27, 31, 32, 33, 63, 64, 65, 96, 100, 127, 128, 256, 992, 1000, 1023, 1024, 1025, 2048, 3001)
 
@@ -87,7 +87,7 @@ def test_float_sums_are_near_the_exact_sum_for_any_block(block, seed):
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", BLOCKS)
 def test_cpu_and_gpu_add_in_the_same_order(block):
-    from places import on_gpu
+    from tests.places import on_gpu
 
     x = np.random.default_rng(block).normal(size=block).astype(np.float32)
 

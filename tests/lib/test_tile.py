@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import each_place, on_cpu, run
 
 import stagekit as sk
+from tests.places import each_place, on_cpu, run
 
 BLOCKS = (1, 2, 3, 31, 32, 33, 96, 100, 127, 128, 256, 1000, 1024, 1025, 2048, 3001)
 
