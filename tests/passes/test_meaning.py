@@ -169,7 +169,7 @@ class Generator:
         return ()
 
     def assert_(self) -> Sequence[Value]:
-        self.builder.check(self.of(dtypes.bool_), "{}", (self.scalar(),))  # noqa: PT009 - not unittest's
+        self.builder.check(self.of(dtypes.bool_), "{}", (self.scalar(),))
         return ()
 
     def alloc(self) -> Sequence[Value]:

@@ -1,0 +1,132 @@
+"""Running passes: hooks, dumps, checks between passes, and what a crash says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stagekit.diagnostics import InternalError
+from stagekit.intrinsics import by_name
+from stagekit.ir import Function
+from stagekit.ir.parser import parse_function
+from stagekit.ir.printer import print_function
+from stagekit.ir.verifier import VerifyError
+from stagekit.passes.dce import dce
+from stagekit.passes.fold import fold
+from stagekit.passes.manager import (
+    Dump,
+    PassContext,
+    Timing,
+    VerifyEach,
+    dump_from_config,
+    hooks_from_config,
+    run_passes,
+)
+
+CPU = PassContext("cpu", 0, fastmath=False, debug=False)
+TEXT = """\
+func @f(%x: i32) {
+  %0 = const 0 : i32
+  %1 = binary.add %x, %0 : i32
+  yield()
+}
+"""
+DONE = "func @f(%x: i32) {\n  yield()\n}\n"
+
+
+@pytest.fixture
+def fn() -> Function:
+    return parse_function(TEXT, by_name)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def before(self, stage: str, fn: Function) -> None:
+        self.events.append(f"before {stage}")
+
+    def after(self, stage: str, fn: Function) -> None:
+        self.events.append(f"after {stage}: {len(fn.body.ops)} ops")
+
+
+def test_passes_run_in_order_between_hooks(fn: Function) -> None:
+    recorder = Recorder()
+
+    result = run_passes(fn, (fold, dce), CPU, (recorder,))
+
+    assert DONE == print_function(result)
+    assert ["before fold", "after fold: 2 ops", "before dce", "after dce: 1 ops"] == recorder.events
+
+
+def test_a_pass_that_finds_nothing_gives_the_same_function() -> None:
+    done = parse_function(DONE, by_name)
+
+    assert run_passes(done, (fold, dce), CPU, ()) is done
+
+
+def test_a_crash_names_the_pass_and_shows_its_ir(fn: Function) -> None:
+    def explode(fn: Function, context: PassContext) -> Function:
+        return fn.body.ops[99]
+
+    with pytest.raises(InternalError) as caught:
+        run_passes(fn, (explode,), CPU, ())
+
+    assert str(caught.value).startswith("pass `explode` failed on `f`: IndexError")
+    assert TEXT in str(caught.value)
+
+
+def test_verify_each_names_the_pass_that_broke_the_ir(fn: Function) -> None:
+    def shorten(fn: Function, context: PassContext) -> Function:
+        return parse_function(TEXT.replace("  yield()\n", ""), by_name)
+
+    with pytest.raises(VerifyError, match="a block ends in a terminator") as caught:
+        run_passes(fn, (fold, shorten, dce), CPU, (VerifyEach(),))
+
+    assert ["after pass `shorten`"] == caught.value.__notes__
+
+
+def test_timing_adds_up_by_pass(fn: Function) -> None:
+    timing = Timing()
+
+    run_passes(fn, (fold, dce, fold), CPU, (timing,))
+
+    assert ["fold", "dce"] == list(timing.elapsed_s)
+    assert all(seconds > 0 for seconds in timing.elapsed_s.values())
+
+
+def test_a_dump_goes_to_numbered_files(fn: Function, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "dumps"
+    dump = Dump(frozenset({"all"}), folder)
+
+    run_passes(fn, (fold, dce), CPU, (dump,))
+    dump.write("llvm", "; text of a backend")
+
+    assert ["00-fold.txt", "01-dce.txt", "02-llvm.txt"] == sorted(p.name for p in folder.iterdir())
+    assert DONE == (folder / "01-dce.txt").read_text(encoding="utf-8")
+
+
+def test_a_dump_shows_the_stages_asked_for(
+    fn: Function, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STAGEKIT_DUMP", "trace, dce")
+
+    run_passes(fn, (fold, dce), CPU, hooks_from_config())
+
+    assert f"// ---- dce ----\n{DONE}\n" == capsys.readouterr().err
+    assert dump_from_config().wants("trace")
+
+
+def test_switches_hang_on_the_hooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("STAGEKIT_VERIFY", raising=False)
+    monkeypatch.delenv("STAGEKIT_DUMP", raising=False)
+    assert () == hooks_from_config()
+
+    monkeypatch.setenv("STAGEKIT_VERIFY", "each")
+    monkeypatch.setenv("STAGEKIT_DUMP", "all")
+    monkeypatch.setenv("STAGEKIT_DUMP_DIR", str(tmp_path))
+    verifying, dump = hooks_from_config()
+
+    assert isinstance(verifying, VerifyEach)
+    assert Dump(frozenset({"all"}), tmp_path) == dump
