@@ -44,12 +44,15 @@ class LeafType:
 
 @dataclass
 class Item:
-    """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before)."""
+    """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before).
+
+    leaves: per leaf of `shape` its type; None for a compile-time part of a container that no iteration changes.
+    """
 
     location: Location
     start: Any
     shape: Any
-    leaves: list[LeafType]
+    leaves: list[LeafType | None]
 
     @property
     def name(self) -> str:
@@ -90,27 +93,28 @@ class Carried:
         self.items: dict[Any, Item] = {}
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
-    def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType]) -> None:
+    def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType | None]) -> None:
         self.items[location.identity] = Item(location, start, shape, leaves)
 
     def guess(self, locations: Sequence[Location]) -> None:
-        """Carry those locations that hold run-time values only."""
+        """Carry those locations that hold run-time values."""
         for location in locations:
             start = location.get()
             leaves = leaves_of(start)
-            if leaves and all(is_run_time(leaf) for leaf in leaves):
-                self.add(location, start, start, [leaf_type(leaf) for leaf in leaves])
+            if any(is_run_time(leaf) for leaf in leaves):
+                self.add(location, start, start, [leaf_type(leaf) if is_run_time(leaf) else None for leaf in leaves])
 
     # -- one round ----------------------------------------------------------------------------------------------
 
     def params(self) -> list[Value]:
-        return [Value(leaf.type, item.name) for item in self.items.values() for leaf in item.leaves]
+        return [Value(leaf.type, item.name) for item in self.items.values() for leaf in item.leaves if leaf]
 
     def bind(self, values: Sequence[Value]) -> None:
         """Let every carried location hold its part of `values`."""
         queue = list(values)
         for item in self.items.values():
-            leaves = [_wrap(queue.pop(0), leaf.is_weak) for leaf in item.leaves]
+            kept = zip(item.leaves, leaves_of(item.shape), strict=True)
+            leaves = [_wrap(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
             self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
 
     def current(self) -> list[Value]:
@@ -123,11 +127,15 @@ class Carried:
             leaves = leaves_of(now)
             if len(leaves) != len(item.leaves):
                 raise self._type_change(item.name, item.start, now)
-            found.extend(self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
+            fitted = (self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
+            found.extend(value for value in fitted if value is not None)
         return found
 
-    def _fit(self, item: Item, index: int, leaf: Any) -> Value:
+    def _fit(self, item: Item, index: int, leaf: Any) -> Value | None:
         expected = item.leaves[index]
+        if expected is None:
+            self._keep(item, index, leaf)
+            return None
         if isinstance(leaf, Address):
             if leaf.type != expected.type:
                 raise self._type_change(item.name, item.start, leaf)
@@ -143,12 +151,20 @@ class Carried:
             raise Retry
         return self.tracer.arithmetic.to_value(leaf, met, self.loc)
 
+    def _keep(self, item: Item, index: int, leaf: Any) -> None:
+        """A part that was taken for compile-time: so it stays, or it is carried from the next round on."""
+        before = leaves_of(item.shape)[index]
+        if same_static(before, leaf):
+            return
+        (item.leaves[index],) = self._joined_leaves(item.name, before, leaf)
+        raise Retry
+
     def inits(self) -> tuple[Value, ...]:
         """The values before the loop, in the carried types."""
         found: list[Value] = []
         for item in self.items.values():
             starts = leaves_of(item.start) if item.start is not MISSING else [None] * len(item.leaves)
-            found.extend(self._init(start, leaf) for start, leaf in zip(starts, item.leaves, strict=True))
+            found.extend(self._init(start, leaf) for start, leaf in zip(starts, item.leaves, strict=True) if leaf)
         return tuple(found)
 
     def _init(self, start: Any, leaf: LeafType) -> Value:
@@ -179,13 +195,17 @@ class Carried:
         if isinstance(change.after, Poison):
             raise change.after.error(self.loc)
         if change.before is MISSING:
-            self.add(change.location, MISSING, change.after, [leaf_type(leaf) for leaf in leaves_of(change.after)])
+            is_part = parts_of(change.after) is not None
+            leaves = [None if is_part and not is_run_time(x) else leaf_type(x) for x in leaves_of(change.after)]
+            self.add(change.location, MISSING, change.after, leaves)
             return
         name = change.location.describe()
         leaves = self._joined_leaves(name, change.before, change.after)
         self.add(change.location, change.before, change.before, leaves)
 
-    def _joined_leaves(self, name: str, before: Any, after: Any) -> list[LeafType]:
+    def _joined_leaves(self, name: str, before: Any, after: Any) -> list[LeafType | None]:
+        if is_numeric(before) and same_static(before, after):
+            return [None]
         if is_numeric(before) and is_numeric(after):
             dtype = join_dtype(before, after)
             if dtype is not None:
