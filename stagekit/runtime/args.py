@@ -31,6 +31,8 @@ Reader = Callable[[Any, StreamOf | None], ArrayView]
 def read_array(value: Any, stream_of: StreamOf | None = None) -> ArrayView | None:
     """A view of `value`, or None if it is no array. stream_of: for GPU launches, whom the owner must order itself before."""
     reader = _reader_for(type(value))  # type: ignore[arg-type]  # mypy takes types for unhashable
+    if reader is None and hasattr(value, "__cuda_array_interface__"):  # of this object, not of its type
+        reader = _read_cuda_interface
     return None if reader is None else reader(value, stream_of)
 
 

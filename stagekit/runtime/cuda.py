@@ -54,13 +54,14 @@ class CudaKernel(Kernel):
         stream = gpu.stream_of(device)
         with driver.on_device(device):
             module = self._module(device)
-            module.allow_shared(size.shared_bytes)
+            shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
+            module.allow_shared(shared_bytes)
             module.report()
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
             buffer = self._packer.take(values, module.record_address)
             driver.call(
-                "cuLaunchKernel", module.function, *size.grid, *size.block, size.shared_bytes, stream, buffer.pointers, 0
+                "cuLaunchKernel", module.function, *size.grid, *size.block, shared_bytes, stream, buffer.pointers, 0
             )  # fmt: skip
             self._packer.give_back(buffer)  # the driver has copied it
 

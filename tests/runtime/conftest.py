@@ -1,4 +1,4 @@
-"""Kernels for the runtime's tests: written in C, compiled once, described by artifacts made by hand."""
+"""Kernels for the runtime's tests: written in C, compiled once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from stagekit.artifact import Artifact
-from stagekit.dtypes import DType, float32, int64
-from stagekit.hostexpr import Const, HostExpr, Op, Slot
 from stagekit.runtime.cpu import CpuKernel
-from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, ScalarSpec, Signature
+from stagekit.signature import Signature
+from tests.runtime.handmade import MakeKernel, artifact
 
 SOURCE = r"""
 #include <stdint.h>
@@ -78,9 +76,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(target))
 
 
-MakeKernel = Callable[..., CpuKernel]
-
-
 @pytest.fixture
 def make_kernel(library: ctypes.CDLL) -> MakeKernel:
     """`make_kernel("saxpy", signature, style=...)`: a `CpuKernel` of one of the C functions."""
@@ -92,69 +87,3 @@ def make_kernel(library: ctypes.CDLL) -> MakeKernel:
         return CpuKernel(artifact(name, signature, **changes), address, closer, constexprs)
 
     return make
-
-
-def artifact(name: str, signature: Signature, **changes: Any) -> Artifact:
-    """A block-level CPU artifact of 256 threads, with `changes`."""
-    fields: dict[str, Any] = {
-        "target": "cpu",
-        "kernel_name": name,
-        "entry": name,
-        "code": b"",
-        "signature": signature,
-        "style": "block",
-        "launch": None,
-        "block": (256, 1, 1),
-        "shared_bytes": 0,
-    }
-    return Artifact(**(fields | changes))
-
-
-def array(
-    name: str,
-    dtype: DType = float32,
-    shape: tuple[int | HostExpr | None, ...] = (None,),
-    *,
-    contiguous: bool = True,
-    written: bool = False,
-    align: int = 1,
-) -> ArraySpec:
-    return ArraySpec(name, dtype, shape, contiguous, written, align)
-
-
-def signature_of(*specs: ArgSpec, **fields: Any) -> Signature:
-    """With every slot there can be, in order: address, sizes, strides; value."""
-    slots: list[ParamSlot] = []
-    for index, spec in enumerate(specs):
-        if isinstance(spec, ScalarSpec):
-            slots.append(ParamSlot("value", index, spec.dtype))
-        elif isinstance(spec, ArraySpec):
-            slots.append(ParamSlot("address", index, spec.dtype))
-            slots += [ParamSlot("size", index, int64, axis) for axis in range(spec.rank)]
-            slots += [] if spec.is_contiguous else [ParamSlot("stride", index, int64, axis) for axis in range(spec.rank)]
-        elif hasattr(spec, "dtype"):
-            slots.append(ParamSlot("address", index, spec.dtype))
-    return Signature(specs, tuple(slots), **fields)
-
-
-SAXPY = Signature(
-    (array("x"), array("y", shape=(Slot(1),), written=True), ScalarSpec("k", float32)),
-    (
-        ParamSlot("address", 0, float32),
-        ParamSlot("size", 0, int64),
-        ParamSlot("address", 1, float32),
-        ParamSlot("value", 2, float32),
-    ),
-)
-SAXPY_LAUNCH = LaunchSpec(
-    (Op("floordiv", (Op("add", (Slot(1), Const(255))), Const(256))), Const(1), Const(1)),
-    (Const(256), Const(1), Const(1)),
-    Const(0),
-)
-OUT = Signature((array("out", int64, written=True),), (ParamSlot("address", 0, int64),))
-VISIT = Signature(
-    (array("out", int64, written=True), ScalarSpec("work", int64)),
-    (ParamSlot("address", 0, int64), ParamSlot("value", 1, int64)),
-)
-NO_ARGUMENTS = Signature((), ())
-

@@ -44,7 +44,9 @@ def signatures(draw: st.DrawFn) -> Signature:
     return signature_with((*positional, *others), keyword_only)
 
 
-@given(signatures(), st.lists(st.integers(0, 9), max_size=6), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9)))
+@given(
+    signatures(), st.lists(st.integers(0, 9), max_size=6), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9))
+)
 @settings(max_examples=200, deadline=None)
 def test_binding_accepts_what_python_accepts(signature: Signature, args: list[int], kwargs: dict[str, int]) -> None:
     bind = Binder("k", signature)

@@ -50,7 +50,9 @@ def _floor_log2(x: Fraction) -> int:
 
 
 @pytest.mark.parametrize("dtype", NARROW_FLOATS, **by_name)
-@given(number=st.floats(allow_nan=False, allow_infinity=False) | st.floats(-70000, 70000) | st.integers(-(2**80), 2**80))
+@given(
+    number=st.floats(allow_nan=False, allow_infinity=False) | st.floats(-70000, 70000) | st.integers(-(2**80), 2**80)
+)
 @example(65504.0)
 @example(65519.99)
 @example(65520)
@@ -63,7 +65,7 @@ def _floor_log2(x: Fraction) -> int:
 def test_floats_are_rounded_once_to_nearest_even(dtype: DType, number: float) -> None:
     got = value_of(convert(ScalarSpec("x", dtype), number), dtype)
 
-    assert got == nearest(number, dtype) or math.isnan(got) and math.isnan(nearest(number, dtype))
+    assert got == nearest(number, dtype) or (math.isnan(got) and math.isnan(nearest(number, dtype)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, **by_name)
@@ -83,7 +85,7 @@ def test_an_integer_beyond_every_float_is_infinite(dtype: DType) -> None:
     assert round_to(-(10**400), dtype) == -math.inf
 
 
-@pytest.mark.parametrize("dtype", (bool_, *INTEGER_DTYPES), **by_name)
+@pytest.mark.parametrize("dtype", [bool_, *INTEGER_DTYPES], **by_name)
 @given(number=st.integers(-(2**65), 2**65) | st.integers(-300, 300))
 @settings(max_examples=40, deadline=None)
 def test_integers_fit_or_are_refused_with_name_and_value(dtype: DType, number: int) -> None:
@@ -109,7 +111,7 @@ def test_floats_of_any_kind_are_accepted_for_floats(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [3.0, 3.5, math.nan, np.float32(3), ml_dtypes.bfloat16(3)])
-@pytest.mark.parametrize("dtype", (bool_, *INTEGER_DTYPES), **by_name)
+@pytest.mark.parametrize("dtype", [bool_, *INTEGER_DTYPES], **by_name)
 def test_a_float_never_becomes_an_integer(value: Any, dtype: DType) -> None:
     with pytest.raises(ArgumentError, match=r"`n`: expected \w+, got .*\((float|float32|bfloat16)\)"):
         convert(ScalarSpec("n", dtype), value)

@@ -1,0 +1,53 @@
+"""Values lie in memory as kernels read them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagekit.dtypes import ALL_DTYPES, DType, float32, int64
+from stagekit.runtime.pack import SLOT_BYTES, Packer
+from stagekit.runtime.scalars import convert
+from stagekit.signature import ParamSlot, ScalarSpec
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda d: d.name)
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_slot_holds_the_value_at_its_low_end_and_zeros_above(dtype: DType, data: st.DataObject) -> None:
+    numbers: Any = st.floats(-400, 400, width=16) if dtype.is_float else st.integers(dtype.min, dtype.max)
+    number = data.draw(numbers)
+
+    buffer = Packer([ParamSlot("value", 0, dtype)]).take([convert(ScalarSpec("x", dtype), number)])
+
+    expected = np.array(number).astype(dtype.numpy).tobytes().ljust(SLOT_BYTES, b"\0")
+    assert ctypes.string_at(buffer.address, SLOT_BYTES) == expected
+
+
+def test_pointers_point_to_each_slot() -> None:
+    slots = [ParamSlot("address", 0, float32), ParamSlot("size", 0, int64), ParamSlot("value", 1, float32)]
+
+    buffer = Packer(slots, extra="2q").take([2**63, -5, 1.5], (7, 8))
+
+    pointers = (ctypes.c_void_p * 5).from_address(buffer.pointers)
+    words = [ctypes.c_int64.from_address(p or 0).value for p in pointers]
+    assert words == [-(2**63), -5, np.float32(1.5).view(np.int32), 7, 8]
+
+
+def test_a_buffer_is_used_again_but_never_shared() -> None:
+    packer = Packer([ParamSlot("size", 0, int64)])
+
+    first, second = packer.take([1]), packer.take([2])
+    assert first.address != second.address
+    packer.give_back(first)
+
+    assert packer.take([3]) is first
+
+
+def test_no_parameters_are_fine() -> None:
+    assert Packer([]).take([]).address
