@@ -51,7 +51,7 @@ class _Recorder(Rewriter):
     def _rules(self, context: PassContext) -> dict[type[Op], Rule]:
         if context.target != "cuda":
             return {Assert: self.record_failure, Print: self.record_print}
-        return {Assert: self.record_failure if context.debug else _drop}
+        return {Assert: self.record_failure if context.debug else _drop, Print: _print_numbers}
 
     def record_failure(self, op: Assert, builder: Builder) -> Sequence[Value]:
         site = RecordSite("assert", op.message, _dtypes(op.operands_), op.loc)
@@ -104,6 +104,21 @@ def _payload(value: Value, b: Builder) -> Value:
 
 def _dtypes(operands: Sequence[Value]) -> tuple[dtypes.DType, ...]:
     return tuple(_WORD if isinstance(v.type, Pointer) else v.type.dtype for v in operands)
+
+
+def _print_numbers(op: Print, builder: Builder) -> Sequence[Value] | None:
+    """The same print of operands that the driver knows: a float8 as float32, a pointer as its address."""
+    shown = tuple(_printable(v, builder) for v in op.operands_)
+    if shown == op.operands_:
+        return None
+    builder.print_(op.format, shown)
+    return ()
+
+
+def _printable(value: Value, b: Builder) -> Value:
+    if isinstance(value.type, Pointer):
+        return b.cast(b.bitcast(value, INDEX), _WORD)
+    return b.cast(value, dtypes.float32) if value.type.dtype.is_storage_only else value
 
 
 def _drop(op: Assert, builder: Builder) -> Sequence[Value]:

@@ -9,6 +9,8 @@ from stagekit.backends import nvptx, ptxas
 from stagekit.backends.nvptx.printf import c_format
 from stagekit.dtypes import DType
 from stagekit.ir import Builder, Value
+from stagekit.passes.manager import PassContext
+from stagekit.passes.pipeline import lower
 from tests.backends.nvptx.kernels import array, kernel, thread
 
 f32, f64, i32, i64, u64 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint64
@@ -39,15 +41,15 @@ def test_a_template_becomes_a_printf_format(template: str, operands: list[DType]
     assert c_format(template, operands) == expected
 
 
-def test_every_dtype_can_be_printed() -> None:
+def test_every_dtype_and_pointers_can_be_printed() -> None:
     def body(b: Builder, *arrays: Value) -> None:
-        values = [b.load(b.offset(a, thread(b))) for a in arrays]
+        values = [*(b.load(b.offset(a, thread(b))) for a in arrays), arrays[0]]
         b.print_("{} " * len(values) + "\n", tuple(values))
         b.print_('a "quoted" \\ line, é\n', ())
 
-    params = {d.short: array(d) for d in dtypes.ARITHMETIC_DTYPES}
+    fn = kernel({d.short: array(d) for d in dtypes.ALL_DTYPES}, body)
 
-    code = nvptx.compile(kernel(params, body), 80)
+    code = nvptx.compile(lower(fn, PassContext("cuda", 80, fastmath=False, debug=False), hooks=()), 80)
 
     assert code.ptx.count("call.uni") + code.ptx.count("call ") >= 2
     assert "vprintf" in code.ptx
