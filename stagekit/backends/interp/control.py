@@ -26,7 +26,7 @@ from stagekit.backends.interp.program import (
 )
 from stagekit.backends.interp.steps import choose
 from stagekit.backends.interp.team import Team
-from stagekit.ir import Op, ops
+from stagekit.ir import Block, Op, ops, walk
 
 _LOOK_EVERY = 1024  # rounds of a loop between two looks whether it still gets anywhere
 
@@ -55,6 +55,8 @@ def _if(c: Compiler, op: ops.If) -> Control:
     condition, results = c.number(op.condition), c.numbers(op.results)
     arms = {True: c.block(op.then_body), False: c.block(op.else_body)}
     observe = c.branch_observer(op)
+    may_end = c.options.checks.lanes and op in c.tails
+    is_empty = {truth: may_end and not _does_anything(body) for truth, body in zip((True, False), op.bodies())}
 
     def one_arm(arm: Code, values: Values, team: Team) -> Running:
         yield from execute(arm, values, team)
@@ -62,9 +64,13 @@ def _if(c: Compiler, op: ops.If) -> Control:
 
     def both_arms(taken: Array, count: int, values: Values, team: Team) -> Running:
         outer, active = team.mask, team.active
+        if is_empty[False]:
+            team.end(~taken if outer is None else outer & ~taken)
         team.enter(taken, count)
         yield from execute(arms[True], values, team)
         then_values = _read(values, arms[True].yields)
+        if is_empty[True]:
+            team.end(taken)
         team.enter(~taken if outer is None else outer & ~taken, active - count)
         yield from execute(arms[False], values, team)
         team.enter(outer, active)
@@ -83,6 +89,10 @@ def _if(c: Compiler, op: ops.If) -> Control:
         return both_arms(taken, count, values, team)
 
     return control
+
+
+def _does_anything(body: Block) -> bool:
+    return any(op.effects for op in walk(body))
 
 
 # -- for --------------------------------------------------------------------------------------------------------------

@@ -147,8 +147,8 @@ def join_arenas(allocations: Sequence[Allocation]) -> None:
 
 
 def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: int) -> Address:
-    """The pointer with this address. The end of an allocation belongs to it: an empty range may start there."""
-    for each in allocations:
+    """The pointer with this address. Of allocations that hold it, the one called `name` is meant, if there is one."""
+    for each in sorted(allocations, key=lambda a: a.name != name):
         if each.base <= address < each.base + each.size or address == each.base:
             return at_byte(each, np.int64(address - each.base), dtype)
     return Address(Allocation.missing(name, dtype, address), np.int64(0))

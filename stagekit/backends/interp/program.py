@@ -9,7 +9,7 @@ Control flow, and whatever may have to wait for another warp, is a generator tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -119,6 +119,7 @@ class Compiler:
         self.constants: list[Any] = []
         self.accesses: list[Access] = []
         self.shared: list[ops.Alloc] = []
+        self.tails = frozenset(_tails(fn.body))
         self._numbers: dict[Value, int] = {}
         self._later: dict[Op, list[Step]] = {}  # checks that wait for the conditions they depend on
 
@@ -218,6 +219,15 @@ def _giving_way(op: Op) -> Control:
         yield Turn(op, False)
 
     return control
+
+
+def _tails(block: Block) -> Iterator[Op]:
+    """Each `if` behind which nothing is left to do in the kernel: who takes an empty arm there has returned."""
+    last = block.ops[-2] if len(block.ops) > 1 else None
+    if isinstance(last, ops.If):
+        yield last
+        for arm in last.bodies():
+            yield from _tails(arm)
 
 
 def scalar_dtype(value: Value) -> DType:

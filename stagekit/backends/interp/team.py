@@ -114,6 +114,10 @@ class Team:
         """Go on with the lanes of `mask`, `active` in number."""
         self.mask, self.active = mask, active
 
+    def end(self, lanes: Array) -> None:
+        """`lanes` have returned from the kernel."""
+        self.ended = lanes if self.ended is None else self.ended | lanes
+
     def active_lanes(self) -> Array:
         """The mask as an array."""
         return np.ones(self.lanes, np.bool_) if self.mask is None else self.mask
