@@ -15,8 +15,8 @@ from typing import Any
 from stagekit.diagnostics import Loc
 from stagekit.frontend.source import FunctionNode, Names, Source
 
-RETURN = "return"
-VALUE = "value"
+RETURN = "<return>"
+VALUE = "<return value>"
 
 
 @dataclass(eq=False)
