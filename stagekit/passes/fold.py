@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagekit.dtypes import DType, bool_, float32, float64
+from stagekit.dtypes import DType, bool_
 from stagekit.ir import (
     EXACT,
     PURE,
     BinaryKind,
     Builder,
-    CompareKind,
     Function,
     Native,
     Op,
@@ -29,8 +28,9 @@ from stagekit.ir import (
     ops,
     semantics,
 )
+from stagekit.passes import identities
 from stagekit.passes.expand import lowering
-from stagekit.passes.legalize import is_legal_cast
+from stagekit.passes.identities import Identity, Same
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter, Rule
 
@@ -39,63 +39,6 @@ Replacement = Sequence[Value] | None
 
 def fold(fn: Function, context: PassContext) -> Function:
     return _Folder(fn, context).run(fn)
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-_K, _C = BinaryKind, CompareKind
-
-# (kind, constant on the right) -> the result: the left operand or a constant. On integers and bools.
-_RIGHT: dict[tuple[BinaryKind, str], str] = {
-    (_K.ADD, "zero"): "left",
-    (_K.SUB, "zero"): "left",
-    (_K.MUL, "zero"): "zero",
-    (_K.MUL, "one"): "left",
-    (_K.FLOORDIV, "zero"): "zero",
-    (_K.FLOORDIV, "one"): "left",
-    (_K.MOD, "zero"): "zero",
-    (_K.MOD, "one"): "zero",
-    (_K.AND, "zero"): "zero",
-    (_K.AND, "ones"): "left",
-    (_K.OR, "zero"): "left",
-    (_K.OR, "ones"): "ones",
-    (_K.XOR, "zero"): "left",
-    (_K.SHL, "zero"): "left",
-    (_K.SHR, "zero"): "left",
-}
-_COMMUTATIVE = frozenset({_K.ADD, _K.MUL, _K.AND, _K.OR, _K.XOR})
-_ZERO_ON_THE_LEFT_GIVES_ZERO = frozenset({_K.FLOORDIV, _K.MOD, _K.SHL, _K.SHR})
-_SAME_OPERANDS = {_K.SUB: "zero", _K.XOR: "zero", _K.MOD: "zero", _K.AND: "left", _K.OR: "left"}
-
-_TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
-_OPPOSITE = {_C.EQ: _C.NE, _C.NE: _C.EQ, _C.LT: _C.GE, _C.GE: _C.LT, _C.GT: _C.LE, _C.LE: _C.GT}
-_OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
-
-
-def _named(value: Any, dtype: DType) -> str:
-    """What the tables call this integer or bool."""
-    if value == 0:
-        return "zero"
-    if value == _ones(dtype):
-        return "ones"
-    return "one" if value == 1 else ""
-
-
-def _ones(dtype: DType) -> int:
-    """The number whose bits are all set."""
-    return -1 if dtype.is_signed else dtype.max
-
-
-def _keeps_value(source: DType, target: DType) -> bool:
-    """Does every value of `source` survive a cast to `target`?"""
-    if source.is_float:
-        return target.is_float and (source is target or (source.bits < 32 <= target.bits) or target is float64)
-    if target.is_float:
-        return source.bits <= {float32: 24, float64: 53}.get(target, 0)
-    return target.holds(source.min) and target.holds(source.max)
-
-
-# -- the pass ---------------------------------------------------------------------------------------------------------
 
 
 class _Folder(Rewriter):
@@ -134,18 +77,17 @@ class _Folder(Rewriter):
 
     def typed(self, *operands: Value) -> tuple[Any, ...] | None:
         """The operands as NumPy scalars if all are constants."""
-        payloads = [self.known.get(v) for v in operands]
-        if None in payloads:
-            return None
-        return tuple(semantics.typed(p, v.type.dtype) for p, v in zip(payloads, operands, strict=True))
+        known = self.known
+        for each in operands:
+            if each not in known:
+                return None
+        return tuple(semantics.typed(known[v], v.type.dtype) for v in operands)
 
-    def named(self, name: str, left: Value) -> tuple[Value]:
-        """`left`, or the constant of left's dtype that the tables call `name`."""
-        dtype = left.type.dtype
-        if name == "left":
-            return (left,)
-        value = 0 if name == "zero" else _ones(dtype)
-        return self.give(bool(value) if dtype is bool_ else value, dtype)
+    def identity(self, rule: Identity, left: Value) -> Replacement:
+        """What a rule of `identities` gives for an op whose left operand is `left`."""
+        if rule is None:
+            return None
+        return (left,) if isinstance(rule, Same) else self.give(rule, left.type.dtype)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -154,28 +96,25 @@ class _Folder(Rewriter):
         return None
 
     def binary(self, op: ops.Binary, builder: Builder) -> Replacement:
-        known, dtype = self.known, op.lhs.type.dtype
-        left_known, right_known = op.lhs in known, op.rhs in known
-        if left_known and right_known:
-            return self.computed(semantics.binary(op.kind, dtype, *self.typed(op.lhs, op.rhs) or ()), dtype)
+        dtype = op.lhs.type.dtype
+        if given := self.typed(op.lhs, op.rhs):
+            return self.computed(semantics.binary(op.kind, dtype, *given), dtype)
         if dtype.is_float:
             return None
-        if op.lhs is op.rhs and op.kind in _SAME_OPERANDS:
-            return self.named(_SAME_OPERANDS[op.kind], op.lhs)
-        if right_known:
-            return self.beside_constant(op.kind, op.lhs, _named(known[op.rhs], dtype))
-        if left_known:
-            return self.after_constant(op, _named(known[op.lhs], dtype))
-        return None
+        if op.lhs is op.rhs:
+            return self.identity(identities.of_equals(op.kind, dtype), op.lhs)
+        if op.rhs in self.known:
+            return self.beside(op.kind, op.lhs, op.rhs)
+        return self.after(op.kind, op.lhs, op.rhs) if op.lhs in self.known else None
 
-    def beside_constant(self, kind: BinaryKind, operand: Value, constant: str) -> Replacement:
-        rule = _RIGHT.get((kind, constant))
-        return self.named(rule, operand) if rule else None
+    def beside(self, kind: BinaryKind, operand: Value, constant: Value) -> Replacement:
+        rule = identities.beside_constant(kind, operand.type.dtype, self.known[constant])
+        return self.identity(rule, operand)
 
-    def after_constant(self, op: ops.Binary, constant: str) -> Replacement:
-        if op.kind in _COMMUTATIVE:
-            return self.beside_constant(op.kind, op.rhs, constant)
-        return (op.lhs,) if constant == "zero" and op.kind in _ZERO_ON_THE_LEFT_GIVES_ZERO else None
+    def after(self, kind: BinaryKind, constant: Value, operand: Value) -> Replacement:
+        if kind in identities.COMMUTATIVE:
+            return self.beside(kind, operand, constant)
+        return self.identity(identities.after_zero(kind), constant) if self.known[constant] == 0 else None
 
     def unary(self, op: ops.Unary, builder: Builder) -> Replacement:
         dtype = op.operand.type.dtype
@@ -184,8 +123,8 @@ class _Folder(Rewriter):
         inner = self.made_by.get(op.operand)
         if isinstance(inner, ops.Unary) and inner.kind is op.kind:
             return (inner.operand,)
-        if isinstance(inner, ops.Compare) and op.kind is UnaryKind.NOT and _has_opposite(inner):
-            return (builder.compare(_OPPOSITE[inner.kind], inner.lhs, inner.rhs),)
+        if isinstance(inner, ops.Compare) and op.kind is UnaryKind.NOT and identities.has_opposite(inner):
+            return (builder.compare(identities.OPPOSITE[inner.kind], inner.lhs, inner.rhs),)
         self.made_by[op.result] = op
         return None
 
@@ -193,7 +132,7 @@ class _Folder(Rewriter):
         if given := self.typed(op.lhs, op.rhs):
             return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), bool_)
         if op.lhs is op.rhs and not op.lhs.type.dtype.is_float:
-            return self.give(op.kind in _TRUE_OF_EQUALS, bool_)
+            return self.give(op.kind in identities.TRUE_OF_EQUALS, bool_)
         self.made_by[op.result] = op
         return None
 
@@ -216,7 +155,7 @@ class _Folder(Rewriter):
         if given := self.typed(op.operand):
             return self.computed(semantics.cast(given[0], op.operand.type.dtype, target), target)
         inner = self.made_by.get(op.operand)
-        if isinstance(inner, ops.Cast) and _needs_no_step(inner, target):
+        if isinstance(inner, ops.Cast) and identities.needs_no_step(inner, target):
             return (builder.cast(inner.operand, target),)
         self.made_by[op.result] = op
         return None
@@ -293,20 +232,3 @@ class _Folder(Rewriter):
 
     def assert_(self, op: ops.Assert, builder: Builder) -> Replacement:
         return () if self.known.get(op.condition) is True else None
-
-
-def _has_opposite(op: ops.Compare) -> bool:
-    return not op.lhs.type.dtype.is_float or op.kind in _OPPOSITE_OF_FLOATS
-
-
-def _needs_no_step(first: ops.Cast, target: DType) -> bool:
-    """Does casting directly to `target` give the same as through the result of `first`?"""
-    source, middle = first.operand.type.dtype, first.result.type.dtype
-    if source is target:
-        return _keeps_value(source, middle)
-    if not is_legal_cast(source, target):
-        return False
-    if source.is_float or not target.is_integer:
-        return _keeps_value(source, middle)
-    # Integers wrap, and from a float they saturate.
-    return middle.is_integer and (target.bits <= middle.bits or _keeps_value(source, middle))
