@@ -75,10 +75,8 @@ class DeviceArray:
                 driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
         return host
 
-    @hide_frames
-    def copy_from(self, array: np.ndarray[Any, Any]) -> None:
-        """Overwrite the contents; waits for the device before and after."""
-        host = np.ascontiguousarray(np.broadcast_to(array, self.shape), self.dtype)
+    def _fill(self, host: np.ndarray[Any, Any]) -> None:
+        """Copy a C-ordered array of the same shape and dtype here; waits for the device before and after."""
         if not self.nbytes:
             return
         with driver.on_device(self.device):
@@ -118,9 +116,9 @@ class DeviceArray:
 @hide_frames
 def to_device(array: Any, device: int = 0) -> DeviceArray:
     """Copy a NumPy array, or anything that makes one, to a GPU."""
-    host = np.asarray(array)
+    host = np.asarray(array, order="C")
     copy = empty(host.shape, host.dtype, device)
-    copy.copy_from(host)
+    copy._fill(host)
     return copy
 
 

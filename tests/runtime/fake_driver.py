@@ -1,0 +1,119 @@
+"""A CUDA driver of two devices without a GPU: it notes every call, and its "device memory" is host memory."""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+SUCCESS = 0
+ATTRIBUTES = {
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
+}
+
+
+class Failure(int):
+    """A status that is not success."""
+
+    name = "CUDA_ERROR_INVALID_PTX"
+
+
+class FakeDriver:
+    """Stands for `cuda.bindings.driver`. calls: names and arguments in order. failing: functions that report a failure."""
+
+    CUdevice_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="max dynamic shared")
+    CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="log bytes")
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal")
+    CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.failing: set[str] = set()
+        self.current = 0
+        self.memory: dict[int, Any] = {}
+        self.launched: list[tuple[int, ...]] = []  # the native parameters of each launch
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+
+        def call(*args: Any) -> tuple[Any, ...]:
+            self.calls.append((name, *args))
+            result = getattr(self, f"do_{name}", lambda *_: None)(*args)
+            status = Failure(1) if name in self.failing else SUCCESS
+            return (status,) if result is None else (status, result)
+
+        return call
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of every call of one function."""
+        return [args for called, *args in self.calls if called == name]
+
+    def do_cuGetErrorString(self, status: Any) -> bytes:
+        return b"it did not work"
+
+    def do_cuDeviceGetCount(self) -> int:
+        return 2
+
+    def do_cuDeviceGet(self, device: int) -> int:
+        return device
+
+    def do_cuDeviceGetName(self, size: int, device: int) -> bytes:
+        return b"Fake GPU\0\0\0"
+
+    def do_cuDeviceGetAttribute(self, name: str, device: int) -> int:
+        return ATTRIBUTES[name]
+
+    def do_cuDevicePrimaryCtxRetain(self, device: int) -> int:
+        return 100 + device
+
+    def do_cuCtxGetCurrent(self) -> int:
+        return self.current
+
+    def do_cuCtxSetCurrent(self, context: int) -> None:
+        self.current = context
+
+    def do_cuCtxGetDevice(self) -> int:
+        return self.current - 100
+
+    def do_cuModuleLoadDataEx(self, image: bytes, count: int, options: list[str], values: list[Any]) -> str:
+        if "cuModuleLoadDataEx" in self.failing:
+            values[0][:20] = b"ptxas: line 3: oops\0"
+        return f"module on {self.current}"
+
+    def do_cuModuleGetFunction(self, module: str, name: bytes) -> str:
+        return f"{name.decode()} of {module}"
+
+    def do_cuPointerGetAttribute(self, attribute: str, address: int) -> int:
+        return 1
+
+    def do_cuEventCreate(self, flags: int) -> str:
+        return "event"
+
+    def do_cuMemAlloc(self, size: int) -> int:
+        block = (ctypes.c_char * size)()
+        self.memory[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def do_cuMemHostAlloc(self, size: int, flags: int) -> int:
+        return self.do_cuMemAlloc(size)
+
+    def do_cuMemFree(self, address: int) -> None:
+        del self.memory[address]
+
+    do_cuMemFreeHost = do_cuMemFree
+
+    def do_cuMemcpyHtoD(self, to: int, source: int, size: int) -> None:
+        ctypes.memmove(to, source, size)
+
+    do_cuMemcpyDtoH = do_cuMemcpyHtoD
+
+    def do_cuLaunchKernel(self, function: str, *sizes: int) -> None:
+        *_, pointers, _ = sizes
+        slots = (ctypes.POINTER(ctypes.c_uint64) * 8).from_address(pointers)
+        self.launched.append(tuple(slot[0] for slot in slots[: self.parameter_count]))
+
+    parameter_count = 0
