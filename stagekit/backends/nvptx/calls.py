@@ -7,8 +7,9 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.libdevice import add_libdevice
+from stagekit.backends.llvm.arith import literal
 from stagekit.backends.llvm.types import suffix
-from stagekit.backends.nvptx.inline_asm import check_asm, escape
+from stagekit.backends.nvptx.inline_asm import Operand, check_asm, escape
 from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError
@@ -69,7 +70,8 @@ def _call_asm(
     e: Emitter, op: ops.IntrinsicOp | ops.InlineAsm, asm: Asm, args: Sequence[Value], is_convergent: bool
 ) -> tuple[str, ...]:
     """Write the call; half values go as i16, since PTX has one kind of 16-bit register."""
-    check_asm(asm.text, asm.constraints, [v.type for v in op.results], [v.type for v in args], op.loc)
+    operands = [Operand(v.type, literal(e.operands[v]) is not None) for v in args]
+    check_asm(asm.text, asm.constraints, [v.type for v in op.results], operands, op.loc)
     given = ", ".join(f"{t} {a}" for t, a in (_as_register(e, v) for v in args))
     results = [_register_type(e, v) for v in op.results]
     held = {0: "void", 1: results[0] if results else ""}.get(len(results), f"{{ {', '.join(results)} }}")

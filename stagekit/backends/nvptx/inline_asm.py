@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stagekit.backends.errors import AsmMismatch
 from stagekit.diagnostics import Loc, StagekitError
@@ -27,7 +28,15 @@ _POINTER_BITS = 64
 _REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
 
 
-def check_asm(text: str, constraints: str, results: Sequence[Type], args: Sequence[Type], loc: Loc) -> None:
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An input: its type, and whether its value is known when compiling, as the constraint `n` needs."""
+
+    type: Type
+    is_known: bool
+
+
+def check_asm(text: str, constraints: str, results: Sequence[Type], args: Sequence[Operand], loc: Loc) -> None:
     """Raise StagekitError unless every operand has a constraint that holds it and `text` names only those operands."""
     reason = _fault(text, constraints, results, args)
     if reason is not None:
@@ -41,7 +50,7 @@ def escape(text: str) -> str:
     )
 
 
-def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[Type]) -> str | None:
+def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[Operand]) -> str | None:
     parts = [p.strip() for p in constraints.split(",")] if constraints else []
     parts = [p for p in parts if not (p.startswith("~{") and p.endswith("}"))]
     outputs = [p[1:].lstrip("&") for p in parts if p.startswith("=")]
@@ -56,17 +65,21 @@ def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[
     return _bad_operand(outputs, inputs, results, args) or _bad_reference(text, len(parts))
 
 
-def _bad_operand(outputs: list[str], inputs: list[str], results: Sequence[Type], args: Sequence[Type]) -> str | None:
+def _bad_operand(outputs: list[str], inputs: list[str], results: Sequence[Type], args: Sequence[Operand]) -> str | None:
     for letter, type_ in zip(outputs, results, strict=True):
         if not _holds(letter, type_):
             return f"constraint `={letter}` cannot hold {type_}"
-    for letter, type_ in zip(inputs, args, strict=True):
-        if letter.isdigit():
-            if int(letter) >= len(results) or results[int(letter)] != type_:
-                return f"input {type_} is tied to output {letter}, which is not of that type"
-        elif not _holds(letter, type_):
-            return f"constraint `{letter}` cannot hold {type_}"
-    return None
+    faults = (_bad_input(letter, operand, results) for letter, operand in zip(inputs, args, strict=True))
+    return next((fault for fault in faults if fault), None)
+
+
+def _bad_input(letter: str, operand: Operand, results: Sequence[Type]) -> str | None:
+    if letter == "n":
+        return None if operand.is_known else "constraint `n` needs a value that is known when the kernel is compiled"
+    if letter.isdigit():
+        fits = int(letter) < len(results) and results[int(letter)] == operand.type
+        return None if fits else f"input {operand.type} is tied to output {letter}, which is not of that type"
+    return None if _holds(letter, operand.type) else f"constraint `{letter}` cannot hold {operand.type}"
 
 
 def _holds(letter: str, type_: Type) -> bool:

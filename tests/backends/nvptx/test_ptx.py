@@ -414,6 +414,7 @@ def test_inline_assembly_assembles(
         ("add.s32 $0, $1, $3;", "=r,r,r", "`$3` is not an operand; there are 3"),
         ("add.s32 $0, $1, $x;", "=r,r,r", "a `$` that does not name an operand"),
         ("add.s32 $0, $1, ${2:u};", "=r,r,r", "a `$` that does not name an operand"),
+        ("add.s32 $0, $1, $2;", "=r,r,n", "constraint `n` needs a value that is known when the kernel is compiled"),
         ("add.s32 $0, $1, $2;", "=r,r,7", "input i32 is tied to output 7, which is not of that type"),
     ],
 )
@@ -424,6 +425,15 @@ def test_inline_assembly_that_does_not_fit_is_refused(text: str, constraints: st
 
     assert caught.value.id == "ASM_MISMATCH"
     assert reason in str(caught.value)
+
+
+def test_a_known_operand_may_be_an_immediate() -> None:
+    def body(b: Builder, x: Value) -> Value:
+        operands = (x, b.constant(5, i32))
+        (result,) = b.asm("shl.b32 $0, $1, $2;", "=r,r,n", operands, [I32], has_side_effects=False, host=None)
+        return result
+
+    assert any(line.endswith(", 5;") for line in instructions(elementwise([i32], i32, body)))
 
 
 def test_assembly_that_ptxas_refuses_is_a_user_error() -> None:
