@@ -250,7 +250,8 @@ def test_a_copy_to_the_device_and_back_is_the_same(fake: FakeDriver, shape: Any,
     back = there.to_host()
 
     np.testing.assert_array_equal(back, host)
-    assert (back.dtype, there.shape, there.strides) == (host.dtype, host.shape, back.strides)
+    assert (back.dtype, there.shape) == (host.dtype, host.shape)
+    assert there.strides == host.strides or not host.size
     assert (there.ndim, there.size, there.nbytes) == (host.ndim, host.size, host.nbytes)
 
 
