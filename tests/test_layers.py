@@ -16,7 +16,17 @@ PACKAGE = Path(__file__).parents[1] / "stagekit"
 EXAMPLES = PACKAGE.parent / "examples"
 
 GROUND = ("diagnostics", "config", "dtypes", "hostexpr", "signature", "artifact", "records")
-ROOMS = ("ir", "intrinsics", "frontend", "passes", "backends", "runtime", "compilation", "jit")  # each sees those before it
+ROOMS = (
+    "ir",
+    "intrinsics",
+    "frontend",
+    "passes",
+    "backends",
+    "runtime",
+    "interpreting",
+    "compilation",
+    "jit",
+)  # each sees those before it
 SEES_GROUND_ONLY = {"runtime"}  # an Artifact is all it knows of a kernel
 SEES_EVERYTHING = {"__init__", "__main__", "testing"}
 SEES_PUBLIC_NAMES = {"lib"}

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from stagekit.diagnostics.loc import Loc
@@ -73,7 +74,7 @@ class StagekitError(Exception):
     def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
         super().__init__(diagnostic, loc, notes)
         self.diagnostic = diagnostic
-        self.loc = loc
+        self.loc = _place_of_user(loc)
         self.notes = notes
         self.context: tuple[str, ...] = ()
 
@@ -85,6 +86,17 @@ class StagekitError(Exception):
         from stagekit.diagnostics.render import render
 
         return render(self)
+
+
+_LIBRARY = str(Path(__file__).parents[1] / "lib")
+
+
+def _place_of_user(loc: Loc | None) -> Loc | None:
+    """Fragments of our own library are like intrinsics to their user: an error in one shows where it was called."""
+    here = loc
+    while here is not None and here.file.startswith(_LIBRARY):
+        here = here.call_site
+    return here or loc
 
 
 class InternalError(Exception):

@@ -19,6 +19,7 @@ from stagekit.diagnostics.diagnostic import StagekitError
 from stagekit.diagnostics.loc import Loc
 
 _CONTEXT_LINES = 1  # lines shown before the one at fault
+_CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are shown
 
 
 def render(error: StagekitError) -> str:
@@ -40,9 +41,9 @@ def _lines(error: StagekitError) -> Iterator[str]:
             yield from _excerpt(note.loc, note.text)
         else:
             yield f"  = note: {note.text}"
-    if help_text := diagnostic.help_text():
+    if help_text := diagnostic.help_text().strip():
         yield f"  = help: {help_text}"
-    yield from _chain(loc)
+    yield from _shortened([*_chain(loc)])
     for line in error.context:
         yield f"  = {line}"
 
@@ -53,6 +54,13 @@ def _chain(loc: Loc | None) -> Iterator[str]:
             yield f"  = in unrolled iteration {', '.join(here.iteration)}"
         if here.call_site:
             yield f"  = `{here.function}` inlined at {here.call_site} in `{here.call_site.function}`"
+
+
+def _shortened(chain: list[str]) -> list[str]:
+    left_out = len(chain) - 2 * _CHAIN_ENDS
+    if left_out <= 1:
+        return chain
+    return [*chain[:_CHAIN_ENDS], f"  = ... {left_out} more", *chain[-_CHAIN_ENDS:]]
 
 
 def _excerpt(loc: Loc, label: str) -> Iterator[str]:

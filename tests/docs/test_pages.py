@@ -32,6 +32,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 ERROR_PAGE = ROOT / "docs" / "errors.md"
 
 FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 
 
@@ -145,7 +146,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def _links_of(page: Path) -> list[str]:
-    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    prose = CODE.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
     targets = [match["target"] for match in LINK.finditer(prose)]
     return [target for target in targets if not target.startswith(("http://", "https://"))]
 

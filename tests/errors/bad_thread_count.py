@@ -1,3 +1,5 @@
+"""A grid that is worth sharing asks for the number of threads."""
+
 import os
 
 import numpy as np
@@ -7,8 +9,10 @@ import stagekit as sk
 
 @sk.jit
 def kernel(x):
-    x[0] = 1
+    i = sk.cuda.block_idx("x")
+    for _ in range(1000):
+        x[i] = x[i] * 0.5 + 1
 
 
 os.environ["STAGEKIT_THREADS"] = "many"
-kernel[1, 1](np.zeros(8, np.float32))
+kernel[10_000, 1](np.zeros(10_000, np.float32))

@@ -1,3 +1,5 @@
+import numpy as np
+
 import stagekit as sk
 
 
@@ -6,4 +8,4 @@ def kernel(x, WEIGHTS: sk.constexpr):
     x[0] = WEIGHTS[0]
 
 
-kernel.specialize(WEIGHTS=[1, 2, 3])
+kernel.specialize(WEIGHTS=np.ones(3))
