@@ -63,7 +63,7 @@ def main():
     types = {"src": sk.Pointer(sk.float32), "dst": sk.Pointer(sk.float32), "N": sk.int32}
     for BLOCK in (16, 64):
         kernel = fused_softmax_kernel.specialize(BLOCK=BLOCK, **types)
-        print(f"{kernel!r}: {kernel.launch}, run-time parameters {kernel.signature}")
+        print(f"{kernel!r}: {kernel.trace().block[0]} threads, run-time parameters {kernel.signature}")
     assert fused_softmax_kernel.specialize(BLOCK=64, **types) is kernel
     assert "BLOCK" not in str(kernel.signature)
 

@@ -57,7 +57,7 @@ def make_pipeline(steps, dtype=sk.float32, block=128):
     """4. Composition: the steps are ordinary Python functions in an ordinary Python list."""
     n = sk.dynamic("n")
 
-    @sk.function(name="then_".join(["pipeline_", *(s.__name__ for s in steps)]))
+    @sk.function(name="_then_".join(step.__name__ for step in steps))
     def pipeline(A: sk.Tensor((n,), dtype), B: sk.Tensor((n,), dtype)):
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(n, block), block=block))
         i = sk.cuda.block_idx("x") * block + sk.cuda.thread_idx("x")

@@ -37,7 +37,8 @@ class Tile:
 
     @property
     def dtype(self) -> sk.DType:
-        return self.elements[0].dtype
+        dtype: sk.DType = self.elements[0].dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int]:
@@ -57,13 +58,15 @@ class Tile:
         if function is sk.load:
             return _load(*args, **kwargs)
         if function is sk.store:
-            return _store(*args, **kwargs)
+            _store(*args, **kwargs)
+            return None
         if function in _atomics():
             return _atomic(function, *args, **kwargs)
         return elementwise(function, *args, **kwargs)
 
     def __bool__(self) -> bool:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
+        return False
 
     def __add__(self, other: Any) -> Tile:
         return elementwise(lambda a, b: a + b, self, other)

@@ -37,7 +37,7 @@ def test_copy_is_exact_for_any_block_and_length_p38(place, n, block):
 def test_a_block_launches_a_thread_per_element_up_to_1024(block):
     kernel = copy.specialize(BLOCK=block, src=sk.Pointer(sk.int8), dst=sk.Pointer(sk.int8), n=sk.int32)
 
-    (threads, *others) = kernel.launch.block
+    (threads, *others) = kernel.trace().block
     assert threads == block if block <= 1024 else threads <= 1024 and threads % 32 == 0
     assert others == [1, 1]
 
@@ -78,14 +78,27 @@ def test_two_tiles_of_different_length_are_both_right_y3(place, short, long, sho
     assert b.tolist() == [sum(range(long))] * long + [-1] * 8
 
 
+@sk.jit
+def ones(dst, BLOCK: sk.constexpr):
+    sk.store(dst + sk.arange(0, BLOCK), 1)
+
+
 @pytest.mark.parametrize("block", [16.7, 64.0, True, 0, -4, "64", None, 2**40])
 def test_an_extent_that_is_none_is_refused_by_name_and_value_y5(block):
     with pytest.raises(sk.StagekitError) as caught:
-        copy.specialize(BLOCK=block, src=sk.Pointer(sk.int8), dst=sk.Pointer(sk.int8), n=sk.int32).ir
+        ones.specialize(BLOCK=block, dst=sk.Pointer(sk.int8)).ir
 
-    assert "stop" in str(caught.value)
-    assert repr(block) in str(caught.value)
-    assert "BLOCK" in str(caught.value)
+    assert "arange" in str(caught.value)
+    assert f"BLOCK={block!r}" in str(caught.value)
+
+
+def test_an_extent_known_only_at_run_time_is_refused():
+    @sk.jit
+    def kernel(dst, n):
+        sk.store(dst + sk.arange(0, n), 1)
+
+    with pytest.raises(sk.StagekitError, match=r"the extent of arange.* known only at run time"):
+        kernel.specialize(dst=sk.Pointer(sk.int8), n=sk.int32).ir
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
@@ -144,7 +157,7 @@ def unary_operators(src, dst, BLOCK: sk.constexpr):
     offs = sk.arange(0, BLOCK)
     x = sk.load(src + offs)
     for k, y in enumerate(
-        (-x, +x, ~x, abs(x), x**2, 2**x, x.to(sk.int8), sk.int8(x), sk.where(x < 0, -1, x), sk.popcount(x))
+        (-x, +x, ~x, abs(x), x**2, x.to(sk.int8), sk.int8(x), sk.where(x < 0, -1, x), sk.popcount(x))
     ):
         sk.store(dst + k * BLOCK + offs, sk.int64(y))
 
@@ -154,14 +167,12 @@ def unary_operators(src, dst, BLOCK: sk.constexpr):
 def test_unary_operators_casts_and_functions_go_element_by_element(place, block):
     x = np.random.default_rng(0).integers(-300, 12, block)
 
-    _, out = run(place, unary_operators[(1,)], [x, np.zeros((10, block), np.int64)], block)
+    _, out = run(place, unary_operators[(1,)], [x, np.zeros((9, block), np.int64)], block)
 
     narrow, count = x.astype(np.int8).astype(np.int64), np.bitwise_count(x.view(np.uint64)).astype(np.int64)
-    two_to = np.where(x < 0, 0, 2 ** np.maximum(x, 0))
-    expected = [-x, x, ~x, abs(x), x**2, two_to, narrow, narrow, np.where(x < 0, -1, x), count]
+    expected = [-x, x, ~x, abs(x), x**2, narrow, narrow, np.where(x < 0, -1, x), count]
     for k, (got, wanted) in enumerate(zip(out, expected, strict=True)):
-        if k != 5:  # a negative exponent has no integer result
-            np.testing.assert_array_equal(got, wanted, err_msg=str(k))
+        np.testing.assert_array_equal(got, wanted, err_msg=str(k))
 
 
 def specialize(body):
