@@ -32,14 +32,15 @@ def prepare(fn: Function, options: Options) -> Program:
         shared=tuple(compiler.shared),
         accesses=tuple(compiler.accesses),
         is_scheduled=is_scheduled,
-        is_batched=not is_scheduled and not has_fence(fn),
-        has_fence=has_fence(fn),
+        written_params=tuple(p in compiler.waiting.written for p in fn.params),
+        is_batched=not is_scheduled and not _has(fn, Native.FENCE),
+        has_fence=_has(fn, Native.FENCE),
+        has_syncwarp=_has(fn, Native.WARP_BARRIER),
     )
 
 
-def has_fence(fn: Function) -> bool:
-    """May a block hand data over to another? Blocks then run one after the other."""
-    return any(isinstance(op, ops.IntrinsicOp) and native_of(op) is Native.FENCE for op in walk(fn.body))
+def _has(fn: Function, native: Native) -> bool:
+    return any(isinstance(op, ops.IntrinsicOp) and native_of(op) is native for op in walk(fn.body))
 
 
 def _observers(options: Options) -> list[Observer]:

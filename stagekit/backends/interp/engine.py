@@ -97,12 +97,12 @@ def _bind_one(param: Value, slot: Any, known: Sequence[Allocation]) -> Any:
 
 
 def _watch(started: Launch) -> None:
-    checks, program = started.options.checks, started.program
-    started.order = (
-        Clocks(started.blocks, started.threads, keeps_handovers=program.has_fence) if checks.races else NoOrder()
-    )
-    if isinstance(started.order, Clocks):
-        started.races = Races(started, started.order)
+    checks = started.options.checks
+    if checks.races:
+        started.order = clocks = Clocks(started)
+        started.races = Races(started, clocks)
+    else:
+        started.order = NoOrder()
     started.written = Written(started.options.outputs, watches_reads=checks.uninitialised)
     started.measured = Measured()
 

@@ -9,7 +9,7 @@ from stagekit.backends.interp.findings import FindingSink, Index3, Who
 from stagekit.backends.interp.memory import Allocation
 from stagekit.backends.interp.options import Options
 from stagekit.backends.interp.report import Message
-from stagekit.backends.interp.team import WARP, unravel
+from stagekit.backends.interp.team import WARP, WARP_SHIFT, unravel
 
 if TYPE_CHECKING:
     from stagekit.backends.interp.order import NoOrder
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Launch:
     """grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
 
+    tag_shift: a thread's *tag* is one more than its block's number, shifted left by this, or its number in the block: so
+    0 is nobody, and block and warp are a shift away.
     writes: counts accesses that changed memory; as long as it stands still, a waiting warp waits in vain.
     order, races, written, measured: what the run was asked to watch.
     """
@@ -47,9 +49,11 @@ class Launch:
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.warps = -(-self.threads // WARP)
         self.blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        self.tag_shift = max((self.threads - 1).bit_length(), WARP_SHIFT)
 
-    def who(self, thread_number: int) -> Who:
-        block, thread = divmod(thread_number, self.threads)
+    def who(self, tag: int) -> Who:
+        """The thread that a tag stands for."""
+        block, thread = (tag >> self.tag_shift) - 1, tag & ((1 << self.tag_shift) - 1)
         return Who(_plain(unravel(block, self.grid)), _plain(unravel(thread, self.block)))
 
 

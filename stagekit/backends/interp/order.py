@@ -1,6 +1,7 @@
 """What is ordered before what: barriers, warp synchronisation, and data handed over by fences and atomics.
 
-Every warp has a clock of three parts: block barriers passed, warp synchronisations since, fences since. Of two accesses
+Every warp has a clock of three parts: block barriers passed (from 1), warp synchronisations since, fences since. Of two
+accesses
 
     in one block      the one before a barrier is ordered before the one behind it
     in one warp       the same for `syncwarp`
@@ -15,18 +16,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.team import WARP, Team
+from stagekit.backends.interp.team import WARP_SHIFT, Team
 
-_BARRIER_SHIFT = 40
-_SYNC_SHIFT = 20
+BARRIER_SHIFT = 40
+SYNC_SHIFT = 20
 
 
 class NoOrder:
     """Keeps nothing: for runs that do not look for races."""
 
     def barrier(self, team: Team) -> None:
-        """Every thread of the team's blocks is at a barrier."""
+        """The active threads of the team are at a barrier, and with them their blocks."""
 
     def block_barrier(self, block: int) -> None:
         """Every warp of `block` is at a barrier."""
@@ -39,89 +41,87 @@ class NoOrder:
 
 
 class Clocks(NoOrder):
-    """The clocks of all warps of a launch. keeps_handovers: is there a fence in the kernel at all?"""
+    """The clocks of all warps of a launch, by warp tag."""
 
-    def __init__(self, blocks: int, threads: int, keeps_handovers: bool) -> None:
-        self.threads = threads
-        self.warps = -(-threads // WARP)
-        self.time = np.zeros(blocks * self.warps, np.int64)
-        self.handovers = _Handovers(len(self.time)) if keeps_handovers else None
+    def __init__(self, launch: Launch) -> None:
+        self.shift = launch.tag_shift
+        self.warps = launch.warps
+        self.time = np.full((launch.blocks + 1) << (self.shift - WARP_SHIFT), 1 << BARRIER_SHIFT)
+        self.handovers = _Handovers(self.time) if launch.program.has_fence else None
+        self.has_more_than_barriers = launch.program.has_fence or launch.program.has_syncwarp
 
     def of(self, team: Team) -> Array:
         """The time of each lane."""
-        return np.asarray(self.time[team.warp_number])
+        return np.asarray(self.time[team.warp_tag])
 
     def barrier(self, team: Team) -> None:
-        present = team.block if np.ndim(team.block) == 0 else np.unique(team.block[team.active_lanes()])
-        for block in np.atleast_1d(present).tolist():
-            self.block_barrier(block)
+        if self.handovers or team.mask is not None:
+            for block in np.unique(team.spread(team.block)[team.active_lanes()]).tolist():
+                self.block_barrier(block)
+        else:
+            self._pass(team.warp_tag, BARRIER_SHIFT)
 
     def block_barrier(self, block: int) -> None:
-        warps = slice(block * self.warps, (block + 1) * self.warps)
+        first = (block + 1) << (self.shift - WARP_SHIFT)
+        warps = range(first, first + self.warps)
         if self.handovers:
-            self.handovers.meet(range(warps.start, warps.stop), self.time)
-        self.time[warps] = ((self.time[warps] >> _BARRIER_SHIFT) + 1) << _BARRIER_SHIFT
+            self.handovers.meet(warps)
+        self._pass(slice(warps.start, warps.stop), BARRIER_SHIFT)
 
     def syncwarp(self, team: Team) -> None:
-        warps = np.unique(team.warp_number[team.active_lanes()])
-        self.time[warps] = ((self.time[warps] >> _SYNC_SHIFT) + 1) << _SYNC_SHIFT
+        self._pass(team.warp_tag[team.active_lanes()], SYNC_SHIFT)
+
+    def _pass(self, warps: Array | slice, shift: int) -> None:
+        self.time[warps] = ((self.time[warps] >> shift) + 1) << shift
 
     def fence(self, team: Team) -> None:
         if self.handovers:
-            for warp in np.unique(team.warp_number[team.active_lanes()]).tolist():
-                self.handovers.fence(warp, self.time)
-
-    def warp_of(self, threads: Array) -> Array:
-        """The warp of each thread, both numbered through the launch."""
-        block, thread = np.divmod(threads, self.threads)
-        return np.asarray(block * self.warps + thread // WARP)
+            for warp in np.unique(team.warp_tag[team.active_lanes()]).tolist():
+                self.handovers.fence(warp)
 
     def is_ordered(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
-        """Was what thread `before` did at its time ordered before what thread `now` does?"""
-        same_block = before // self.threads == now // self.threads
-        ordered = same_block & (before_time >> _BARRIER_SHIFT < now_time >> _BARRIER_SHIFT)
+        """Was what thread `before` (a tag) did at its time ordered before what thread `now` does?"""
+        same_block = before >> self.shift == now >> self.shift
+        ordered = same_block & (before_time >> BARRIER_SHIFT < now_time >> BARRIER_SHIFT)
         if ordered.all():
             return np.asarray(ordered)
-        before_warp, now_warp = self.warp_of(before), self.warp_of(now)
-        ordered |= (before_warp == now_warp) & (before_time >> _SYNC_SHIFT < now_time >> _SYNC_SHIFT)
+        same_warp = before >> WARP_SHIFT == now >> WARP_SHIFT
+        ordered |= same_warp & (before_time >> SYNC_SHIFT < now_time >> SYNC_SHIFT)
         if self.handovers:
-            ordered |= self.handovers.covers(now_warp, before_warp, before_time)
+            ordered |= self.handovers.covers(now >> WARP_SHIFT, before >> WARP_SHIFT, before_time)
         return np.asarray(ordered)
 
 
 class _Handovers:
     """Vector clocks. A clock holds, per warp of the launch, up to which of its times everything is known to be over.
 
-    known: by what each warp does next. read: by what its atomics have read, once it passes a fence. released: by what its
-    atomics write, as of its last fence. at: by whoever reads a location by an atomic.
+    time: the clocks of the warps themselves. known: by what each warp does next. read: by what its atomics have read, once
+    it passes a fence. released: by what its atomics write, as of its last fence. at: by who reads a location by an atomic.
     """
 
-    def __init__(self, warps: int) -> None:
-        self.warps = warps
+    def __init__(self, time: Array) -> None:
+        self.time = time
         self.known: dict[int, Array] = {}
         self.read: dict[int, Array] = {}
         self.released: dict[int, Array] = {}
         self.at: dict[tuple[object, int], Array] = {}
 
-    def _nothing(self) -> Array:
-        return np.full(self.warps, -1, np.int64)
-
     def _complete(self, warp: int) -> Array:
         """What `warp` knows, what its atomics have read included."""
-        known = self.known.setdefault(warp, self._nothing())
+        known = self.known.setdefault(warp, np.zeros_like(self.time))
         read = self.read.pop(warp, None)
         return known if read is None else np.maximum(known, read, out=known)
 
-    def fence(self, warp: int, time: Array) -> None:
+    def fence(self, warp: int) -> None:
         released = self._complete(warp).copy()
-        released[warp] = time[warp]
+        released[warp] = self.time[warp]
         self.released[warp] = released
-        time[warp] += 1
+        self.time[warp] += 1
 
-    def meet(self, warps: range, time: Array) -> None:
+    def meet(self, warps: range) -> None:
         """The warps of a block share what they know."""
         joined = np.maximum.reduce([self._complete(w) for w in warps])
-        joined[warps.start : warps.stop] = time[warps.start : warps.stop]
+        joined[warps.start : warps.stop] = self.time[warps.start : warps.stop]
         for warp in warps:
             self.known[warp] = joined.copy()
 
@@ -135,6 +135,7 @@ class _Handovers:
             self.at[location] = released if there is None else np.maximum(there, released)
 
     def covers(self, now: Array, before: Array, before_time: Array) -> Array:
+        """Does each warp `now` know that what warp `before` did at its time is over?"""
         found = np.zeros(len(now), np.bool_)
         for warp in np.unique(now).tolist():
             known = self.known.get(warp)

@@ -80,6 +80,7 @@ def execute(code: Code, values: Values, team: Team) -> Running:
 class Program:
     """A function ready to run. constants: initial values by number. shared: what each block allocates, by number.
 
+    written_params: may the kernel write through this parameter? has_fence, has_syncwarp: does it order memory by these?
     is_scheduled: warps take turns; else teams of whole blocks run from end to end.
     is_batched: several blocks may run side by side as one team.
     """
@@ -91,9 +92,11 @@ class Program:
     params: tuple[int, ...]
     shared: tuple[ops.Alloc, ...]
     accesses: tuple[Access, ...]
+    written_params: tuple[bool, ...]
     is_scheduled: bool
     is_batched: bool
     has_fence: bool
+    has_syncwarp: bool
 
     def fresh_values(self, params: tuple[Any, ...]) -> Values:
         values = list(self.constants)

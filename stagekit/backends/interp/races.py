@@ -2,13 +2,13 @@
 
 Shadow memory per arena, one entry per unit of the smallest element accessed in that space:
 
-    the last write            thread, time, access
-    the readers since         a crowd: lowest and highest thread that are in no order with each other, their time and access,
-                              and one reader of another block
-    the atomics since         the same
+    the last write        thread, time, access
+    the last readers      a crowd: the lowest and the highest thread of those in no order with each other, the latest time and
+                          access among them, and one reader of another block
+    the last atomics      the same
 
 Two accesses of different threads race if one of them writes, not both are atomic, and neither is ordered before the other
-(`order.py`). Two writes of the same value do not count. Clear entries are 0: threads and accesses are counted from 1.
+(`order.py`). Two writes of the same value do not count. Threads are tags (`Launch.tag_shift`).
 Source for keeping one reader where readers are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
 """
 
@@ -24,14 +24,14 @@ from stagekit.backends.interp.access import VERBS, Access, Place
 from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
 from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Allocation, Array
-from stagekit.backends.interp.order import Clocks
-from stagekit.backends.interp.team import Team
+from stagekit.backends.interp.order import BARRIER_SHIFT, Clocks
+from stagekit.backends.interp.team import WARP_SHIFT, Team
 from stagekit.diagnostics import Diagnostic, Note
 from stagekit.ir import Space
 
 
 class Entry(NamedTuple):
-    """Of each of some units: a thread, its time and access."""
+    """Of each of some units: a thread (its tag), its time and access. Clear ones are 0: nobody, before all time."""
 
     thread: Array
     time: Array
@@ -41,15 +41,12 @@ class Entry(NamedTuple):
     def clear(cls, units: int) -> Entry:
         return cls(np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int32))
 
-    def put(self, units: Array, thread: Array, time: Array, access: int) -> None:
+    def put(self, units: Array, thread: Array, time: Array, access: Any) -> None:
         self.thread[units], self.time[units], self.access[units] = thread, time, access
-
-    def get(self, units: Array) -> Entry:
-        return Entry(self.thread[units], self.time[units], self.access[units])
 
 
 class Now(NamedTuple):
-    """One op's accesses: units, and the thread (from 1) and time of each. lanes: which lane of the place each belongs to."""
+    """One op's accesses: units, and the thread and time of each. lanes: which lane of the place each belongs to."""
 
     team: Team
     access: Access
@@ -59,79 +56,114 @@ class Now(NamedTuple):
     time: Array
     lanes: Array
 
+    def only(self, some: Array) -> tuple[Array, Array, Array]:
+        """Unit, thread and time of the entries `some`."""
+        return self.units[some], self.thread[some], self.time[some]
+
 
 class Crowd:
-    """Threads that touched a unit in no order with each other: the extremes in one block, and one of another block."""
+    """Threads that touched a unit in no order with each other: the extremes in one block, and one of another block.
 
-    def __init__(self, units: int, clocks: Clocks) -> None:
+    Of two threads in one warp all between are in that warp, so the extremes tell whether a crowd is one warp's.
+    """
+
+    def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.clocks = clocks
-        self.last = Entry.clear(units)  # the highest thread, and the latest time and access
+        self.is_shared = is_shared
+        self.highest = Entry.clear(units)  # with the latest time and access of anyone
         self.lowest = np.zeros(units, np.int64)
-        self.elsewhere = Entry.clear(units)
+        self.elsewhere = Entry.clear(0 if is_shared else units)
 
     def join(self, now: Now) -> None:
         """Add threads. Those ordered before a newcomer are forgotten: who conflicts with them conflicts with it."""
-        crowd = self.last.get(now.units)
-        is_known = (crowd.thread != 0) & ((crowd.thread != now.thread) | (self.lowest[now.units] != now.thread))
-        starts = np.ones(len(now.units), np.bool_)
-        if is_known.any():
-            some = np.flatnonzero(is_known)
-            starts[some] = self._starts_anew(now, some, crowd)
-        units = now.units[starts]
-        self.lowest[units] = self.last.thread[units] = now.thread[starts]
-        self._gather(now)
-        self.last.time[now.units], self.last.access[now.units] = now.time, now.access.number
+        units = now.units
+        is_new = self._is_over(units, now.thread, now.time)
+        if not self.is_shared:
+            is_new |= self._step_aside(now, is_new)
+        new = units if is_new.all() else units[is_new]
+        self.lowest[new] = self.highest.thread[new] = now.thread[is_new]
+        self._stretch(now)
+        self.highest.time[units], self.highest.access[units] = now.time, now.access.number
 
-    def _starts_anew(self, now: Now, some: Array, crowd: Entry) -> Array:
-        """Of the units that have a crowd: which of them begin a new one, with the old one of another block set aside."""
-        before, me = crowd.thread[some] - 1, now.thread[some] - 1
-        is_ordered = ~self.unordered(now, some)
-        is_elsewhere = before // self.clocks.threads != me // self.clocks.threads
-        aside = some[~is_ordered & is_elsewhere]
-        self.elsewhere.put(now.units[aside], crowd.thread[aside], crowd.time[aside], crowd.access[aside])
-        return np.asarray(is_ordered | is_elsewhere)
+    def _is_over(self, units: Array, thread: Array, time: Array) -> Array:
+        """Is everyone in the crowd of the thread's own block ordered before it? True where there is nobody."""
+        highest, then = self.highest.thread[units], self.highest.time[units]
+        shift = self.clocks.shift
+        is_over = then >> BARRIER_SHIFT < time >> BARRIER_SHIFT
+        if not self.is_shared:
+            is_over &= (highest >> shift == thread >> shift) | (highest == 0)
+        some = np.flatnonzero(~is_over)
+        if len(some) and self.clocks.has_more_than_barriers:
+            is_over[some] = self._is_over_otherwise(units[some], highest[some], then[some], thread[some], time[some])
+        return np.asarray(is_over)
 
-    def _gather(self, now: Now) -> None:
+    def _is_over_otherwise(self, units: Array, highest: Array, then: Array, thread: Array, time: Array) -> Array:
+        """The same by `syncwarp` or a hand-over. A crowd of several warps has no time of its own to go by."""
+        is_one_warp = highest >> WARP_SHIFT == self.lowest[units] >> WARP_SHIFT
+        return np.asarray(is_one_warp & self.clocks.is_ordered(highest, then, thread, time))
+
+    def _step_aside(self, now: Now, is_new: Array) -> Array:
+        """Set crowds of other blocks aside for newcomers; which entries begin a new crowd thereby."""
+        highest, shift = self.highest.thread[now.units], self.clocks.shift
+        aside = ~is_new & (highest >> shift != now.thread >> shift)
+        if aside.any():
+            units = now.units[aside]
+            self.elsewhere.put(units, highest[aside], self.highest.time[units], self.highest.access[units])
+        return np.asarray(aside)
+
+    def _stretch(self, now: Now) -> None:
         """Let the extremes cover every newcomer; of several blocks at once, one is kept and one set aside."""
-        highest = self.last.thread[now.units]
-        if np.array_equal(highest, now.thread) and np.array_equal(self.lowest[now.units], now.thread):
+        units, thread = now.units, now.thread
+        highest = self.highest.thread[units]
+        if np.array_equal(highest, thread) and np.array_equal(self.lowest[units], thread):
             return
-        threads = self.clocks.threads
-        is_here = (highest - 1) // threads == (now.thread - 1) // threads
-        np.minimum.at(self.lowest, now.units[is_here], now.thread[is_here])
-        np.maximum.at(self.last.thread, now.units[is_here], now.thread[is_here])
-        away = ~is_here
-        self.elsewhere.put(now.units[away], now.thread[away], now.time[away], now.access.number)
+        if not self.is_shared:
+            is_here = highest >> self.clocks.shift == thread >> self.clocks.shift
+            away = ~is_here
+            if away.any():
+                self.elsewhere.put(units[away], thread[away], now.time[away], now.access.number)
+                units, thread = units[is_here], thread[is_here]
+        np.minimum.at(self.lowest, units, thread)
+        np.maximum.at(self.highest.thread, units, thread)
 
-    def unordered(self, now: Now, some: Array) -> Array:
-        """Of the entries `some`: is there anyone in the crowd's own block who is not ordered before it?"""
-        units, me, time = now.units[some], now.thread[some] - 1, now.time[some]
-        highest, lowest, then = self.last.thread[units] - 1, self.lowest[units] - 1, self.last.time[units]
-        is_alone = (highest == me) & (lowest == me)
-        before = np.where(highest == me, lowest, highest)
-        ordered = self.clocks.is_ordered(before, then, me, time)
-        # A crowd of several warps is newer than the last barrier: the time of one says nothing of the others.
-        is_mixed = self.clocks.warp_of(highest) != self.clocks.warp_of(lowest)
-        by_barrier = (before // self.clocks.threads == me // self.clocks.threads) & (then >> 40 < time >> 40)
-        return np.asarray(~is_alone & ~np.where(is_mixed, by_barrier, ordered))
+    def conflicts(self, now: Now) -> tuple[Array, Array]:
+        """The entries of `now` that someone else in the crowd is in no order with, and who."""
+        highest, lowest = self.highest.thread[now.units], self.lowest[now.units]
+        some = np.flatnonzero((highest != now.thread) | (lowest != now.thread))
+        some = some[~self._is_over(*now.only(some))]
+        other = np.where(highest[some] == now.thread[some], lowest[some], highest[some])
+        return some, other
+
+    def conflicts_elsewhere(self, now: Now) -> tuple[Array, Array]:
+        """The same for the thread that was set aside."""
+        if self.is_shared:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        other = self.elsewhere.thread[now.units]
+        some = np.flatnonzero((other != 0) & (other != now.thread))
+        if len(some):
+            units, thread, time = now.only(some)
+            some = some[~self.clocks.is_ordered(other[some], self.elsewhere.time[units], thread, time)]
+        return some, other[some]
 
 
 class Shadow:
     """What is known of one arena."""
 
-    def __init__(self, units: int, clocks: Clocks) -> None:
+    def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.write = Entry.clear(units)
-        self.reads = Crowd(units, clocks)
-        self.atomics = Crowd(units, clocks)
+        self.reads = Crowd(units, clocks, is_shared)
+        self.atomics = Crowd(units, clocks, is_shared)
 
 
 class Races:
     """Finds races in one launch; an observer of every access."""
 
     def __init__(self, launch: Launch, clocks: Clocks) -> None:
+        program = launch.program
         self.clocks = clocks
-        self.accesses = launch.program.accesses
+        self.accesses = program.accesses
         self.shadows: dict[Any, Shadow] = {}
+        self.constant_arenas = _constant_arenas(launch)
         sizes: dict[Space, list[int]] = {}
         for access in self.accesses:
             sizes.setdefault(access.space, []).append(access.dtype.itemsize)
@@ -140,7 +172,7 @@ class Races:
         self.has_atomics = any(a.role == "atomic" for a in self.accesses)
 
     def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
-        if access.space is Space.LOCAL:
+        if access.space is Space.LOCAL or place.allocation.arena in self.constant_arenas:
             return
         shadow = self._shadow(place)
         now = self._now(team, access, place)
@@ -152,8 +184,8 @@ class Races:
         found = self.shadows.get(arena)
         if found is None:
             unit_bytes = self.unit_bytes[place.allocation.space]
-            end = max(len(arena.data), arena.arena_end)
-            found = self.shadows[arena] = Shadow(-(-end // unit_bytes), self.clocks)
+            units = -(-max(len(arena.data), arena.arena_end) // unit_bytes)
+            found = self.shadows[arena] = Shadow(units, self.clocks, arena.space is Space.SHARED)
         return found
 
     def forget(self, arenas: Iterable[Allocation]) -> None:
@@ -162,7 +194,7 @@ class Races:
             self.shadows.pop(arena, None)
 
     def _now(self, team: Team, access: Access, place: Place) -> Now:
-        index, thread, time = place.indices(team), place.pick(team.thread_number), place.pick(self.clocks.of(team))
+        index, thread, time = place.indices(team), place.pick(team.tag), place.pick(self.clocks.of(team))
         lanes = np.arange(len(index))
         if access.role == "read" and len(team.blocks) == 1 and not isinstance(place.index, np.ndarray):
             lanes = np.unique([0, len(index) - 1])  # of threads that read one element the extremes are enough
@@ -171,25 +203,22 @@ class Races:
         start = (place.allocation.arena_start + place.phase) // unit_bytes
         pieces = access.dtype.itemsize // unit_bytes
         if pieces == 1:
-            return Now(team, access, place, index + start, thread + 1, time, lanes)
+            return Now(team, access, place, index + start if start else index, thread, time, lanes)
         units = (index[:, None] * pieces + np.arange(start, start + pieces)).reshape(-1)
-        repeated = [np.repeat(each, pieces) for each in (thread + 1, time, lanes)]
-        return Now(team, access, place, units, *repeated)
+        return Now(team, access, place, units, *(np.repeat(each, pieces) for each in (thread, time, lanes)))
 
     # -- the rules ----------------------------------------------------------------------------------------------------
 
     def against_write(self, shadow: Shadow, now: Now, value: Any) -> None:
-        before = shadow.write.get(now.units)
-        some = np.flatnonzero((before.thread != 0) & (before.thread != now.thread))
+        writer = shadow.write.thread[now.units]
+        some = np.flatnonzero((writer != now.thread) & (writer != 0))
         if not len(some):
             return
-        is_ordered = self.clocks.is_ordered(
-            before.thread[some] - 1, before.time[some], now.thread[some] - 1, now.time[some]
-        )
-        some = some[~is_ordered]
+        units, thread, time = now.only(some)
+        some = some[~self.clocks.is_ordered(writer[some], shadow.write.time[units], thread, time)]
         if len(some) and now.access.role == "write":
             some = some[_changes(now, value, some)]
-        self._report(now, some, before.thread[some], before.access[some])
+        self._report(now, some, writer[some], shadow.write)
 
     def against_reads(self, shadow: Shadow, now: Now, value: Any) -> None:
         self._against_crowd(shadow.reads, now)
@@ -199,20 +228,8 @@ class Races:
             self._against_crowd(shadow.atomics, now)
 
     def _against_crowd(self, crowd: Crowd, now: Now) -> None:
-        highest, lowest = crowd.last.thread[now.units], crowd.lowest[now.units]
-        some = np.flatnonzero((highest != 0) & ((highest != now.thread) | (lowest != now.thread)))
-        if len(some):
-            some = some[crowd.unordered(now, some)]
-            other = np.where(highest[some] == now.thread[some], lowest[some], highest[some])
-            self._report(now, some, other, crowd.last.access[now.units[some]])
-        away = crowd.elsewhere.get(now.units)
-        some = np.flatnonzero(away.thread != 0)
-        if len(some):
-            is_ordered = self.clocks.is_ordered(
-                away.thread[some] - 1, away.time[some], now.thread[some] - 1, now.time[some]
-            )
-            some = some[~is_ordered & (away.thread[some] != now.thread[some])]
-            self._report(now, some, away.thread[some], away.access[some])
+        self._report(now, *crowd.conflicts(now), crowd.highest)
+        self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
 
     def note_read(self, shadow: Shadow, now: Now, value: Any) -> None:
         shadow.reads.join(now)
@@ -221,9 +238,9 @@ class Races:
         shadow.atomics.join(now)
         handovers = self.clocks.handovers
         if handovers:
-            warps = self.clocks.warp_of(now.thread - 1)
-            for warp, unit in zip(warps.tolist(), now.units.tolist(), strict=True):
-                handovers.atomic(warp, (now.place.allocation.arena, unit))
+            arena = now.place.allocation.arena
+            for thread, unit in zip(now.thread.tolist(), now.units.tolist(), strict=True):
+                handovers.atomic(thread >> WARP_SHIFT, (arena, unit))
 
     def note_write(self, shadow: Shadow, now: Now, value: Any) -> None:
         shadow.write.put(now.units, now.thread, now.time, now.access.number)
@@ -231,16 +248,18 @@ class Races:
         some = np.flatnonzero(winner != now.thread)
         if len(some):
             some = some[_differs_from_winner(now, value, some)]
-            self._report(now, some, winner[some], np.full(len(some), now.access.number))
+            self._report(now, some, winner[some], shadow.write)
 
     # -- the words ----------------------------------------------------------------------------------------------------
 
-    def _report(self, now: Now, some: Array, other: Array, other_access: Array) -> None:
+    def _report(self, now: Now, some: Array, other: Array, known: Entry) -> None:
+        """Report the entries `some` against the threads `other`, whose access is the one in `known`."""
         if not len(some):
             return
+        other_access = known.access[now.units[some]]
         for number in np.unique(other_access).tolist():
             these = other_access == number
-            self._report_pair(now, some[these], int(other[these][0]) - 1, self.accesses[number - 1])
+            self._report_pair(now, some[these], int(other[these][0]), self.accesses[number - 1])
 
     def _report_pair(self, now: Now, some: Array, other: int, other_access: Access) -> None:
         team, place = now.team, now.place
@@ -255,15 +274,26 @@ class Races:
         team.report(diagnostic, now.access.loc, at_fault, (place.allocation.name, other_access.number), notes)
 
     def _words(self, now: Now, entry: int, other: int, other_access: Access) -> Diagnostic:
-        me, launch, place = int(now.thread[entry]) - 1, now.team.launch, now.place
+        me, launch, place = int(now.thread[entry]), now.team.launch, now.place
         index = int(place.indices(now.team)[now.lanes[entry]]) % max(place.view.pitch, 1)
-        same_block = me // launch.threads == other // launch.threads
-        me_warp, other_warp = (int(w) for w in self.clocks.warp_of(np.array([me, other])))
-        kind = WarpRace if me_warp == other_warp else BlockRace if same_block else GridRace
+        same_block = me >> launch.tag_shift == other >> launch.tag_shift
+        same_warp = me >> WARP_SHIFT == other >> WARP_SHIFT
+        kind = WarpRace if same_warp else BlockRace if same_block else GridRace
         who = launch.who(other)
         name = f"thread {who.thread}" if same_block else str(who)
         verbs = VERBS[now.access.role], VERBS[other_access.role]
         return kind(verbs[0], place.allocation.name, index, place.allocation.space.value, name, verbs[1])
+
+
+def _constant_arenas(launch: Launch) -> frozenset[Allocation]:
+    """Memory that the kernel can only read: nothing can race there."""
+    written = {a.arena for a, is_written in zip(_allocations(launch), launch.program.written_params) if is_written}
+    return frozenset(a.arena for a in launch.allocations) - written
+
+
+def _allocations(launch: Launch) -> list[Any]:
+    """The allocation that each parameter points into; the number itself for a number."""
+    return [getattr(p, "allocation", p) for p in launch.params]
 
 
 _CHECKS: dict[str, tuple[Any, ...]] = {

@@ -99,7 +99,7 @@ class Measured:
         self._branches: dict[Loc, Array] = {}
 
     def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
-        warp = np.asarray(place.pick(team.warp_number))
+        warp = np.asarray(place.pick(team.warp_tag))
         itemsize = access.dtype.itemsize
         start = place.indices(team) * itemsize + place.phase
         requests = len(np.unique(warp))

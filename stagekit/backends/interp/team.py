@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stagekit.backends.interp.launch import Launch
 
 WARP = 32
+WARP_SHIFT = 5
 AXES = "xyz"
 
 
@@ -65,14 +66,14 @@ class Team:
         return self.blocks[0] if len(self.blocks) == 1 else self.blocks[self.row]
 
     @cached_property
-    def thread_number(self) -> Array:
-        """Number of each lane's thread within the launch."""
-        return np.asarray(self.block * self.launch.threads + self.thread)
+    def tag(self) -> Array:
+        """Each lane's thread, unique within the launch; see `Launch.tag_shift`."""
+        return np.asarray(((self.block + 1) << self.launch.tag_shift) | self.thread)
 
     @cached_property
-    def warp_number(self) -> Array:
-        """Number of each lane's warp within the launch."""
-        return np.asarray(self.block * self.launch.warps + self.thread // WARP)
+    def warp_tag(self) -> Array:
+        """Each lane's warp, unique within the launch."""
+        return self.tag >> WARP_SHIFT
 
     @cached_property
     def _thread_axes(self) -> tuple[Any, ...]:
@@ -97,7 +98,7 @@ class Team:
         return self.thread // WARP
 
     def who(self, lane: int) -> Who:
-        return self.launch.who(int(self.thread_number[lane]))
+        return self.launch.who(int(self.tag[lane]))
 
     def report(
         self, diagnostic: Diagnostic, loc: Loc, at_fault: Array, key: Hashable = None, notes: tuple[Note, ...] = ()

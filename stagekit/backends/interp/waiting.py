@@ -61,11 +61,11 @@ def flows(op: Op) -> Iterator[tuple[Value, Value]]:
 
 
 class WaitingLoops:
-    """The answer for every loop of a function."""
+    """The answer for every loop of a function. written: parameters and allocations that the kernel may write."""
 
     def __init__(self, fn: Function) -> None:
         self._sources = Sources(fn.body)
-        self._written = frozenset(
+        self.written = frozenset(
             chain.from_iterable(self._places(op) for op in walk(fn.body) if Effect.WRITE in op.effects)
         )
         self._waiting = {op for op in walk(fn.body) if isinstance(op, ops.While) and self._waits(op)}
@@ -78,7 +78,7 @@ class WaitingLoops:
 
     def _waits(self, loop: ops.While) -> bool:
         return any(
-            Effect.READ in op.effects and not _is_retry(op, loop) and not self._written.isdisjoint(self._places(op))
+            Effect.READ in op.effects and not _is_retry(op, loop) and not self.written.isdisjoint(self._places(op))
             for op in chain(walk(loop.before), walk(loop.after))
         )
 

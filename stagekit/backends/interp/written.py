@@ -14,6 +14,8 @@ from stagekit.backends.interp.memory import Allocation, Array
 from stagekit.backends.interp.team import Team
 from stagekit.ir import Space
 
+_ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every byte of an element of this size
+
 
 class Written:
     """Per allocation, which bytes have been written. outputs: names of the arrays that must be written in full."""
@@ -32,7 +34,7 @@ class Written:
         if is_own and access.role != "write":
             self._check_read(team, access, place, flags)
         if access.role != "read":
-            flags[place.index] = True
+            flags[place.index] = _ALL_WRITTEN[access.dtype.itemsize]
 
     def forget(self, allocations: Iterable[Allocation]) -> None:
         """Drop memory that is gone."""
@@ -40,25 +42,18 @@ class Written:
             self._bytes.pop(each, None)
 
     def _flags(self, allocation: Allocation, access: Access, place: Place) -> Array:
-        """One row of flags per element as `access` sees the allocation."""
+        """One flag per element as `access` sees the allocation, each as wide as the element: a byte of it is 1 or 0."""
         found = self._bytes.get(allocation)
         if found is None:
-            found = self._bytes[allocation] = np.zeros(len(allocation.data), np.bool_)
+            found = self._bytes[allocation] = np.zeros(len(allocation.data), np.uint8)
         itemsize = access.dtype.itemsize
         usable = (len(found) - place.phase) // itemsize * itemsize
-        return found[place.phase : place.phase + usable].reshape(-1, itemsize)
+        return found[place.phase : place.phase + usable].view(f"u{itemsize}")
 
     def _check_read(self, team: Team, access: Access, place: Place, flags: Array) -> None:
-        is_missing = ~flags[place.index].all(axis=-1)
-        if not np.any(is_missing):
-            return
-        lanes = np.arange(team.lanes) if place.lanes is None else np.flatnonzero(place.lanes)
-        at_fault = np.zeros(team.lanes, np.bool_)
-        at_fault[lanes] = is_missing
-        allocation = place.allocation
-        first = int(place.indices(team)[np.argmax(np.broadcast_to(is_missing, lanes.shape))]) % place.view.pitch
-        diagnostic = UninitialisedRead(allocation.name, first, allocation.space.value)
-        team.report(diagnostic, access.loc, at_fault, allocation.name)
+        is_missing = flags[place.index] != _ALL_WRITTEN[access.dtype.itemsize]
+        if np.count_nonzero(is_missing):
+            _report_missing(team, access, place, is_missing)
 
     def report_outputs(self, allocations: Iterable[Allocation], sink: FindingSink) -> None:
         """Report what is left unwritten in the outputs, at the end of the launch."""
@@ -69,10 +64,20 @@ class Written:
     def _report_output(self, allocation: Allocation, array: Array, sink: FindingSink) -> None:
         flags = self._bytes.get(allocation)
         if flags is None:
-            flags = np.zeros(len(allocation.data), np.bool_)
+            flags = np.zeros(len(allocation.data), np.uint8)
         start = array.ctypes.data - allocation.base
-        is_written = as_strided(flags[start:], array.shape, array.strides).reshape(-1)
+        is_written = as_strided(flags[start:], array.shape, array.strides).reshape(-1).view(np.bool_)
         missing = int(np.count_nonzero(~is_written))
         if missing and sink.is_new((UnwrittenOutput.id, allocation.name), 1):
             diagnostic = UnwrittenOutput(allocation.name, missing, array.size, int(np.argmin(is_written)))
             sink.add((UnwrittenOutput.id, allocation.name), Finding(diagnostic, None, None, (), 1))
+
+
+def _report_missing(team: Team, access: Access, place: Place, is_missing: Any) -> None:
+    lanes = np.arange(team.lanes) if place.lanes is None else np.flatnonzero(place.lanes)
+    at_fault = np.zeros(team.lanes, np.bool_)
+    at_fault[lanes] = is_missing
+    allocation = place.allocation
+    first = int(place.indices(team)[np.argmax(np.broadcast_to(is_missing, lanes.shape))]) % place.view.pitch
+    diagnostic = UninitialisedRead(allocation.name, first, allocation.space.value)
+    team.report(diagnostic, access.loc, at_fault, allocation.name)
