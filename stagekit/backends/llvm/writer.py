@@ -70,12 +70,16 @@ class Module:
         """Add lines after the functions: attribute groups, named metadata."""
         self._tail.append(text)
 
-    def metadata(self, body: str, *, is_distinct: bool = False) -> str:
-        """Add a metadata node `!{body}`; `{self}` in it is the node's own name. Gives `!N`."""
+    def node(self, text: str) -> str:
+        """Add a metadata node; `{self}` in its text is its own name. Gives `!N`."""
         name = f"!{self._metadata}"
         self._metadata += 1
-        self._tail.append(f"{name} = {'distinct ' if is_distinct else ''}!{{{body.replace('{self}', name)}}}")
+        self._tail.append(f"{name} = {text.replace('{self}', name)}")
         return name
+
+    def metadata(self, body: str, *, is_distinct: bool = False) -> str:
+        """Add the metadata node `!{body}`."""
+        return self.node(f"{'distinct ' if is_distinct else ''}!{{{body}}}")
 
     def text(self) -> str:
         return "\n".join(
@@ -96,6 +100,7 @@ class Writer:
         self.module = module
         self.abilities = module.abilities
         self.flags = FAST_FLAGS if module.abilities.fastmath else ""  # ends in a space where not empty
+        self.suffix = ""  # put behind every instruction: where it comes from
         self.block = "entry"  # label of the block being written, as phis need it
         self._lines: list[str] = []
         self._entry: list[str] = []
@@ -112,7 +117,7 @@ class Writer:
         """Write `%tN = text`; gives `%tN`."""
         name = f"%t{self._temporaries}"
         self._temporaries += 1
-        self._lines.append(f"  {name} = {text}")
+        self._lines.append(f"  {name} = {text}{self.suffix}")
         return name
 
     def emit_entry(self, text: str) -> str:
@@ -122,7 +127,7 @@ class Writer:
         return name
 
     def line(self, text: str) -> None:
-        self._lines.append(f"  {text}")
+        self._lines.append(f"  {text}{self.suffix}")
 
     def new_label(self, hint: str) -> str:
         self._labels += 1
@@ -179,3 +184,10 @@ class Writer:
     def body(self) -> str:
         """The lines so far, with `entry:` first."""
         return "\n".join(("entry:", *self._entry, *self._lines))
+
+
+def escape(text: str) -> str:
+    """`text` as the inside of an LLVM string."""
+    return "".join(
+        c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text
+    )

@@ -9,7 +9,8 @@ from stagekit import dtypes
 from stagekit.backends.libdevice import add_libdevice
 from stagekit.backends.llvm.arith import literal
 from stagekit.backends.llvm.types import suffix
-from stagekit.backends.nvptx.inline_asm import Operand, check_asm, escape
+from stagekit.backends.llvm.writer import escape
+from stagekit.backends.nvptx.inline_asm import Operand, check_asm
 from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError

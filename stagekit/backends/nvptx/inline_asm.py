@@ -43,13 +43,6 @@ def check_asm(text: str, constraints: str, results: Sequence[Type], args: Sequen
         raise StagekitError(AsmMismatch(reason), loc)
 
 
-def escape(text: str) -> str:
-    """`text` as the inside of an LLVM string."""
-    return "".join(
-        c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text
-    )
-
-
 def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[Operand]) -> str | None:
     parts = [p.strip() for p in constraints.split(",")] if constraints else []
     parts = [p for p in parts if not (p.startswith("~{") and p.endswith("}"))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stagekit.backends.errors import SharedMemoryExceeded
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx.emit import RULES
+from stagekit.backends.nvptx.lineinfo import line_info
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
@@ -35,8 +36,8 @@ class CudaCode:
 def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) -> CudaCode:
     """PTX of `fn` for GPUs of this compute capability (times ten) and later; `is_arch_specific`: for that very one.
 
-    Reads the attributes `block`, `fastmath`, `max_registers`, and `align`: per parameter the alignment of its address in
-    bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
+    Reads the attributes `block`, `fastmath`, `max_registers`, `lineinfo`, and `align`: per parameter the alignment of its
+    address in bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
     """
     target = GpuTarget(capability, is_arch_specific)
     entry = entry_name(fn.name)
@@ -68,11 +69,13 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
     module = Module(gpu_abilities(target, fastmath=fastmath))
     shared = plan_shared(fn, module)
     w = Writer(module)
-    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath)
+    lines = line_info(fn, module) if fn.attribute("lineinfo") else None
+    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines)
     parameters = _bind_parameters(e, fn)
     e.run(fn.body)
     w.line("ret void")
-    module.add_function(entry, f"define ptx_kernel void @{entry}({parameters}) {_attributes(fn)} {{\n{w.body()}\n}}")
+    attributes = _attributes(fn) + (f" !dbg {lines.kernel}" if lines else "")
+    module.add_function(entry, f"define ptx_kernel void @{entry}({parameters}) {attributes} {{\n{w.body()}\n}}")
     return f'target triple = "{TRIPLE}"\n{module.text()}', shared
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
-from stagekit.backends.nvptx.inline_asm import escape
+from stagekit.backends.llvm.writer import escape
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
 from stagekit.ir import Value, ops

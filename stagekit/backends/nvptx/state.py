@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stagekit.backends.llvm.writer import Abilities, Writer
+from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
 from stagekit.ir import Block, Op, Space, Type, Value
@@ -24,7 +25,9 @@ def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
 
 @dataclass
 class Emitter:
-    """operands: the LLVM operand text of every value defined so far. block_threads: threads per axis where fixed."""
+    """operands: the LLVM operand text of every value defined so far. block_threads: threads per axis where fixed.
+    lines: where to record source lines, if asked for.
+    """
 
     w: Writer
     rules: Rules
@@ -32,6 +35,7 @@ class Emitter:
     shared: SharedPlan
     block_threads: tuple[int, int, int] | None
     fastmath: bool
+    lines: LineInfo | None
     operands: dict[Value, str] = field(default_factory=dict)
 
     def type(self, value: Value | Type) -> str:
@@ -52,6 +56,8 @@ class Emitter:
         """Write the ops of `block` without its terminator, which is given back."""
         rules = self.rules
         for op in block.ops[:-1]:
+            if self.lines:
+                self.w.suffix = self.lines.suffix(op.loc)
             rules[type(op)](self, op)
         return block.ops[-1]
 

@@ -13,7 +13,7 @@ import pytest
 from stagekit import dtypes
 from stagekit.backends import libdevice, nvptx, ptxas
 from stagekit.backends.nvptx import target
-from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.diagnostics import InternalError, Loc, StagekitError
 from stagekit.intrinsics import registry
 from stagekit.intrinsics.registry import sig
 from stagekit.ir import (
@@ -443,6 +443,37 @@ def test_assembly_that_ptxas_refuses_is_a_user_error() -> None:
         ptxas.assemble(code.ptx)
 
     assert caught.value.id == "PTX_REFUSED"
+
+
+# -- source lines -----------------------------------------------------------------------------------------------------
+
+
+def located(*, lineinfo: bool) -> Function:
+    """A product on line 5, and a sum on line 31 of a fragment that line 6 calls."""
+    kernel_line = Loc('/tmp/a "b".py', 5, 8, 5, 9, "k")
+    call_site = Loc('/tmp/a "b".py', 6, 4, 6, 9, "k")
+    fragment_line = Loc("/tmp/fragments.py", 31, 0, 31, 9, "add_one", call_site)
+
+    def body(b: Builder, x: Value) -> Value:
+        b.loc = kernel_line
+        product = b.mul(x, x)
+        b.loc = fragment_line
+        return b.add(product, x)
+
+    return elementwise([f32], f32, body, lineinfo=lineinfo)
+
+
+def test_instructions_carry_source_lines_when_asked() -> None:
+    ptx = nvptx.compile(located(lineinfo=True), 80).ptx
+
+    assert re.search(r'\.file\s+(\d+) "/tmp/fragments.py"', ptx)
+    assert re.search(r"\.loc\s+\d+ 5 9\n\tmul", ptx)
+    assert re.search(r"\.loc\s+\d+ 31 1\n\tadd", ptx)
+    assert ptxas.assemble(ptx).warnings == ()
+
+
+def test_source_lines_change_no_instruction() -> None:
+    assert opcodes(located(lineinfo=True)) == opcodes(located(lineinfo=False))
 
 
 # -- the process ------------------------------------------------------------------------------------------------------
