@@ -16,19 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "stagekit"
 EXAMPLES = PACKAGE.parent / "examples"
 
 GROUND = ("diagnostics", "config", "dtypes", "hostexpr", "signature", "artifact", "records")
-ROOMS = (
-    "ir",
-    "intrinsics",
-    "frontend",
-    "passes",
-    "backends",
-    "runtime",
-    "interpreting",
-    "compilation",
-    "jit",
-)  # each sees those before it
+ROOMS = ("ir", "intrinsics", "frontend", "passes", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"runtime"}  # an Artifact is all it knows of a kernel
-SEES_EVERYTHING = {"__init__", "__main__", "testing"}
+SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing"}
 SEES_PUBLIC_NAMES = {"lib"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
@@ -60,8 +50,8 @@ def imports_of(path: Path) -> Iterator[str]:
 
 def _from_import(node: ast.ImportFrom) -> Iterator[str]:
     """`from stagekit import config` imports the room `config`; `from stagekit.ir import Op` the room `ir`."""
-    if node.module == "stagekit":
-        yield from (f"stagekit.{alias.name}" for alias in node.names)
+    if node.module in ("stagekit", "cuda"):
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
     else:
         yield str(node.module)
 

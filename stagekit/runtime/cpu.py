@@ -21,7 +21,7 @@ from stagekit.runtime.checks import Native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.pack import SLOT_BYTES, Packer
-from stagekit.runtime.pool import BlockCost, run_blocks
+from stagekit.runtime.pool import BlockCost, run_blocks, thread_count
 from stagekit.runtime.records import RecordBuffer, report
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -48,6 +48,7 @@ class CpuKernel(Kernel):
         self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
         self._cost = BlockCost()
+        thread_count()  # a bad switch is told before anything has run
         weakref.finalize(self, closer).atexit = False
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
@@ -61,19 +62,25 @@ class CpuKernel(Kernel):
             self._run(values, size.grid, size)
 
     def _run(self, values: Native, extra: tuple[int, ...], size: LaunchSize) -> None:
+        _, _, shared_bytes, blocks = size
         buffer = self._packer.take(values, extra)
         entry, address, grid = self._entry, buffer.address, buffer.address + self._grid_offset
-        scratch = self._scratch_bytes + size.shared_bytes
-        if size.blocks == 1:
-            entry(address, grid, 0, 1, _scratch(scratch) if scratch else 0)
-        elif size.blocks:
-            run_blocks(
-                lambda a, b: entry(address, grid, a, b, _scratch(scratch) if scratch else 0), size.blocks, self._cost
-            )
+        scratch_bytes = self._scratch_bytes + shared_bytes
+
+        def run(first: int, last: int) -> None:
+            entry(address, grid, first, last, _scratch(scratch_bytes))
+
+        if blocks == 1:
+            run(0, 1)
+        elif blocks:
+            run_blocks(run, blocks, self._cost)
         self._packer.give_back(buffer)
 
     def _run_with_records(self, values: Native, size: LaunchSize) -> None:
-        records = self._records.pop() if self._records else RecordBuffer()
+        try:
+            records = self._records.pop()
+        except IndexError:
+            records = RecordBuffer()
         self._run(values, (records.address, *size.grid), size)
         try:
             report(records, self.artifact.record_sites)
