@@ -53,20 +53,29 @@ _IDENTITIES: dict[BinaryKind, Callable[[Uniform, Uniform], Uniform | None]] = {
 }
 
 
-def made(dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Pattern:
-    """The simplest form of a sum: equal coefficients merged, a pattern without differences is a scalar."""
+def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Pattern:
+    """The simplest form of a sum: equal coefficients merged, what is the same in every lane in the base."""
     merged: dict[str, tuple[Uniform, Steps]] = {}
     for coefficient, steps in scaled:
         before = merged.get(coefficient.text)
         merged[coefficient.text] = (coefficient, plus(before[1], steps) if before else steps)
-    terms = tuple((c, s) for c, s in merged.values() if any(s))
-    if not terms and not any(offsets):
-        return base
+    terms = []
+    for coefficient, steps in merged.values():
+        if _is_level(steps):
+            level = scalar(w, BinaryKind.MUL, dtype, coefficient, number(wrap(steps[0], dtype)))
+            base = scalar(w, BinaryKind.ADD, dtype, base, level)
+        else:
+            terms.append((coefficient, steps))
+    if _is_level(offsets) and not terms:
+        return scalar(w, BinaryKind.ADD, dtype, base, number(wrap(offsets[0], dtype)))
     if base.constant is not None and not terms:
         # Known lanes are reduced now, so that facts about them are exact.
-        lanes = tuple(wrap(base.constant + o, dtype) for o in offsets)
-        return Linear(number(0), lanes)
-    return Linear(base, offsets, terms)
+        return Linear(number(0), tuple(wrap(base.constant + o, dtype) for o in offsets))
+    return Linear(base, offsets, tuple(terms))
+
+
+def _is_level(steps: Steps) -> bool:
+    return all(step == steps[0] for step in steps)
 
 
 def plus(a: Steps, b: Steps) -> Steps:
@@ -87,14 +96,14 @@ def parts(x: Pattern) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]
 def _add(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
     (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
     base = scalar(w, BinaryKind.ADD, dtype, base_a, base_b)
-    return made(dtype, base, plus(offsets_a, offsets_b), (*scaled_a, *scaled_b))
+    return made(w, dtype, base, plus(offsets_a, offsets_b), (*scaled_a, *scaled_b))
 
 
 def _subtract(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
     (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
     base = scalar(w, BinaryKind.SUB, dtype, base_a, base_b)
     negated = ((c, times(s, -1)) for c, s in scaled_b)
-    return made(dtype, base, plus(offsets_a, times(offsets_b, -1)), (*scaled_a, *negated))
+    return made(w, dtype, base, plus(offsets_a, times(offsets_b, -1)), (*scaled_a, *negated))
 
 
 def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
@@ -104,9 +113,9 @@ def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None
         return None
     base = scalar(w, BinaryKind.MUL, dtype, a.base, b)
     if b.constant is not None:
-        return made(dtype, base, times(a.offsets, b.constant), ((c, times(s, b.constant)) for c, s in a.scaled))
+        return made(w, dtype, base, times(a.offsets, b.constant), ((c, times(s, b.constant)) for c, s in a.scaled))
     products = [(scalar(w, BinaryKind.MUL, dtype, c, b), s) for c, s in a.scaled]
-    return made(dtype, base, NO_STEPS, (*products, (b, a.offsets)))
+    return made(w, dtype, base, NO_STEPS, (*products, (b, a.offsets)))
 
 
 def _shift_left(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
@@ -123,7 +132,7 @@ def _floor_divide(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | 
     base, offsets, _ = parts(a)
     quotient = scalar(w, BinaryKind.FLOORDIV, dtype, base, number(divisor))
     if known(base).multiple % divisor == 0:
-        return made(dtype, quotient, tuple(o // divisor for o in offsets), ())
+        return made(w, dtype, quotient, tuple(o // divisor for o in offsets), ())
     return quotient if _stays_within(base, offsets, divisor) else None
 
 
@@ -133,10 +142,10 @@ def _modulo(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
         return None
     base, offsets, _ = parts(a)
     if known(base).multiple % divisor == 0:
-        return made(dtype, number(0), tuple(o % divisor for o in offsets), ())
+        return made(w, dtype, number(0), tuple(o % divisor for o in offsets), ())
     if not _stays_within(base, offsets, divisor):
         return None
-    return made(dtype, scalar(w, BinaryKind.MOD, dtype, base, number(divisor)), offsets, ())
+    return made(w, dtype, scalar(w, BinaryKind.MOD, dtype, base, number(divisor)), offsets, ())
 
 
 def _positive_constant(form: Pattern) -> int | None:
@@ -194,7 +203,7 @@ def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | N
         return None
     base, offsets, scaled = parts(a)
     terms = [(_extended_scalar(w, source, target, c), s) for c, s in scaled]
-    return made(target, _extended_scalar(w, source, target, base), offsets, terms)
+    return made(w, target, _extended_scalar(w, source, target, base), offsets, terms)
 
 
 def _extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:

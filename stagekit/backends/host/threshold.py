@@ -14,8 +14,8 @@ from collections.abc import Callable
 from stagekit import dtypes
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.facts import Facts, fits
-from stagekit.backends.host.forms import ALL_LANES, LANES, Linear, Mask, Steps, Uniform, constant_mask, known, number
-from stagekit.backends.host.linear import NO_STEPS, Pattern, made, parts, plus, times
+from stagekit.backends.host.forms import ALL_LANES, LANES, Mask, Steps, Uniform, constant_mask, known, number
+from stagekit.backends.host.linear import Pattern, parts, plus, times
 from stagekit.backends.host.spread import constant_vector, splat
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
@@ -45,9 +45,8 @@ def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: 
     if not (is_plain(a, dtype) and is_plain(b, dtype)):
         return None
     (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
-    scaled = made(dtypes.int64, number(0), NO_STEPS, (*scaled_a, *((c, times(s, -1)) for c, s in scaled_b)))
-    if isinstance(scaled, Linear):
-        return None
+    if {c.text: steps for c, steps in scaled_a} != {c.text: steps for c, steps in scaled_b}:
+        return None  # a difference with factors known only at run time
     offsets = plus(offsets_a, times(offsets_b, -1))
     if max(map(abs, offsets)) >= dtypes.int32.max:
         return None

@@ -368,6 +368,8 @@ def arguments(source: random.Random, threads: int) -> list[Any]:
 
 def _numbers(seed: np.random.Generator, dtype: DType, count: int) -> Any:
     if dtype.is_float:
-        return np.where(seed.random(count) < 0.2, seed.choice(FLOATS, count), seed.normal(0, 100, count)).astype(dtype.numpy)
+        return np.where(seed.random(count) < 0.2, seed.choice(FLOATS, count), seed.normal(0, 100, count)).astype(
+            dtype.numpy
+        )
     small = seed.integers(-8 if dtype.is_signed else 0, 2 if dtype is bool_ else 70, count)
     return small.astype(dtype.numpy)
