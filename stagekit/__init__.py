@@ -13,7 +13,6 @@
 """
 
 from stagekit import cuda
-from stagekit.config import SWITCHES
 from stagekit.diagnostics import StagekitError
 from stagekit.dtypes import (
     DType,
@@ -162,7 +161,6 @@ from stagekit.runtime.errors import ArgumentError, KernelAssertionError, LaunchE
 __version__ = "0.1.0"
 
 __all__ = [
-    "SWITCHES",
     "ArgumentError",
     "BoundKernel",
     "DType",

@@ -1,26 +1,24 @@
-"""From traced IR to something that launches: passes, backend, artifact, kernel. One function per target."""
+"""From traced IR to something that launches: passes, backend, artifact, kernel. One function per target.
+
+Backends and the runtime of a target are imported when a kernel is first compiled for it: `import stagekit` needs neither LLVM nor
+a driver.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.backends import host, interp, nvptx
 from stagekit.frontend.kernel import Traced
-from stagekit.interpreting import InterpKernel
 from stagekit.ir import Function
 from stagekit.ir.printer import print_function
-from stagekit.passes.manager import PassContext, hooks_from_config
-from stagekit.passes.pipeline import lower
-from stagekit.runtime.cpu import CpuKernel
-from stagekit.runtime.cuda import CudaKernel
+from stagekit.runtime.kernel import Kernel
 
 DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
 
@@ -35,6 +33,9 @@ class Naming:
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
+    from stagekit.passes.manager import PassContext, hooks_from_config
+    from stagekit.passes.pipeline import lower
+
     fn = traced.function
     context = PassContext(
         target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
@@ -44,6 +45,8 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 
 def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
     """PTX for one compute capability (times ten)."""
+    from stagekit.backends import nvptx
+
     fn = lower_for(traced, "cuda", capability)
     code = nvptx.compile(fn, capability)
     dump("llvm", code.llvm)
@@ -62,6 +65,8 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
 
 def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) -> Artifact:
     """An object file for this machine and one block size."""
+    from stagekit.backends import host
+
     fn = lower_for(traced, "cpu", 0)
     code = host.compile(fn, block)
     dump("llvm", code.llvm)
@@ -94,21 +99,29 @@ def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: b
     )
 
 
-def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> CpuKernel:
+def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     """Put an object file into this process."""
+    from stagekit.backends import host
+    from stagekit.runtime.cpu import CpuKernel
+
     loaded = host.load(artifact.code, artifact.entry)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
 
 
-def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], options: interp.Options) -> InterpKernel:
-    """The checking interpreter; it takes any block."""
-    artifact = _artifact(traced, naming, traced.function, "cpu", b"")
-    return InterpKernel(artifact, lower_for(traced, "interp", 0), options, constexprs)
-
-
-def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> CudaKernel:
+def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     """A kernel whose module is loaded at its first launch on each device."""
+    from stagekit.runtime.cuda import CudaKernel
+
     return CudaKernel(artifact, constexprs)
+
+
+def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any]) -> Kernel:
+    """The checking interpreter; it takes any block."""
+    from stagekit.backends.interp import UNCHECKED
+    from stagekit.jit.interpreting import InterpKernel
+
+    artifact = _artifact(traced, naming, traced.function, "cpu", b"")
+    return InterpKernel(artifact, lower_for(traced, "interp", 0), UNCHECKED, constexprs)
 
 
 def dump(stage: str, text: str) -> None:
@@ -123,6 +136,3 @@ def dump(stage: str, text: str) -> None:
         (path / f"{len(os.listdir(path)):02}-{stage}.txt").write_text(text, encoding="utf-8")
     else:
         sys.stderr.write(f"// ---- {stage}\n{text}\n")
-
-
-Loader = Callable[[Artifact, dict[str, Any]], Any]

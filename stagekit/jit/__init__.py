@@ -1,0 +1,16 @@
+"""What a user holds, and the driver behind it: the only room that knows every other.
+
+decorators        jit, function, inline, compile
+jitfunction       a kernel with nothing parsed
+specialization    its constexprs fixed
+argtypes          the types and the device of the arguments of a call
+variant           one specialisation for certain argument types: traced, compiled, loaded
+compilation       from traced IR to something that launches
+interpreting      the checking interpreter as a target
+"""
+
+from stagekit.jit.decorators import BoundKernel, InlineFunction, compile, function, inline, jit
+from stagekit.jit.jitfunction import JitFunction
+from stagekit.jit.specialization import Specialization
+
+__all__ = ["BoundKernel", "InlineFunction", "JitFunction", "Specialization", "compile", "function", "inline", "jit"]

@@ -1,0 +1,153 @@
+"""The decorators, and `compile`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from stagekit.diagnostics import hide_frames
+from stagekit.frontend.calls import keep_snapshot
+from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
+from stagekit.frontend.parameters import outer_names
+from stagekit.frontend.source import Snapshot
+from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, TraceOptions, suggest
+from stagekit.jit.jitfunction import JitFunction
+from stagekit.jit.launcher import Launchable
+from stagekit.jit.options import Options
+from stagekit.jit.specialization import Specialization
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _options(
+    fastmath: bool, debug: bool, max_registers: int | None, name: str | None, target: str | None, unroll: int, ops: int
+) -> Options:
+    trace_options = TraceOptions(fastmath, debug, max_registers, unroll, ops)
+    return Options(trace_options, name, target)
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    fastmath: bool = False,
+    debug: bool = False,
+    max_registers: int | None = None,
+    name: str | None = None,
+    target: str | None = None,
+    unroll_budget: int = UNROLL_BUDGET,
+    op_budget: int = OP_BUDGET,
+) -> Any:
+    """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
+
+    fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU. max_registers: per thread.
+    name: the symbol that profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops
+    in all. op_budget: operations in all.
+    """
+    options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
+    frame = sys._getframe(1)
+    if fn is None:
+        return lambda function: JitFunction(function, options, outer_names(function, frame))
+    return JitFunction(_checked(fn, "jit"), options, outer_names(_checked(fn, "jit"), frame))
+
+
+def function(
+    fn: Callable[..., Any] | None = None,
+    *,
+    fastmath: bool = False,
+    debug: bool = False,
+    max_registers: int | None = None,
+    name: str | None = None,
+    target: str | None = None,
+    unroll_budget: int = UNROLL_BUDGET,
+    op_budget: int = OP_BUDGET,
+) -> Any:
+    """Make a kernel that is traced at once: everything it captures is fixed now, and errors show at the definition.
+
+    Options as for `jit`. Every parameter is annotated, none is constexpr.
+    """
+    options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
+    frame = sys._getframe(1)
+
+    @hide_frames
+    def define(given: Callable[..., Any]) -> Specialization:
+        made = JitFunction(_checked(given, "function"), options, outer_names(_checked(given, "function"), frame))
+        kernel = made.with_values({})
+        kernel.trace()
+        return kernel
+
+    return define if fn is None else define(fn)
+
+
+class InlineFunction:
+    """A fragment: in a kernel its body is expanded at every call; outside, it is the Python function it was made from."""
+
+    def __init__(self, fn: types.FunctionType) -> None:
+        self.__stagekit_fragment__ = fn
+        keep_snapshot(Snapshot.take(fn))
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__stagekit_fragment__(*args, **kwargs)
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<stagekit inline {self.__stagekit_fragment__.__qualname__}>"
+
+
+def inline(fn: Callable[P, R]) -> Callable[P, R]:
+    """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text."""
+    return InlineFunction(_checked(fn, "inline"))
+
+
+def _checked(fn: Any, decorator: str) -> types.FunctionType:
+    if not isinstance(fn, types.FunctionType):
+        hint = f"decorate a Python function: `@{decorator}` above its `def`"
+        raise SpecializeError(UnsupportedSyntax(f"`{decorator}` of a {type(fn).__name__}", hint))
+    return fn
+
+
+class BoundKernel(Launchable):
+    """A kernel tied to one target, compiled as far as its types are known. Launched like the kernel itself."""
+
+    def __init__(self, kernel: Specialization, target: str) -> None:
+        self._kernel = kernel
+        self.target = target
+        functools.update_wrapper(self, kernel.__stagekit_fragment__)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._kernel._launch(key, args, kwargs, self.target)
+
+    def __repr__(self) -> str:
+        return f"{self._kernel!r} on {self.target}"
+
+
+TARGETS = ("cpu", "cuda", "interp")
+
+
+@hide_frames
+def compile(kernel: Any, target: str | None = None) -> Any:
+    """Compile a specialised kernel for `target` ("cpu", "cuda"; left out: where its arrays live) and return it, callable."""
+    if isinstance(kernel, JitFunction):
+        kernel = kernel.specialize()
+    if not isinstance(kernel, Specialization):
+        what = f"`compile` of a {type(kernel).__name__}"
+        raise SpecializeError(UnsupportedSyntax(what, "give a kernel made with @function or by `.specialize(...)`"))
+    if target is None:
+        kernel.trace()
+        return kernel
+    if target not in TARGETS:
+        raise SpecializeError(
+            UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}")
+        )
+    if target == "cuda" or (target == "cpu" and kernel.trace().block):
+        kernel.compile(target)
+    return BoundKernel(kernel, target)

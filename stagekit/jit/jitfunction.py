@@ -1,0 +1,222 @@
+"""A kernel before its constexprs are fixed.
+
+It checks before each use that everything the tracer read outside the kernel is as it was; otherwise it specialises anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stagekit.diagnostics import Loc, hide_frames
+from stagekit.dtypes import DType
+from stagekit.frontend.calls import keep_snapshot
+from stagekit.frontend.captures import freeze
+from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
+from stagekit.frontend.markers import Optional, Pointer, Tensor
+from stagekit.frontend.parameters import Parameters
+from stagekit.frontend.source import Snapshot
+from stagekit.frontend.tracer import suggest
+from stagekit.jit.launcher import Launchable
+from stagekit.jit.options import Options
+from stagekit.jit.specialization import Specialization
+from stagekit.runtime.args import read_array
+
+MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
+
+
+class JitFunction(Launchable):
+    """A kernel before its constexprs are fixed. `.specialize(...)` fixes them; brackets and call do so from the arguments."""
+
+    def __init__(
+        self, fn: types.FunctionType, options: Options, outer: Mapping[str, Any], fixed: Mapping[str, Any] | None = None
+    ) -> None:
+        self.function = fn
+        self.options = options
+        self._outer = dict(outer)
+        self._fixed = dict(fixed or {})
+        self._snapshot = Snapshot.take(fn)
+        keep_snapshot(self._snapshot)
+        self._lock = threading.RLock()
+        self._made: OrderedDict[Any, Specialization] = OrderedDict()
+        self._partials: dict[Any, JitFunction] = {}
+        functools.update_wrapper(self, fn)
+
+    @property
+    def loc(self) -> Loc:
+        """Where it is defined."""
+        return self._snapshot.loc
+
+    @property
+    def __stagekit_fragment__(self) -> types.FunctionType:
+        """A kernel called inside another kernel is a fragment."""
+        return self.function
+
+    @functools.cached_property
+    def parameters(self) -> Parameters:
+        return Parameters(self._snapshot, self._outer)
+
+    @property
+    def name(self) -> str:
+        return self.options.name or self.function.__name__
+
+    def __repr__(self) -> str:
+        fixed = ", ".join(f"{k}={v!r}" for k, v in self._fixed.items())
+        with_fixed = f" with {fixed}" if fixed else ""
+        return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{with_fixed}>"
+
+    # -- specialising -------------------------------------------------------------------------------------------
+
+    @hide_frames
+    def specialize(self, **values: Any) -> Any:
+        """Fix constexprs by name; also the types of unannotated parameters, as `x=Tensor((None,), float32)`, a dtype, or None.
+
+        With all of them fixed (or defaulted, or to be inferred from arrays) a `Specialization`, the same object every time; with
+        some, a `JitFunction` that waits for the rest.
+        """
+        fixed = {**self._fixed, **values}
+        for name, value in values.items():
+            self._check_value(name, value)
+        missing = self._missing(fixed)
+        if not missing:
+            return self.with_values(fixed)
+        given = {k: v for k, v in fixed.items() if k in self._constexpr_names()}
+        if not given and not values:
+            raise self._missing_error(missing)
+        key = self._key(fixed)
+        with self._lock:
+            return self._partials.setdefault(key, JitFunction(self.function, self.options, self._outer, fixed))
+
+    def _constexpr_names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.parameters.constexprs)
+
+    def _missing(self, fixed: Mapping[str, Any]) -> list[str]:
+        return [p.name for p in self.parameters.constexprs if p.name not in fixed and p.default is ...]
+
+    def _missing_error(self, missing: list[str]) -> SpecializeError:
+        names = ", ".join(f"`{n}`" for n in missing)
+        example = ", ".join(f"{n}=..." for n in missing)
+        return SpecializeError(MissingConstexpr(self.name, names, f".specialize({example})"), self.loc)
+
+    def _check_value(self, name: str, value: Any) -> None:
+        parameters = self.parameters
+        if name not in parameters.names:
+            known = ", ".join(f"{p.name}{': constexpr' if p.is_constexpr else ''}" for p in parameters.all)
+            raise SpecializeError(UnknownParameter(self.name, name, suggest(name, parameters.names), known), self.loc)
+        parameter = next(p for p in parameters.all if p.name == name)
+        if not parameter.is_constexpr:
+            if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
+                raise SpecializeError(NotConstexpr(name, self.name, repr(value)), self.loc)
+            return
+        self._check_constexpr(name, parameter.type, value)
+
+    def _check_constexpr(self, name: str, wanted: type | None, value: Any) -> None:
+        shown, kind = repr(value), type(value).__name__
+        if (
+            wanted is not None
+            and type(value) is not wanted
+            and not (isinstance(value, wanted) and not isinstance(value, bool))
+        ):
+            why = f"the parameter is constexpr[{wanted.__name__}]"
+            raise SpecializeError(BadConstexpr(name, shown, kind, why, f"give a {wanted.__name__}"), self.loc)
+        if read_array(value) is not None and not isinstance(value, np.generic):
+            raise SpecializeError(
+                BadConstexpr(
+                    name,
+                    kind,
+                    kind,
+                    "an array cannot be a compile-time value",
+                    "make the parameter run-time, or pass a tuple",
+                ),
+                self._snapshot.loc,
+            )
+        try:
+            hash(freeze(value))
+        except TypeError:
+            hint = "use a tuple, a frozen dataclass or another hashable value"
+            raise SpecializeError(BadConstexpr(name, shown, kind, "it is not hashable", hint), self.loc) from None
+
+    def _key(self, fixed: Mapping[str, Any]) -> Any:
+        return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))
+
+    def with_values(self, fixed: Mapping[str, Any]) -> Specialization:
+        """The specialisation with these values; a new one where something captured has changed since it was traced."""
+        values = {p.name: fixed.get(p.name, p.default) for p in self.parameters.constexprs}
+        types_given = {k: v for k, v in fixed.items() if k not in values}
+        key = self._key({**values, **types_given})
+        with self._lock:
+            found = self._made.get(key)
+            if found is not None and found.is_current():
+                self._made.move_to_end(key)
+                return found
+            made = self._made[key] = Specialization(self, values, types_given)
+            self._made.move_to_end(key)
+            while len(self._made) > MAX_SPECIALIZATIONS:
+                self._made.popitem(last=False)
+            return made
+
+    # -- launching ----------------------------------------------------------------------------------------------
+
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        kernel, run_time, named = self._split(args, kwargs)
+        kernel._launch(key, run_time, named)
+
+    def _split(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Specialization, tuple[Any, ...], dict[str, Any]]:
+        """Separate constexprs from run-time arguments, by Python's binding rules."""
+        constexprs = dict(self._fixed)
+        positional = [n for n in self._positional if n not in self._fixed]
+        run_time: list[Any] = []
+        for name, value in zip(positional, args):
+            if name in self._constexpr_set:
+                constexprs[name] = value
+            else:
+                run_time.append(value)
+        run_time.extend(args[len(positional) :])
+        named = {}
+        for name, value in kwargs.items():
+            if name in self._constexpr_set and name not in constexprs:
+                constexprs[name] = value
+            else:
+                named[name] = value
+        for name in constexprs.keys() - self._fixed.keys():
+            self._check_value(name, constexprs[name])
+        missing = self._missing(constexprs)
+        if missing:
+            self._infer(missing, constexprs, run_time, named)
+        return self.with_values(constexprs), tuple(run_time), named
+
+    @functools.cached_property
+    def _positional(self) -> list[str]:
+        kinds = self.parameters.signature.parameters.values()
+        return [p.name for p in kinds if p.kind is not p.KEYWORD_ONLY]
+
+    @functools.cached_property
+    def _constexpr_set(self) -> frozenset[str]:
+        return frozenset(self._constexpr_names())
+
+    def _infer(
+        self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any], named: dict[str, Any]
+    ) -> None:
+        """Take constexpr sizes from the arrays whose shapes name them."""
+        names = [p.name for p in self.parameters.run_time if p.name not in self._fixed]
+        given = {**dict(zip(names, run_time)), **named}
+        for name in missing:
+            place = self.parameters.sizes_named(name, constexprs)
+            view = read_array(given[place[0]]) if place and place[0] in given else None
+            if place is None or view is None or place[1] >= len(view.shape):
+                raise self._missing_error(missing)
+            constexprs[name] = view.shape[place[1]]
+
+    @property
+    def cache_size(self) -> int:
+        """Number of specialisations kept."""
+        return len(self._made)

@@ -1,0 +1,32 @@
+"""Python's recursion limit while kernels are traced: nested calls of a kernel are nested calls of the tracer."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+
+_LIMIT = 12_000  # the tracer's own budget of nested calls ends far below it
+
+_lock = threading.Lock()
+_users = 0
+_before = 0
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Raise the limit until the last thread that traces has left."""
+    global _users, _before
+    with _lock:
+        if _users == 0:
+            _before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_LIMIT, _before))
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                sys.setrecursionlimit(_before)

@@ -1,0 +1,218 @@
+"""A kernel with its constexprs fixed: compiled per argument types and target, when first needed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stagekit import config
+from stagekit.artifact import Artifact, Style
+from stagekit.diagnostics import InternalError, StagekitError, hide_frames
+from stagekit.dtypes import DType
+from stagekit.frontend.errors import SpecializeError, TypesUnknown
+from stagekit.frontend.kernel import KernelRequest, Traced, trace
+from stagekit.frontend.markers import Optional, Pointer, Tensor
+from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
+from stagekit.jit.argtypes import ArgumentTypes
+from stagekit.jit.launcher import Launchable
+from stagekit.jit.recursion import deep_recursion
+from stagekit.jit.variant import Variant, symbol_of
+from stagekit.signature import Signature
+
+if TYPE_CHECKING:
+    from stagekit.backends.report import Report
+    from stagekit.jit.jitfunction import JitFunction
+
+
+class Specialization(Launchable):
+    """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed.
+
+    `ir`, `llvm`, `ptx`, `sass`, `signature`, `launch` and `report()` show the variant that was used last, or the one for
+    contiguous arrays of the annotated types; no GPU is needed for them.
+    """
+
+    def __init__(self, owner: JitFunction, constexprs: Mapping[str, Any], types_given: Mapping[str, Any]) -> None:
+        self._owner = owner
+        self.constexprs = types.MappingProxyType(dict(constexprs))
+        self._types_given = dict(types_given)
+        self._lock = threading.RLock()
+        self._variants: dict[tuple[ArgType, ...], Variant] = {}
+        self._last: Variant | None = None
+        functools.update_wrapper(self, owner.function)
+
+    @property
+    def name(self) -> str:
+        return self._owner.name
+
+    @property
+    def __stagekit_fragment__(self) -> types.FunctionType:
+        return self._owner.function
+
+    def __repr__(self) -> str:
+        fixed = ", ".join(f"{k}={v!r}" for k, v in self.constexprs.items())
+        names = ", ".join(p.name for p in self._owner.parameters.run_time)
+        return f"<stagekit kernel {self.name}({names}){' with ' + fixed if fixed else ''}>"
+
+    @hide_frames
+    def specialize(self, **values: Any) -> Any:
+        """Specialise again, starting from these constexprs."""
+        return self._owner.specialize(**{**self.constexprs, **self._types_given, **values})
+
+    # -- argument types -----------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _meanings(self) -> dict[str, Any]:
+        """What annotates each run-time parameter, or was said of it in `.specialize(...)`."""
+        parameters = self._owner.parameters
+        said = self._types_given
+        return {
+            p.name: said[p.name] if p.name in said else parameters.meaning(p.name, self.constexprs)
+            for p in parameters.run_time
+        }
+
+    @functools.cached_property
+    def _argument_types(self) -> ArgumentTypes:
+        return ArgumentTypes(self._owner.parameters.run_time, self._meanings)
+
+    def _default_types(self) -> tuple[ArgType, ...]:
+        """The types that annotations alone give: arrays are taken to be contiguous."""
+        found = {name: self._default_type(name, meaning) for name, meaning in self._meanings.items()}
+        unknown = [name for name, kind in found.items() if kind is None]
+        if unknown:
+            example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
+            names = ", ".join(f"`{n}`" for n in unknown)
+            raise SpecializeError(TypesUnknown(self.name, names, example), self._owner.loc)
+        return tuple(kind for kind in found.values() if kind is not None)
+
+    def _default_type(self, name: str, meaning: Any) -> ArgType | None:
+        inner = meaning.inner if isinstance(meaning, Optional) else meaning
+        if isinstance(inner, Tensor | Pointer):
+            return ArrayArg(inner.dtype, len(inner.shape) if isinstance(inner, Tensor) else 1, True)
+        if isinstance(inner, DType):
+            return ScalarArg(inner)
+        return NoneArg() if name in self._types_given else None
+
+    # -- variants -----------------------------------------------------------------------------------------------
+
+    def _variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
+        found = self._variants.get(arg_types)
+        if found is None:
+            with self._lock:
+                found = self._variants.get(arg_types)
+                if found is None:
+                    made = Variant(self.name, self.constexprs, self._trace(arg_types), self._explained)
+                    found = self._variants[arg_types] = made
+        self._last = found
+        return found
+
+    def _trace(self, arg_types: tuple[ArgType, ...]) -> Traced:
+        symbol = symbol_of(self.name, self.constexprs)
+        request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, self._owner.options.trace, symbol)
+        with self._explained(), deep_recursion():
+            traced = trace(request, self._meanings.__getitem__)
+        for line in traced.printed:
+            sys.stdout.write(line + "\n")
+        return traced
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell a user's error which specialisation it belongs to; wrap what is our own fault."""
+        try:
+            yield
+        except StagekitError as error:
+            fixed = ", ".join(f"{k}={v!r}" for k, v in self.constexprs.items())
+            error.context = (f"while specialising `{self.name}`{' with ' + fixed if fixed else ''}",)
+            raise
+        except InternalError:
+            raise
+        except Exception as error:
+            raise InternalError(
+                f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it"
+            ) from error
+
+    def is_current(self) -> bool:
+        """Is everything that the traced variants read outside the kernel as it was?"""
+        return all(v.traced.captures.is_current() for v in self._variants.values())
+
+    # -- launching ----------------------------------------------------------------------------------------------
+
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None) -> None:
+        reader = self._argument_types
+        arg_types, device = reader.of(reader.bind(args, kwargs))
+        where = target or config.TARGET.get() or self._owner.options.target or device.kind
+        self._variant(arg_types).launch(key, args, kwargs, where, device)
+
+    # -- inspection ---------------------------------------------------------------------------------------------
+
+    def trace(self) -> Traced:
+        """The traced kernel of the variant that the inspection properties show."""
+        return self._shown().traced
+
+    def _shown(self) -> Variant:
+        return self._last or self._variant(self._default_types())
+
+    @hide_frames
+    def compile(
+        self, target: str = "cuda", *, capability: int | None = None, block: int | tuple[int, ...] | None = None
+    ) -> Artifact:
+        """Compile without launching.
+
+        capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
+        """
+        return self._shown().artifact(target, capability, block)
+
+    @property
+    @hide_frames
+    def ir(self) -> str:
+        """The traced IR as text."""
+        return self._shown().ir
+
+    @property
+    @hide_frames
+    def llvm(self) -> str:
+        """LLVM IR for the GPU, before optimisation."""
+        return self.compile("cuda").stages["llvm"]
+
+    @property
+    @hide_frames
+    def ptx(self) -> str:
+        """PTX for the GPU that is present, else for compute capability 9.0."""
+        return self.compile("cuda").stages["ptx"]
+
+    @property
+    @hide_frames
+    def sass(self) -> str:
+        """Machine code of the GPU as text; needs ptxas and a disassembler (`stagekit[cuda]`)."""
+        from stagekit.backends import ptxas
+
+        return ptxas.disassemble(ptxas.assemble(self.ptx).cubin)
+
+    @property
+    @hide_frames
+    def signature(self) -> Signature:
+        """What a launch accepts."""
+        return self._shown().traced.signature
+
+    @property
+    @hide_frames
+    def launch(self) -> Any:
+        """The launch that the kernel computes itself (`LaunchSpec`), or None."""
+        return self._shown().traced.launch
+
+    @property
+    @hide_frames
+    def style(self) -> Style:
+        """What stands in the brackets: "block", "thread" or "entry"."""
+        return self._shown().traced.style
+
+    @hide_frames
+    def report(self) -> Report:
+        """Registers, spills, shared memory and instruction counts, from ptxas."""
+        from stagekit.backends.report import report
+
+        return report(self.ptx)

@@ -1,0 +1,118 @@
+"""A specialisation for certain argument types: the traced kernel, and what it was compiled to for each target."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from stagekit.artifact import Artifact
+from stagekit.dtypes import DType
+from stagekit.frontend.kernel import Traced
+from stagekit.ir.printer import print_function
+from stagekit.jit import compilation
+from stagekit.runtime import driver
+from stagekit.runtime.kernel import Kernel, block_of
+from stagekit.runtime.launch_config import NO_BRACKETS
+from stagekit.runtime.views import Device
+
+
+def symbol_of(name: str, constexprs: Mapping[str, Any]) -> str:
+    """The symbol of a kernel in machine code: `softmax__BLOCK_64`."""
+    parts = [f"{k}_{_short(v)}" for k, v in constexprs.items()]
+    return re.sub(r"\W", "_", "__".join([name, *parts]))[:200]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, DType):
+        return value.name
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return str(value)[:40]
+
+
+class Variant:
+    """explained: a context manager that tells errors which specialisation they belong to."""
+
+    def __init__(
+        self,
+        name: str,
+        constexprs: Mapping[str, Any],
+        traced: Traced,
+        explained: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.traced = traced
+        self._name = name
+        self._constexprs = dict(constexprs)
+        self._explained = explained
+        self._naming = compilation.Naming(name, tuple((k, repr(v)) for k, v in constexprs.items()))
+        self._lock = threading.RLock()
+        self._artifacts: dict[Any, Artifact] = {}
+        self._kernels: dict[Any, Kernel] = {}
+
+    @functools.cached_property
+    def ir(self) -> str:
+        return print_function(self.traced.function)
+
+    # -- launching ----------------------------------------------------------------------------------------------
+
+    def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device) -> None:
+        """`kernel[key](*args, **kwargs)` on `target`; without brackets, key is None."""
+        kernel = self._kernel(key, args, kwargs, target, device)
+        kernel.launch(args, kwargs, NO_BRACKETS if key is None else kernel.request(key))
+
+    def _kernel(
+        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device
+    ) -> Kernel:
+        if target == "interp":
+            return self._loaded(target, lambda: compilation.load_interp(self.traced, self._naming, self._constexprs))
+        if target == "cuda":
+            ordinal = device.ordinal if device.kind == "cuda" else driver.current_device()
+            capability = driver.capability(ordinal)
+            return self._loaded(
+                ("cuda", capability),
+                lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
+            )
+        block = self.traced.block or block_of(self._unbuilt, key, args, kwargs)
+        return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
+
+    @functools.cached_property
+    def _unbuilt(self) -> Kernel:
+        """The launch side of a kernel whose block size is not known yet."""
+        traced = self.traced
+        artifact = Artifact("cpu", self._name, "", b"", traced.signature, traced.style, traced.launch, None, 0)
+        return Kernel(artifact, self._constexprs)
+
+    def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
+        """One compile per key; other threads wait. A failure leaves nothing behind."""
+        found = self._kernels.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._kernels.get(key)
+            if found is None:
+                with self._explained():
+                    found = self._kernels[key] = load()
+            return found
+
+    # -- artifacts ----------------------------------------------------------------------------------------------
+
+    def artifact(self, target: str, capability: int | None, block: int | tuple[int, ...] | None) -> Artifact:
+        """The compiled form for a target. block: cpu only, where the kernel does not fix it."""
+        if target == "cuda":
+            chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
+            return self._made(chosen, lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
+        axes = self.traced.block or (block if isinstance(block, tuple) else (block or 1,))
+        x, y, z = (*axes, 1, 1)[:3]
+        return self._made((x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
+
+    def _made(self, key: Any, make: Callable[[], Artifact]) -> Artifact:
+        with self._lock:
+            found = self._artifacts.get(key)
+            if found is None:
+                with self._explained():
+                    found = self._artifacts[key] = make()
+            return found
