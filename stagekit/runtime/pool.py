@@ -11,6 +11,7 @@ may launch at the same time and share the workers.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import queue
@@ -92,6 +93,7 @@ class _Job:
         self._is_closed = False
         self._helpers = 0
         self._all_left = threading.Event()
+        self._error: Exception | None = None
 
     def work(self) -> None:
         """Run chunks until none is left."""
@@ -104,7 +106,10 @@ class _Job:
             if self._is_closed:
                 return
             self._helpers += 1
-        self.work()
+        try:
+            self.work()
+        except Exception as error:  # such as no memory for scratch: raised where the launch was made
+            self._error = error
         with self._lock:
             self._helpers -= 1
             if self._is_closed and not self._helpers:
@@ -121,8 +126,9 @@ class _Job:
                 self._all_left.wait()
             except KeyboardInterrupt as error:
                 interrupt = error
-        if interrupt is not None:
-            raise interrupt
+        failure = interrupt or self._error
+        if failure is not None:
+            raise failure
 
 
 class _Workers:
@@ -138,11 +144,12 @@ class _Workers:
         self._count = 0
 
     def offer(self, job: _Job, helpers: int) -> None:
-        with self._lock:
+        """Ask that many workers to help; fewer do where the system gives no more threads."""
+        with self._lock, contextlib.suppress(RuntimeError):
             while self._count < helpers:
-                self._count += 1
                 threading.Thread(target=_serve, args=(self._jobs,), name="stagekit-worker", daemon=True).start()
-        for _ in range(helpers):
+                self._count += 1
+        for _ in range(min(helpers, self._count)):
             self._jobs.put(job)
 
 

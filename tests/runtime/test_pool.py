@@ -73,6 +73,32 @@ def test_what_was_long_is_shared_from_its_first_block_next_time() -> None:
     assert min(ranges) == (0, 20)
 
 
+def test_what_goes_wrong_in_a_worker_is_raised_by_the_launch() -> None:
+    caller = threading.get_ident()
+
+    def call(first: int, last: int) -> None:
+        time.sleep(0.001)
+        if threading.get_ident() != caller:
+            raise MemoryError("no scratch")
+
+    for _ in range(2):  # the workers live on
+        with pytest.raises(MemoryError, match="no scratch"):
+            run_blocks(call, 100, BlockCost())
+
+
+def test_a_launch_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(pool, "_workers", pool._Workers())
+    done: list[int] = []
+
+    run_blocks(lambda first, last: (time.sleep(0.001), done.extend(range(first, last))), 100, BlockCost())
+
+    assert sorted(done) == list(range(100))
+
+
 def test_threads_may_launch_at_the_same_time(make_kernel: MakeKernel) -> None:
     kernel = make_kernel("visit", VISIT)
     outs = [np.zeros(500, np.int64) for _ in range(8)]
