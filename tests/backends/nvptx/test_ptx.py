@@ -450,9 +450,9 @@ def test_assembly_that_ptxas_refuses_is_a_user_error() -> None:
 
 def located(*, lineinfo: bool) -> Function:
     """A product on line 5, and a sum on line 31 of a fragment that line 6 calls."""
-    kernel_line = Loc('/tmp/a "b".py', 5, 8, 5, 9, "k")
-    call_site = Loc('/tmp/a "b".py', 6, 4, 6, 9, "k")
-    fragment_line = Loc("/tmp/fragments.py", 31, 0, 31, 9, "add_one", call_site)
+    kernel_line = Loc('kernels/a "b".py', 5, 8, 5, 9, "k")
+    call_site = Loc('kernels/a "b".py', 6, 4, 6, 9, "k")
+    fragment_line = Loc("kernels/fragments.py", 31, 0, 31, 9, "add_one", call_site)
 
     def body(b: Builder, x: Value) -> Value:
         b.loc = kernel_line
@@ -466,7 +466,7 @@ def located(*, lineinfo: bool) -> Function:
 def test_instructions_carry_source_lines_when_asked() -> None:
     ptx = nvptx.compile(located(lineinfo=True), 80).ptx
 
-    assert re.search(r'\.file\s+(\d+) "/tmp/fragments.py"', ptx)
+    assert re.search(r'\.file\s+(\d+) "kernels/fragments.py"', ptx)
     assert re.search(r"\.loc\s+\d+ 5 9\n\tmul", ptx)
     assert re.search(r"\.loc\s+\d+ 31 1\n\tadd", ptx)
     assert ptxas.assemble(ptx).warnings == ()
