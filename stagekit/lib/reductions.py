@@ -98,11 +98,8 @@ def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads
 
 
 def _require_count(function: str, name: str, value: int, most: int) -> None:
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    sk.static_assert(
-        is_int and 1 <= value <= most,
-        f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}",
-    )
+    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most):
+        sk.static_assert(False, f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}")
 
 
 def reduce_sum(tile: Tile) -> Traced:
@@ -146,22 +143,15 @@ def reduce_min(tile: Tile) -> Traced:
 
 
 def _require_tile(function: str, value: object) -> None:
-    sk.static_assert(
-        isinstance(value, Tile),
-        f"{function} takes a tile; for one scalar per thread use block_reduce",
-    )
+    if not isinstance(value, Tile):
+        sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")
 
 
 def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
     """First what this thread holds, then the block."""
     identity = tile.dtype(identity)
-    partial = identity
-    for e in sk.static_range(len(tile.elements)):
-        element = _element_or(tile, e, identity)
-        partial = element if e == 0 else combine(partial, element)
+    held = [x if valid is True else sk.where(valid, x, identity) for x, valid in zip(tile.elements, tile.valid())]
+    partial = held[0]
+    for x in held[1:]:
+        partial = combine(partial, x)
     return block_reduce(partial, combine, identity, tile.threads)
-
-
-def _element_or(tile: Tile, e: int, identity: Traced) -> Traced:
-    valid = tile.is_valid(e)
-    return tile.elements[e] if valid is True else sk.where(valid, tile.elements[e], identity)

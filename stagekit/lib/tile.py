@@ -27,7 +27,8 @@ MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code
 class Tile:
     """`extent` elements spread over `threads` threads; `elements` are this thread's, each a run-time scalar or pointer.
 
-    Immutable: every operation makes a new tile. All operands of one operation have the same extent, or are scalars.
+    Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
+    with every element.
     """
 
     def __init__(self, elements: tuple[Traced, ...], extent: int, threads: int) -> None:
@@ -44,133 +45,155 @@ class Tile:
     def shape(self) -> tuple[int]:
         return (self.extent,)
 
-    def is_valid(self, e: int) -> Traced:
-        """Is there an element `e` in this thread? True itself (not a run-time value) where it is so in every thread."""
-        if (e + 1) * self.threads <= self.extent:
-            return True
-        return sk.cuda.thread_idx("x") + e * self.threads < self.extent
-
     def to(self, dtype: sk.DType) -> Tile:
-        return elementwise(lambda x: x.to(dtype), self)
+        return self.each(dtype, self)
+
+    def each(self, function: Callable[..., Traced], *args: Any) -> Tile:
+        """`function` of each element of `args`, which are tiles like this one or scalars."""
+        rows = zip(*[self.spread(a) for a in args])
+        return self.like([function(*row) for row in rows])
+
+    def spread(self, arg: Any) -> tuple[Any, ...]:
+        """What each element of this tile meets in `arg`."""
+        if not isinstance(arg, Tile):
+            return (arg,) * len(self.elements)
+        if arg.extent != self.extent:
+            sk.static_assert(False, f"tiles of {self.extent} and {arg.extent} elements in one operation")
+        return arg.elements
+
+    def like(self, elements: list[Traced]) -> Tile:
+        """Other elements in the places of this tile's."""
+        return Tile(tuple(elements), self.extent, self.threads)
+
+    def valid(self) -> list[Traced]:
+        """For each element whether there is one: True itself, not a run-time value, where that is so in every thread."""
+        in_all = self.extent // self.threads
+        t = sk.cuda.thread_idx("x") if in_all < len(self.elements) else 0
+        return [True if e < in_all else t + e * self.threads < self.extent for e in range(len(self.elements))]
 
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
-        """What a language function does when one of its arguments is a tile."""
+        """What a function of the language does when one of its arguments is a tile; this is the first such argument."""
         if function is sk.load:
-            return _load(*args, **kwargs)
+            return _load(self, *args, **kwargs)
         if function is sk.store:
-            _store(*args, **kwargs)
+            _store(self, *args, **kwargs)
             return None
-        if function in _atomics():
-            return _atomic(function, *args, **kwargs)
-        return elementwise(function, *args, **kwargs)
+        if _is_atomic(function):
+            return _atomic(self, function, *args, **kwargs)
+        if kwargs:
+            names, count = tuple(kwargs), len(args)
+            return self.each(
+                lambda *row: function(*row[:count], **dict(zip(names, row[count:]))), *args, *kwargs.values()
+            )
+        return self.each(function, *args)
 
     def __bool__(self) -> bool:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
         return False
 
     def __add__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a + b, self, other)
+        return self.each(lambda a, b: a + b, self, other)
 
     def __radd__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a + b, other, self)
+        return self.each(lambda a, b: a + b, other, self)
 
     def __sub__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a - b, self, other)
+        return self.each(lambda a, b: a - b, self, other)
 
     def __rsub__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a - b, other, self)
+        return self.each(lambda a, b: a - b, other, self)
 
     def __mul__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a * b, self, other)
+        return self.each(lambda a, b: a * b, self, other)
 
     def __rmul__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a * b, other, self)
+        return self.each(lambda a, b: a * b, other, self)
 
     def __truediv__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a / b, self, other)
+        return self.each(lambda a, b: a / b, self, other)
 
     def __rtruediv__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a / b, other, self)
+        return self.each(lambda a, b: a / b, other, self)
 
     def __floordiv__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a // b, self, other)
+        return self.each(lambda a, b: a // b, self, other)
 
     def __rfloordiv__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a // b, other, self)
+        return self.each(lambda a, b: a // b, other, self)
 
     def __mod__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a % b, self, other)
+        return self.each(lambda a, b: a % b, self, other)
 
     def __rmod__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a % b, other, self)
+        return self.each(lambda a, b: a % b, other, self)
 
     def __pow__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a**b, self, other)
+        return self.each(lambda a, b: a**b, self, other)
 
     def __rpow__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a**b, other, self)
+        return self.each(lambda a, b: a**b, other, self)
 
     def __and__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a & b, self, other)
+        return self.each(lambda a, b: a & b, self, other)
 
     def __rand__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a & b, other, self)
+        return self.each(lambda a, b: a & b, other, self)
 
     def __or__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a | b, self, other)
+        return self.each(lambda a, b: a | b, self, other)
 
     def __ror__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a | b, other, self)
+        return self.each(lambda a, b: a | b, other, self)
 
     def __xor__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a ^ b, self, other)
+        return self.each(lambda a, b: a ^ b, self, other)
 
     def __rxor__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a ^ b, other, self)
+        return self.each(lambda a, b: a ^ b, other, self)
 
     def __lshift__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a << b, self, other)
+        return self.each(lambda a, b: a << b, self, other)
 
     def __rlshift__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a << b, other, self)
+        return self.each(lambda a, b: a << b, other, self)
 
     def __rshift__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a >> b, self, other)
+        return self.each(lambda a, b: a >> b, self, other)
 
     def __rrshift__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a >> b, other, self)
+        return self.each(lambda a, b: a >> b, other, self)
 
     def __lt__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a < b, self, other)
+        return self.each(lambda a, b: a < b, self, other)
 
     def __le__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a <= b, self, other)
+        return self.each(lambda a, b: a <= b, self, other)
 
     def __gt__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a > b, self, other)
+        return self.each(lambda a, b: a > b, self, other)
 
     def __ge__(self, other: Any) -> Tile:
-        return elementwise(lambda a, b: a >= b, self, other)
+        return self.each(lambda a, b: a >= b, self, other)
 
     def __eq__(self, other: object) -> Tile:  # type: ignore[override]
-        return elementwise(lambda a, b: a == b, self, other)
+        return self.each(lambda a, b: a == b, self, other)
 
     def __ne__(self, other: object) -> Tile:  # type: ignore[override]
-        return elementwise(lambda a, b: a != b, self, other)
+        return self.each(lambda a, b: a != b, self, other)
 
     __hash__ = None  # type: ignore[assignment]  # `==` gives a tile, so tiles cannot be keys
 
     def __neg__(self) -> Tile:
-        return elementwise(lambda a: -a, self)
+        return self.each(lambda a: -a, self)
 
     def __pos__(self) -> Tile:
         return self
 
     def __invert__(self) -> Tile:
-        return elementwise(lambda a: ~a, self)
+        return self.each(lambda a: ~a, self)
 
     def __abs__(self) -> Tile:
-        return elementwise(lambda a: abs(a), self)
+        return self.each(lambda a: abs(a), self)
 
 
 def arange(start: int, stop: int) -> Tile:
@@ -194,31 +217,6 @@ def _require_int(name: str, value: Any) -> None:
     sk.static_assert(is_int, f"arange: {name} must be a compile-time int, got {value!r}")
 
 
-def elementwise(function: Callable[..., Traced], *args: Any, **kwargs: Any) -> Tile:
-    """`function` of each element; scalars among the arguments go with every element."""
-    layout = _layout(args + tuple(kwargs.values()))
-    elements = tuple(
-        function(*[_element(a, e) for a in args], **{k: _element(v, e) for k, v in kwargs.items()})
-        for e in range(len(layout.elements))
-    )
-    return Tile(elements, layout.extent, layout.threads)
-
-
-def _layout(args: tuple[Any, ...]) -> Tile:
-    """The tile that says how the result lies: any tile among `args`, all of which must agree."""
-    tiles = [a for a in args if isinstance(a, Tile)]
-    for each in tiles:
-        sk.static_assert(
-            each.extent == tiles[0].extent,
-            f"tiles of {tiles[0].extent} and {each.extent} elements in one operation",
-        )
-    return tiles[0]
-
-
-def _element(arg: Any, e: int) -> Any:
-    return arg.elements[e] if isinstance(arg, Tile) else arg
-
-
 def _both(valid: Traced, mask: Traced | None) -> Traced | None:
     """`valid & mask`, where no mask means true, and compile-time true costs nothing. None: no mask needed."""
     if valid is True:
@@ -226,45 +224,26 @@ def _both(valid: Traced, mask: Traced | None) -> Traced | None:
     return valid if mask is None else valid & mask
 
 
-def _load(pointer: Any, mask: Any = None, other: Any = None) -> Tile:
-    layout = _layout((pointer, mask, other))
-    elements = tuple(
-        sk.load(
-            _element(pointer, e),
-            mask=_both(layout.is_valid(e), _element(mask, e)),
-            other=0 if other is None else _element(other, e),
-        )
-        for e in range(len(layout.elements))
-    )
-    return Tile(elements, layout.extent, layout.threads)
+def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None) -> Tile:
+    rows = zip(tile.spread(pointer), tile.spread(mask), tile.spread(other), tile.valid())
+    return tile.like([sk.load(p, mask=_both(valid, m), other=o) for p, m, o, valid in rows])
 
 
-def _store(pointer: Any, value: Any, mask: Any = None) -> None:
-    sk.static_assert(
-        isinstance(pointer, Tile),
-        "store of a tile to one address: all elements would land on each other; add an arange to the pointer",
-    )
-    layout = _layout((pointer, value, mask))
-    for e in sk.static_range(len(layout.elements)):
-        allowed = _both(layout.is_valid(e), _element(mask, e))
-        sk.store(_element(pointer, e), _element(value, e), mask=allowed)
+def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
+    if not isinstance(pointer, Tile):
+        sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
+    for p, x, m, valid in zip(tile.spread(pointer), tile.spread(value), tile.spread(mask), tile.valid()):
+        sk.store(p, x, mask=_both(valid, m))
 
 
-def _atomics() -> tuple[Any, ...]:
-    return (
-        *(sk.atomic_add, sk.atomic_sub, sk.atomic_min, sk.atomic_max, sk.atomic_and, sk.atomic_or, sk.atomic_xor),
-        *(sk.atomic_exchange, sk.atomic_cas),
-    )
+def _is_atomic(function: Any) -> bool:
+    return getattr(function, "name", "").startswith("atomic_")
 
 
-def _atomic(function: Any, *args: Any, mask: Any = None) -> Tile:
+def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None) -> Tile:
     """The old values; 0 where there is no element or `mask` is false."""
-    layout = _layout((*args, mask))
-    elements = tuple(
-        _atomic_where(_both(layout.is_valid(e), _element(mask, e)), function, [_element(a, e) for a in args])
-        for e in range(len(layout.elements))
-    )
-    return Tile(elements, layout.extent, layout.threads)
+    rows = zip(tile.spread(mask), tile.valid(), *[tile.spread(a) for a in args])
+    return tile.like([_atomic_where(_both(valid, m), function, row) for m, valid, *row in rows])
 
 
 def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced]) -> Traced:
