@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True)
 class LibdeviceMissing(Diagnostic):
     """A function of NVIDIA's device library is needed, and the library is not installed."""
 
@@ -19,7 +17,6 @@ class LibdeviceMissing(Diagnostic):
     symbol: str
 
 
-@dataclass(frozen=True)
 class AsmMismatch(Diagnostic):
     """Inline assembly whose text, constraints and operands do not fit each other."""
 
@@ -32,7 +29,6 @@ class AsmMismatch(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class SharedMemoryExceeded(Diagnostic):
     """A kernel allocates more shared memory per block than the GPU has."""
 
@@ -45,7 +41,6 @@ class SharedMemoryExceeded(Diagnostic):
     limit: int
 
 
-@dataclass(frozen=True)
 class ToolMissing(Diagnostic):
     """A program that reports on machine code is not installed."""
 
@@ -57,7 +52,6 @@ class ToolMissing(Diagnostic):
     package: str
 
 
-@dataclass(frozen=True)
 class PtxRefused(Diagnostic):
     """ptxas refuses the PTX; inline assembly is the usual reason, as nothing has read it before."""
 

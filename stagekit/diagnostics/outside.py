@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stagekit.diagnostics.diagnostic import Diagnostic, StagekitError
 
 
-@dataclass(frozen=True)
 class OutsideKernel(Diagnostic):
     title: ClassVar[str] = "Called outside a kernel"
     label: ClassVar[str] = "`{name}` means something only inside a kernel"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, StagekitError
@@ -19,7 +18,6 @@ class SpecializeError(StagekitError, TypeError):
 # -- source ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class SourceUnavailable(Diagnostic):
     title: ClassVar[str] = "No source text"
     label: ClassVar[str] = "the source of `{name}` cannot be read ({file})"
@@ -28,7 +26,6 @@ class SourceUnavailable(Diagnostic):
     file: str
 
 
-@dataclass(frozen=True)
 class SourceStale(Diagnostic):
     title: ClassVar[str] = "The source file changed"
     label: ClassVar[str] = "the text of `{name}` is not the code that was imported"
@@ -36,7 +33,6 @@ class SourceStale(Diagnostic):
     name: str
 
 
-@dataclass(frozen=True)
 class UnsupportedSyntax(Diagnostic):
     title: ClassVar[str] = "Not part of the language"
     label: ClassVar[str] = "{what} cannot be staged"
@@ -48,7 +44,6 @@ class UnsupportedSyntax(Diagnostic):
 # -- signatures and specialisation ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UnknownParameter(Diagnostic):
     title: ClassVar[str] = "Unknown parameter"
     label: ClassVar[str] = "`{kernel}` has no parameter `{name}`"
@@ -59,7 +54,6 @@ class UnknownParameter(Diagnostic):
     parameters: str
 
 
-@dataclass(frozen=True)
 class NotConstexpr(Diagnostic):
     title: ClassVar[str] = "Not a constexpr parameter"
     label: ClassVar[str] = "`{name}` of `{kernel}` is a run-time parameter, it cannot be fixed to {value}"
@@ -69,7 +63,6 @@ class NotConstexpr(Diagnostic):
     value: str
 
 
-@dataclass(frozen=True)
 class MissingConstexpr(Diagnostic):
     title: ClassVar[str] = "Constexpr values missing"
     label: ClassVar[str] = "`{kernel}` needs a value for {names}"
@@ -79,7 +72,6 @@ class MissingConstexpr(Diagnostic):
     example: str
 
 
-@dataclass(frozen=True)
 class BadConstexpr(Diagnostic):
     title: ClassVar[str] = "Constexpr value of the wrong kind"
     label: ClassVar[str] = "`{name}` = {value} ({type}): {why}"
@@ -91,7 +83,6 @@ class BadConstexpr(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class BadAnnotation(Diagnostic):
     title: ClassVar[str] = "Parameter annotation not understood"
     label: ClassVar[str] = "`{name}: {annotation}`: {why}"
@@ -101,7 +92,6 @@ class BadAnnotation(Diagnostic):
     why: str
 
 
-@dataclass(frozen=True)
 class TypesUnknown(Diagnostic):
     title: ClassVar[str] = "Argument types not known yet"
     label: ClassVar[str] = "`{kernel}` has unannotated parameters ({names}) and has not been called"
@@ -111,7 +101,6 @@ class TypesUnknown(Diagnostic):
     example: str
 
 
-@dataclass(frozen=True)
 class UnboundSize(Diagnostic):
     title: ClassVar[str] = "A size that no argument gives"
     label: ClassVar[str] = "the size `{name}` is not a plain axis of any `Tensor` parameter"
@@ -119,7 +108,6 @@ class UnboundSize(Diagnostic):
     name: str
 
 
-@dataclass(frozen=True)
 class UnsupportedArgument(Diagnostic):
     title: ClassVar[str] = "Argument of a type that kernels cannot take"
     label: ClassVar[str] = "`{name}` is {received}"
@@ -132,7 +120,6 @@ class UnsupportedArgument(Diagnostic):
 # -- names and stages -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UnknownName(Diagnostic):
     title: ClassVar[str] = "Unknown name"
     label: ClassVar[str] = "`{name}` is not defined"
@@ -141,7 +128,6 @@ class UnknownName(Diagnostic):
     suggestion: str
 
 
-@dataclass(frozen=True)
 class UnboundLocal(Diagnostic):
     title: ClassVar[str] = "Variable used before it has a value"
     label: ClassVar[str] = "`{name}` has no value here"
@@ -149,7 +135,6 @@ class UnboundLocal(Diagnostic):
     name: str
 
 
-@dataclass(frozen=True)
 class MaybeUndefined(Diagnostic):
     title: ClassVar[str] = "Variable defined on one path only"
     label: ClassVar[str] = "`{name}` may have no value here: {why}"
@@ -159,7 +144,6 @@ class MaybeUndefined(Diagnostic):
     construct: str
 
 
-@dataclass(frozen=True)
 class JoinMismatch(Diagnostic):
     title: ClassVar[str] = "Two paths give different kinds of value"
     label: ClassVar[str] = "`{name}` is {left} on one path and {right} on the other"
@@ -169,7 +153,6 @@ class JoinMismatch(Diagnostic):
     right: str
 
 
-@dataclass(frozen=True)
 class LoopTypeChange(Diagnostic):
     title: ClassVar[str] = "A loop changes a variable's type"
     label: ClassVar[str] = "`{name}` is {before} before the loop and {after} at the end of its body"
@@ -179,7 +162,6 @@ class LoopTypeChange(Diagnostic):
     after: str
 
 
-@dataclass(frozen=True)
 class StructureChange(Diagnostic):
     title: ClassVar[str] = "A container changes its structure under run-time control"
     label: ClassVar[str] = "{what} depends on a run-time condition"
@@ -187,7 +169,6 @@ class StructureChange(Diagnostic):
     what: str
 
 
-@dataclass(frozen=True)
 class CapturedMutation(Diagnostic):
     title: ClassVar[str] = "A captured object would be changed"
     label: ClassVar[str] = "{what}: the object was made outside the kernel"
@@ -195,7 +176,6 @@ class CapturedMutation(Diagnostic):
     what: str
 
 
-@dataclass(frozen=True)
 class SealedMutation(Diagnostic):
     title: ClassVar[str] = "A joined container would be changed"
     label: ClassVar[str] = "{what}: which of two containers this is, is known only at run time"
@@ -203,7 +183,6 @@ class SealedMutation(Diagnostic):
     what: str
 
 
-@dataclass(frozen=True)
 class RunTimeValue(Diagnostic):
     title: ClassVar[str] = "A compile-time value is needed"
     label: ClassVar[str] = "{what} is known only at run time ({type})"
@@ -213,7 +192,6 @@ class RunTimeValue(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class StaticFailure(Diagnostic):
     title: ClassVar[str] = "Python raised while specialising"
     label: ClassVar[str] = "{exception}: {message}"
@@ -222,7 +200,6 @@ class StaticFailure(Diagnostic):
     message: str
 
 
-@dataclass(frozen=True)
 class StaticAssertion(Diagnostic):
     title: ClassVar[str] = "static_assert failed"
     label: ClassVar[str] = "{message}"
@@ -232,7 +209,6 @@ class StaticAssertion(Diagnostic):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class BadOperands(Diagnostic):
     title: ClassVar[str] = "Operands that do not go together"
     label: ClassVar[str] = "`{operator}` is not defined for {operands}"
@@ -242,7 +218,6 @@ class BadOperands(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class MixedPromotion(Diagnostic):
     title: ClassVar[str] = "No common dtype"
     label: ClassVar[str] = "{left} and {right} have no dtype that holds both"
@@ -251,7 +226,6 @@ class MixedPromotion(Diagnostic):
     right: str
 
 
-@dataclass(frozen=True)
 class LiteralRange(Diagnostic):
     title: ClassVar[str] = "A literal does not fit"
     label: ClassVar[str] = "{value} is out of range for {dtype} ({low} to {high})"
@@ -262,7 +236,6 @@ class LiteralRange(Diagnostic):
     high: str
 
 
-@dataclass(frozen=True)
 class NoOverload(Diagnostic):
     title: ClassVar[str] = "No matching overload"
     label: ClassVar[str] = "`{name}` is not defined for ({types})"
@@ -272,7 +245,6 @@ class NoOverload(Diagnostic):
     available: str
 
 
-@dataclass(frozen=True)
 class BadCall(Diagnostic):
     title: ClassVar[str] = "A call that does not fit"
     label: ClassVar[str] = "{message}"
@@ -281,7 +253,6 @@ class BadCall(Diagnostic):
     signature: str
 
 
-@dataclass(frozen=True)
 class BadIndex(Diagnostic):
     title: ClassVar[str] = "An index that does not fit"
     label: ClassVar[str] = "{message}"
@@ -290,7 +261,6 @@ class BadIndex(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class NoAttribute(Diagnostic):
     title: ClassVar[str] = "No such attribute"
     label: ClassVar[str] = "{owner} has no attribute `{name}`"
@@ -300,7 +270,6 @@ class NoAttribute(Diagnostic):
     suggestion: str
 
 
-@dataclass(frozen=True)
 class NotCallable(Diagnostic):
     title: ClassVar[str] = "Not something a kernel can call"
     label: ClassVar[str] = "{what}"
@@ -309,7 +278,6 @@ class NotCallable(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class NotIterable(Diagnostic):
     title: ClassVar[str] = "Not something a kernel can loop over"
     label: ClassVar[str] = "{what}"
@@ -318,7 +286,6 @@ class NotIterable(Diagnostic):
     hint: str
 
 
-@dataclass(frozen=True)
 class NonContiguous(Diagnostic):
     title: ClassVar[str] = "Pointer arithmetic on a non-contiguous array"
     label: ClassVar[str] = "`{name}` has gaps between its elements, so `{name} + offset` would miss them"
@@ -326,7 +293,6 @@ class NonContiguous(Diagnostic):
     name: str
 
 
-@dataclass(frozen=True)
 class ReturnOnSomePaths(Diagnostic):
     title: ClassVar[str] = "A value is returned on some paths only"
     label: ClassVar[str] = "`{function}` returns a value on one path and nothing on another"
@@ -334,7 +300,6 @@ class ReturnOnSomePaths(Diagnostic):
     function: str
 
 
-@dataclass(frozen=True)
 class KernelReturn(Diagnostic):
     title: ClassVar[str] = "A kernel returns nothing"
     label: ClassVar[str] = "`return` with a value in the kernel `{kernel}`"
@@ -345,7 +310,6 @@ class KernelReturn(Diagnostic):
 # -- budgets ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UnrollBudget(Diagnostic):
     title: ClassVar[str] = "Too many unrolled iterations"
     label: ClassVar[str] = "{count} iterations were unrolled, the budget is {limit}"
@@ -355,7 +319,6 @@ class UnrollBudget(Diagnostic):
     loops: str
 
 
-@dataclass(frozen=True)
 class OpBudget(Diagnostic):
     title: ClassVar[str] = "The kernel is too large"
     label: ClassVar[str] = "more than {limit} operations were built"
@@ -364,7 +327,6 @@ class OpBudget(Diagnostic):
     loops: str
 
 
-@dataclass(frozen=True)
 class RecursionBudget(Diagnostic):
     title: ClassVar[str] = "Calls nest too deeply"
     label: ClassVar[str] = "`{function}` is {depth} calls deep"
@@ -376,7 +338,6 @@ class RecursionBudget(Diagnostic):
 # -- launches ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class EntryMisplaced(Diagnostic):
     title: ClassVar[str] = "device_entry in the wrong place"
     label: ClassVar[str] = "{why}"
@@ -386,7 +347,6 @@ class EntryMisplaced(Diagnostic):
     why: str
 
 
-@dataclass(frozen=True)
 class LaunchNotComputable(Diagnostic):
     title: ClassVar[str] = "A launch that the host cannot compute"
     label: ClassVar[str] = "{what} does not depend on sizes and scalar arguments alone"
@@ -394,7 +354,6 @@ class LaunchNotComputable(Diagnostic):
     what: str
 
 
-@dataclass(frozen=True)
 class BadBlockSize(Diagnostic):
     title: ClassVar[str] = "A block size that cannot be"
     label: ClassVar[str] = "{what} = {value}: {why}"
@@ -404,7 +363,6 @@ class BadBlockSize(Diagnostic):
     why: str
 
 
-@dataclass(frozen=True)
 class MixedStyles(Diagnostic):
     title: ClassVar[str] = "Two launch styles in one kernel"
     label: ClassVar[str] = (

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True)
 class UnsupportedOnTarget(Diagnostic):
     """The kernel asks for something that its target cannot do."""
 

@@ -6,8 +6,6 @@ Every text names the parameter or the axis, what was expected and what was recei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stagekit.diagnostics import Diagnostic, StagekitError
 
 
@@ -44,7 +42,6 @@ class KernelAssertionError(StagekitError, AssertionError):
 # Binding ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TooManyArguments(Diagnostic):
     title = "Too many arguments"
     label = "`{kernel}` takes {accepted} by position, {received} were given"
@@ -54,7 +51,6 @@ class TooManyArguments(Diagnostic):
     received: int
 
 
-@dataclass(frozen=True)
 class MissingArgument(Diagnostic):
     title = "An argument is missing"
     label = "`{kernel}` needs {names}"
@@ -63,7 +59,6 @@ class MissingArgument(Diagnostic):
     names: str
 
 
-@dataclass(frozen=True)
 class DuplicateArgument(Diagnostic):
     title = "An argument is given twice"
     label = "`{name}` of `{kernel}` is given by position and by keyword"
@@ -72,7 +67,6 @@ class DuplicateArgument(Diagnostic):
     name: str
 
 
-@dataclass(frozen=True)
 class UnknownArgument(Diagnostic):
     title = "No parameter has this name"
     label = "`{kernel}` has no parameter `{name}`"
@@ -86,7 +80,6 @@ class UnknownArgument(Diagnostic):
 # Arrays -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NotAnArray(Diagnostic):
     title = "An array is needed"
     label = "`{name}`: expected an array of {dtype}, got {received}"
@@ -97,7 +90,6 @@ class NotAnArray(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class WrongDtype(Diagnostic):
     title = "Wrong dtype"
     label = "`{name}`: expected {dtype}, got {received}"
@@ -109,7 +101,6 @@ class WrongDtype(Diagnostic):
     conversion: str
 
 
-@dataclass(frozen=True)
 class UnsupportedDtype(Diagnostic):
     title = "Kernels have no such dtype"
     label = "{dtype} has no counterpart in stagekit"
@@ -117,7 +108,6 @@ class UnsupportedDtype(Diagnostic):
     dtype: str
 
 
-@dataclass(frozen=True)
 class WrongRank(Diagnostic):
     title = "Wrong number of dimensions"
     label = "`{name}`: expected {rank} dimension(s), got {received}"
@@ -127,7 +117,6 @@ class WrongRank(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class WrongSize(Diagnostic):
     title = "Wrong size"
     label = "`{name}`: expected {expected} element(s) along axis {axis}, got {size} (shape {shape})"
@@ -139,7 +128,6 @@ class WrongSize(Diagnostic):
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class NotContiguous(Diagnostic):
     title = "A contiguous array is needed"
     label = "`{name}`: expected C order without gaps, got shape {shape} with element strides {strides}"
@@ -150,7 +138,6 @@ class NotContiguous(Diagnostic):
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class UnevenStrides(Diagnostic):
     title = "Strides are not whole elements"
     label = "`{name}`: expected steps of whole elements of {dtype}, got {received} with gaps of part of an element"
@@ -161,7 +148,6 @@ class UnevenStrides(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class Misaligned(Diagnostic):
     title = "The array is not aligned"
     label = "`{name}`: expected an address that is a multiple of {align} bytes, got {address:#x} ({excess} too many)"
@@ -173,7 +159,6 @@ class Misaligned(Diagnostic):
     excess: int
 
 
-@dataclass(frozen=True)
 class ReadOnlyOutput(Diagnostic):
     title = "The array is read-only"
     label = "`{name}`: the kernel writes it, got {received}, which is read-only"
@@ -182,7 +167,6 @@ class ReadOnlyOutput(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class WrongDevice(Diagnostic):
     title = "The array lives elsewhere"
     label = "`{name}`: expected an array that the {target} target can reach, got {received} on {device}"
@@ -195,7 +179,6 @@ class WrongDevice(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class DeviceMismatch(Diagnostic):
     title = "Arrays of two devices"
     label = "`{name}` is on cuda:{device}, `{other}` is on cuda:{other_device}"
@@ -207,7 +190,6 @@ class DeviceMismatch(Diagnostic):
     other_device: int
 
 
-@dataclass(frozen=True)
 class UnreadableArray(Diagnostic):
     title = "The array could not be read"
     label = "`{name}`: {received} refused: {reason}"
@@ -217,7 +199,6 @@ class UnreadableArray(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class MaskedArray(Diagnostic):
     title = "A masked array"
     label = "`{name}`: kernels know nothing of the mask of {received}"
@@ -230,7 +211,6 @@ class MaskedArray(Diagnostic):
 # Numbers ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NotANumber(Diagnostic):
     title = "A number is needed"
     label = "`{name}`: expected {dtype}, got {received}"
@@ -240,7 +220,6 @@ class NotANumber(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class FloatForInteger(Diagnostic):
     title = "A float where an integer is needed"
     label = "`{name}`: expected {dtype}, got {received}"
@@ -251,7 +230,6 @@ class FloatForInteger(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class IntegerOutOfRange(Diagnostic):
     title = "The integer does not fit"
     label = "`{name}`: {value} is outside {dtype} ({low} to {high})"
@@ -264,7 +242,6 @@ class IntegerOutOfRange(Diagnostic):
     high: int
 
 
-@dataclass(frozen=True)
 class NotNone(Diagnostic):
     title = "This specialisation has no such argument"
     label = "`{name}`: this kernel was specialised for None, got {received}"
@@ -276,7 +253,6 @@ class NotNone(Diagnostic):
 # Launch geometry --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class BracketsMisfit(Diagnostic):
     title = "These brackets do not fit the kernel"
     label = "`{written}`: `{kernel}` {takes}"
@@ -288,7 +264,6 @@ class BracketsMisfit(Diagnostic):
     readings: str
 
 
-@dataclass(frozen=True)
 class LaunchSizeType(Diagnostic):
     title = "A launch size must be an integer"
     label = "{what}: expected {expected}, got {received}"
@@ -298,7 +273,6 @@ class LaunchSizeType(Diagnostic):
     received: str
 
 
-@dataclass(frozen=True)
 class LaunchLimit(Diagnostic):
     title = "A launch size is out of range"
     label = "{what} is {value}, it must lie between {low} and {high}"
@@ -309,7 +283,6 @@ class LaunchLimit(Diagnostic):
     high: int
 
 
-@dataclass(frozen=True)
 class BlockMismatch(Diagnostic):
     title = "The block is fixed"
     label = "`{kernel}` was compiled for blocks of {fixed} threads, the launch asks for {given}"
@@ -319,7 +292,6 @@ class BlockMismatch(Diagnostic):
     given: tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class BadThreadCount(Diagnostic):
     title = "Not a number of threads"
     label = "{switch}={value!r}: expected a positive integer, or nothing for one per core"
@@ -331,7 +303,6 @@ class BadThreadCount(Diagnostic):
 # CUDA -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NoCudaDriver(Diagnostic):
     title = "No CUDA driver"
     label = "{reason}"
@@ -340,7 +311,6 @@ class NoCudaDriver(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class DriverCallFailed(Diagnostic):
     title = "A CUDA call failed"
     label = "{call}: {name} ({text})"
@@ -350,7 +320,6 @@ class DriverCallFailed(Diagnostic):
     text: str
 
 
-@dataclass(frozen=True)
 class ModuleRefused(Diagnostic):
     title = "The driver refused the kernel's PTX"
     label = "`{kernel}` on {device}: {name}"
@@ -362,7 +331,6 @@ class ModuleRefused(Diagnostic):
     log: str
 
 
-@dataclass(frozen=True)
 class CapabilityTooLow(Diagnostic):
     title = "The GPU is older than the kernel"
     label = "`{kernel}` was compiled for compute capability {needed}, {device} has {capability}"
@@ -373,7 +341,6 @@ class CapabilityTooLow(Diagnostic):
     capability: str
 
 
-@dataclass(frozen=True)
 class SharedMemoryLimit(Diagnostic):
     title = "Too much shared memory"
     label = "`{kernel}` asks for {static} static and {dynamic} dynamic bytes per block, {device} has {limit}"
@@ -388,7 +355,6 @@ class SharedMemoryLimit(Diagnostic):
 # Records ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class AssertionFailed(Diagnostic):
     title = "An assert in the kernel failed"
     label = "{message} (block {block}, thread {thread}{others})"

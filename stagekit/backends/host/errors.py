@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True)
 class NoHostCode(Diagnostic):
     """Inline assembly without a `host` body has a meaning on cuda only."""
 

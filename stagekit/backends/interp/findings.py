@@ -81,7 +81,6 @@ class FindingSink:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class OutOfBounds(Diagnostic):
     """An access of an element that an array does not have."""
 
@@ -98,7 +97,6 @@ class OutOfBounds(Diagnostic):
     offset_bytes: int
 
 
-@dataclass(frozen=True)
 class MisalignedAccess(Diagnostic):
     """An address that is no multiple of the element's size."""
 
@@ -116,7 +114,6 @@ class MisalignedAccess(Diagnostic):
     align: int
 
 
-@dataclass(frozen=True)
 class ReadOnlyWrite(Diagnostic):
     """A store to an array that may not be written."""
 
@@ -129,7 +126,6 @@ class ReadOnlyWrite(Diagnostic):
     index: int
 
 
-@dataclass(frozen=True)
 class FreedAccess(Diagnostic):
     """An access through a pointer to memory that is not there any more, or never was."""
 
@@ -143,7 +139,6 @@ class FreedAccess(Diagnostic):
     address: int
 
 
-@dataclass(frozen=True)
 class UninitialisedRead(Diagnostic):
     """A read of shared or local memory that nothing has written."""
 
@@ -156,7 +151,6 @@ class UninitialisedRead(Diagnostic):
     space: str
 
 
-@dataclass(frozen=True)
 class UnwrittenOutput(Diagnostic):
     """An output that the launch left as it was, in part."""
 
@@ -175,7 +169,6 @@ class UnwrittenOutput(Diagnostic):
 # -- races ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class WarpRace(Diagnostic):
     """Two lanes of one warp touch one element with nothing that orders them: lanes need not run in step."""
 
@@ -191,7 +184,6 @@ class WarpRace(Diagnostic):
     other_verb: str
 
 
-@dataclass(frozen=True)
 class BlockRace(Diagnostic):
     """Two threads of a block touch one element with no barrier between."""
 
@@ -209,7 +201,6 @@ class BlockRace(Diagnostic):
     other_verb: str
 
 
-@dataclass(frozen=True)
 class GridRace(Diagnostic):
     """Two threads of different blocks touch one element in no order."""
 
@@ -232,7 +223,6 @@ class GridRace(Diagnostic):
 # -- waiting for each other -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class DivergentBarrier(Diagnostic):
     """A block barrier that some threads of the block run and others do not."""
 
@@ -244,7 +234,6 @@ class DivergentBarrier(Diagnostic):
     threads: int
 
 
-@dataclass(frozen=True)
 class BarrierNotReached(Diagnostic):
     """A block barrier at which some warps wait for others that have ended or wait at another barrier."""
 
@@ -257,7 +246,6 @@ class BarrierNotReached(Diagnostic):
     others: str
 
 
-@dataclass(frozen=True)
 class LaneNotHere(Diagnostic):
     """A warp operation whose mask names lanes that do not take part."""
 
@@ -269,7 +257,6 @@ class LaneNotHere(Diagnostic):
     absent: int
 
 
-@dataclass(frozen=True)
 class LaneOutsideMask(Diagnostic):
     """A lane that runs a warp operation and is not named in its own mask."""
 
@@ -281,7 +268,6 @@ class LaneOutsideMask(Diagnostic):
     mask: int
 
 
-@dataclass(frozen=True)
 class AbsentLaneRead(Diagnostic):
     """A shuffle whose value comes from a lane that does not take part or does not exist."""
 
@@ -294,7 +280,6 @@ class AbsentLaneRead(Diagnostic):
     why: str
 
 
-@dataclass(frozen=True)
 class NoProgress(Diagnostic):
     """A loop that waits for something that nobody will do."""
 
@@ -310,7 +295,6 @@ class NoProgress(Diagnostic):
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class IndexOverflow(Diagnostic):
     """Signed arithmetic that wrapped on its way to an index."""
 
@@ -322,7 +306,6 @@ class IndexOverflow(Diagnostic):
     dtype: str
 
 
-@dataclass(frozen=True)
 class DivisionByZero(Diagnostic):
     """An integer `//` or `%` by zero."""
 
@@ -334,7 +317,6 @@ class DivisionByZero(Diagnostic):
     operator: str
 
 
-@dataclass(frozen=True)
 class ShiftOutOfRange(Diagnostic):
     """A shift by a negative amount, or by the width or more."""
 
@@ -347,7 +329,6 @@ class ShiftOutOfRange(Diagnostic):
     last: int
 
 
-@dataclass(frozen=True)
 class NanProduced(Diagnostic):
     """An operation that gave NaN from operands that were not."""
 
