@@ -299,9 +299,6 @@ class _Trace:
         if any(s < 1 for s in sizes) or (total is not None and total > MAX_THREADS):
             why = f"a block has 1 to {MAX_THREADS} threads in all"
             raise StagingError(BadBlockSize("block", str(tuple(sizes)), why), loc)
-        needed = self.tracer.block_threads
-        if needed is not None and total is not None and total < needed:
-            raise StagingError(BadBlockSize("block", str(total), f"a tile in this kernel needs {needed} threads"), loc)
 
 
 class _HostExpressions:

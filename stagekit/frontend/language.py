@@ -289,6 +289,8 @@ def device_entry(call: Call, *, launch: Any) -> None:
         problem = f"launch is {describe(launch)}, not a LaunchConfig"
     elif len(launch.grid) > 3 or len(launch.block) > 3:
         problem = "grid and block have at most three axes"
+    elif "tile" in tracer.uses:
+        problem = "it comes after the first tile, which has to know the block"
     if problem:
         raise StagingError(EntryMisplaced(problem), call.loc)
     tracer.launch = (launch, call.loc)
@@ -296,7 +298,10 @@ def device_entry(call: Call, *, launch: Any) -> None:
 
 @staged
 def block_threads(call: Call, length: Any, what: str = "the length of a tile") -> int:
-    """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024)."""
+    """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).
+
+    Where `device_entry` fixed the block, these are its threads, whatever the length.
+    """
     if isinstance(length, Number):
         raise StagingError(RunTimeValue(what, describe_type(length), "use a constexpr"), call.loc)
     if isinstance(length, np.integer):
@@ -307,12 +312,26 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
         raise StagingError(BadBlockSize(what, repr(length), "it is less than 1"), call.loc)
     tracer = call.tracer
     tracer.uses.add("tile")
+    if tracer.launch is not None:
+        tracer.block_threads = _launched_threads(call, tracer.launch[0])
+        return tracer.block_threads
     needed = threads_for(length)
     if tracer.block_threads is None:
         tracer.block_threads = needed
     elif needed > tracer.block_threads:
         raise NeedMoreThreads(needed)
     return tracer.block_threads
+
+
+def _launched_threads(call: Call, launch: StagedLaunch) -> int:
+    """The threads of the block that `device_entry` gave."""
+    threads, *others = launch.block
+    is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
+    if not is_usable or others != [1, 1]:
+        shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
+        why = f"tiles need a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
+        raise StagingError(BadBlockSize("block", f"({shown})", why), call.loc)
+    return int(threads)
 
 
 def threads_for(length: int) -> int:

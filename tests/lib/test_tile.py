@@ -79,6 +79,39 @@ def test_two_tiles_of_different_length_are_both_right_y3(place, short, long, sho
 
 
 @sk.jit
+def tile_of_any_block(dst, EXTENT: sk.constexpr, THREADS: sk.constexpr):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=THREADS))
+    offs = sk.arange(0, EXTENT)
+    sk.store(dst + offs, sk.reduce_sum(offs) + 0 * offs)
+
+
+@each_place
+@pytest.mark.parametrize(("extent", "threads"), [(16, 256), (256, 256), (1000, 256), (40, 33), (7, 1), (2000, 1024)])
+def test_a_tile_spreads_over_the_block_that_device_entry_fixed(place, extent, threads):
+    (dst,) = run(place, tile_of_any_block, [np.full(3000, -1)], extent, threads)
+
+    assert set(dst[:extent].tolist()) == {sum(range(extent))}
+    assert set(dst[extent:].tolist()) == {-1}
+
+
+@pytest.mark.parametrize("block", [(32, 8), 0, 2000])
+def test_a_tile_needs_a_block_along_x(block):
+    with pytest.raises(sk.StagekitError, match="tiles need a block along x alone"):
+        tile_of_any_block.specialize(dst=sk.Pointer(sk.int64), EXTENT=64, THREADS=block).ir
+
+
+def test_a_tile_before_the_launch_is_known_is_refused():
+    @sk.jit
+    def kernel(dst):
+        offs = sk.arange(0, 16)
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=256))
+        sk.store(dst + offs, 1)
+
+    with pytest.raises(sk.StagekitError, match="after the first tile"):
+        kernel.specialize(dst=sk.Pointer(sk.int64)).ir
+
+
+@sk.jit
 def ones(dst, BLOCK: sk.constexpr):
     sk.store(dst + sk.arange(0, BLOCK), 1)
 
