@@ -21,7 +21,7 @@ from stagekit.runtime.checks import Native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.pack import SLOT_BYTES, Packer
-from stagekit.runtime.pool import BlockCost, run_blocks, thread_count
+from stagekit.runtime.pool import BlockCost, run_blocks
 from stagekit.runtime.records import RecordBuffer, report
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -48,7 +48,6 @@ class CpuKernel(Kernel):
         self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
         self._cost = BlockCost()
-        thread_count()  # a bad switch is told before anything has run
         weakref.finalize(self, closer).atexit = False
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:

@@ -41,6 +41,8 @@ class BlockCost:
 
 def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
     """Run blocks 0..total, alone or with the workers; returns when all have ended."""
+    if not cost.ns:
+        thread_count()  # a bad switch is told before anything has run
     first = 0
     if cost.ns * total < _WORTH_SHARING_NS:
         first = total // _PROBE_SHARE or 1
