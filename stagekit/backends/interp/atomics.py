@@ -1,104 +1,102 @@
 """Atomic operations of many lanes at once, as if they came one after another in the order of lanes.
 
-    old = update(elements, index, value, add)         # index: one element per lane, repetitions allowed
+    old = update(ADD, elements, index, value)        # index: one element per lane, repetitions allowed
 
-Lanes that hit different elements go together. Lanes that hit the same one go in rounds: the first of each element, then
-the second, and so on. Where few elements are hit by many lanes, a NumPy function accumulates along the lanes of each.
+Lanes that hit different elements go together. Where many lanes share few elements, each element is followed along its lanes
+(`along`); otherwise they go in rounds (`at_once`): the first lane of every element, then the second, and so on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from stagekit.backends.interp.memory import Array
-from stagekit.dtypes import DType
-from stagekit.intrinsics import by_name
 from stagekit.ir import BinaryKind, Native, semantics
 
-Combine = Callable[[Array, Array], Array]
-"""(element before, value) -> element after."""
+
+@dataclass(frozen=True)
+class Atomic:
+    """at_once: (elements, values) -> elements after. along: (an element, values) -> what each finds, and the last after.
+
+    add_up: for results that nobody reads: change `elements[index]`, repetitions included.
+    """
+
+    at_once: Callable[[Array, Array], Array]
+    along: Callable[[Any, Array], tuple[Array, Any]]
+    add_up: Callable[[Array, Array, Array], None] | None = None
 
 
-def _table(kind: BinaryKind) -> Callable[[DType], Combine]:
-    """The row itself: the hardware's atomics are of dtypes that NumPy computes in themselves."""
-    return lambda dtype: semantics.BINARY[kind]
+def _of_ufunc(ufunc: Any) -> Atomic:
+    def along(element: Any, values: Array) -> tuple[Array, Any]:
+        steps = ufunc.accumulate(np.concatenate([[element], values], dtype=values.dtype), dtype=values.dtype)
+        return steps[:-1], steps[-1]
+
+    return Atomic(ufunc, along, ufunc.at)
 
 
-def _record(name: str) -> Callable[[DType], Combine]:
-    def combine(dtype: DType) -> Combine:
-        evaluate = by_name(name).evaluate
-        if evaluate is None:
-            raise KeyError(name)
-        return evaluate
-
-    return combine
+def _exchange_along(element: Any, values: Array) -> tuple[Array, Any]:
+    return np.concatenate([[element], values[:-1]], dtype=values.dtype), values[-1]
 
 
-COMBINES: dict[Native, Callable[[DType], Combine]] = {
-    Native.ATOMIC_ADD: _table(BinaryKind.ADD),
-    Native.ATOMIC_SUB: _table(BinaryKind.SUB),
-    Native.ATOMIC_AND: _table(BinaryKind.AND),
-    Native.ATOMIC_OR: _table(BinaryKind.OR),
-    Native.ATOMIC_XOR: _table(BinaryKind.XOR),
-    Native.ATOMIC_MIN: _record("minimum"),
-    Native.ATOMIC_MAX: _record("maximum"),
-    Native.ATOMIC_EXCHANGE: lambda dtype: lambda old, value: value,
+def _swap_at_once(elements: Array, pairs: Array) -> Array:
+    return np.where(elements == pairs[:, 0], pairs[:, 1], elements)
+
+
+def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
+    """From one lane that changes the element to the next; all lanes between find the same."""
+    found = np.empty(len(pairs), pairs.dtype)
+    start = 0
+    while start < len(pairs):
+        expected, desired = pairs[start:, 0], pairs[start:, 1]
+        changing = np.flatnonzero((expected == element) & (desired != element))
+        if not len(changing):
+            break
+        lane = start + int(changing[0])
+        found[start : lane + 1] = element
+        element, start = pairs[lane, 1], lane + 1
+    found[start:] = element
+    return found, element
+
+
+# Only integers, and the sums of float32 and float64, reach the interpreter as atomics: NumPy's own functions, then.
+ATOMICS: dict[Native, Atomic] = {
+    Native.ATOMIC_ADD: _of_ufunc(semantics.BINARY[BinaryKind.ADD]),
+    Native.ATOMIC_SUB: _of_ufunc(semantics.BINARY[BinaryKind.SUB]),
+    Native.ATOMIC_AND: _of_ufunc(semantics.BINARY[BinaryKind.AND]),
+    Native.ATOMIC_OR: _of_ufunc(semantics.BINARY[BinaryKind.OR]),
+    Native.ATOMIC_XOR: _of_ufunc(semantics.BINARY[BinaryKind.XOR]),
+    Native.ATOMIC_MIN: _of_ufunc(np.minimum),
+    Native.ATOMIC_MAX: _of_ufunc(np.maximum),
+    Native.ATOMIC_EXCHANGE: Atomic(lambda elements, values: values, _exchange_along),
+    Native.ATOMIC_CAS: Atomic(_swap_at_once, _swap_along),  # values: pairs (expected, desired)
 }
 
 
-def update(elements: Array, index: Array, value: Array, combine: Combine) -> Array:
-    """Combine each lane's `value` into its element; what each found there."""
-    if len(index) == 1:
-        return _at_once(elements, index, value, combine)
-    order, starts = _by_element(index)
-    if len(starts) == len(index):
-        return _at_once(elements, index, value, combine)
-    counts = np.diff(starts, append=len(index))
-    if isinstance(combine, np.ufunc) and counts.max() > len(starts):
-        return _along_each(elements, index, value, combine, order, starts)
-    return _in_rounds(elements, index, value, combine, order, starts)
-
-
-def swap(elements: Array, index: Array, expected: Array, desired: Array) -> Array:
-    """Compare-and-swap in the order of lanes; what each found."""
-    both = np.stack([expected, desired], axis=1)
-    return update(elements, index, both, lambda old, pair: np.where(old == pair[:, 0], pair[:, 1], old))
-
-
-def _at_once(elements: Array, index: Array, value: Array, combine: Combine) -> Array:
-    found = elements[index]
-    elements[index] = combine(found, value)
-    return found
-
-
-def _by_element(index: Array) -> tuple[Array, Array]:
-    """An order of lanes in which those of one element are neighbours, in lane order; and where each element starts in it."""
-    order = np.argsort(index, kind="stable")
+def update(atomic: Atomic, elements: Array, index: Array, values: Array) -> Array:
+    """Change `elements`; what each lane found there."""
+    order = np.argsort(index, kind="stable")  # lanes of one element become neighbours, still in lane order
     sorted_index = index[order]
-    is_start = np.empty(len(index), np.bool_)
-    is_start[0] = True
-    np.not_equal(sorted_index[1:], sorted_index[:-1], out=is_start[1:])
-    return order, np.flatnonzero(is_start)
-
-
-def _along_each(elements: Array, index: Array, value: Array, combine: np.ufunc, order: Array, starts: Array) -> Array:
-    found = np.empty(len(index), elements.dtype)
-    for lanes in np.split(order, starts[1:]):
-        where = index[lanes[0]]
-        steps = combine.accumulate(np.concatenate([elements[where : where + 1], value[lanes]]), dtype=elements.dtype)
-        found[lanes], elements[where] = steps[:-1], steps[-1]
-    return found
-
-
-def _in_rounds(elements: Array, index: Array, value: Array, combine: Combine, order: Array, starts: Array) -> Array:
-    found = np.empty(len(index), elements.dtype)
+    starts = np.flatnonzero(np.diff(sorted_index, prepend=sorted_index[:1] - 1))
+    if len(starts) == len(index):
+        return _at_once(atomic, elements, index, values)
     counts = np.diff(starts, append=len(index))
+    found = np.empty(len(index), elements.dtype)
+    if counts.max() > len(starts):
+        for lanes in np.split(order, starts[1:]):
+            where = index[lanes[0]]
+            found[lanes], elements[where] = atomic.along(elements[where], values[lanes])
+        return found
     for turn in range(int(counts.max())):
         lanes = order[starts[counts > turn] + turn]
-        found[lanes] = _at_once(elements, index[lanes], value[lanes], combine)
+        found[lanes] = _at_once(atomic, elements, index[lanes], values[lanes])
     return found
 
 
-__all__ = ["COMBINES", "swap", "update"]
+def _at_once(atomic: Atomic, elements: Array, index: Array, values: Array) -> Array:
+    found = elements[index]
+    elements[index] = atomic.at_once(found, values)
+    return found

@@ -32,6 +32,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Pointer, Space, Value, ops, semantics
 
 _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
+_TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team
 _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
 
 
@@ -139,7 +140,7 @@ def _block_order(started: Launch) -> Any:
 
 def _run_together(started: Launch, order: Any) -> None:
     """Teams of whole blocks, each from end to end."""
-    together = max(_TEAM_LANES // started.threads, 1) if started.program.is_batched else 1
+    together = _blocks_together(started) if started.program.is_batched else 1
     for start in range(0, len(order), together):
         blocks = order[start : start + together]
         memory = _shared_memory(started, len(blocks))
@@ -150,6 +151,12 @@ def _run_together(started: Launch, order: Any) -> None:
         _sort_by_block(started.prints, prints)
         _sort_by_block(started.failures, failures)
         _drop(started, team)
+
+
+def _blocks_together(started: Launch) -> int:
+    sizes = (a.count * a.dtype.itemsize for a in started.program.shared if a.count is not None)
+    shared_bytes = sum(sizes) + started.dynamic_shared_bytes
+    return max(min(_TEAM_LANES // started.threads, _TEAM_SHARED_BYTES // max(shared_bytes, 1)), 1)
 
 
 def _sort_by_block(messages: list[Message], start: int) -> None:

@@ -78,13 +78,16 @@ class Guards:
 
     def of(self, op: Op) -> Guard | None:
         """When the results of `op` count; None for never."""
-        uses = frozenset(frozenset(c for c in conditions) for conditions in self._joined(op))
+        uses = self._joined(op)
         if not uses:
             return None
         home = self._home[op]
         makers = (self._maker.get(value) for conditions in uses for value, _ in conditions)
         here = [m for m in makers if m is not None and self._home[m] is home]
         return Guard(max((op, *here), key=self._place.__getitem__), uses)
+
+    def is_used(self, value: Value) -> bool:
+        return value in self._users
 
     def _joined(self, op: Op) -> Uses:
         return _any_of(self._uses(result, self._home[op]) for result in op.results)

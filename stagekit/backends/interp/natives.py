@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp import atomics, warps
-from stagekit.backends.interp.access import Access, Observer, Place, places
+from stagekit.backends.interp.access import Place, places
 from stagekit.backends.interp.checks import checks_of
 from stagekit.backends.interp.findings import DivergentBarrier
 from stagekit.backends.interp.meaning import native_of
@@ -21,14 +21,13 @@ from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, 
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Native, ops
-from stagekit.ir.types import Pointer
 
 
 def _intrinsic(c: Compiler, op: ops.IntrinsicOp) -> Built:
     native = native_of(op)
     if native is None:
         return _evaluated(c, op)
-    return _NATIVES[native](c, op, native)
+    return NATIVES[native](c, op, native)
 
 
 def _evaluated(c: Compiler, op: ops.IntrinsicOp) -> Built:
@@ -180,49 +179,42 @@ def _checked_shuffle(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
 
 # -- atomics ----------------------------------------------------------------------------------------------------------
 
-Update = Callable[[Array, Array, list[Any]], Array]
-"""(elements, index per lane, operands per lane) -> what was found."""
-
 
 def _atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     access = c.access(op, "atomic", op.args[0])
     result, pointer, *operands = c.numbers((op.result, *op.args))
-    apply = _update_of(op, native)
+    apply = _without_results if atomics.ATOMICS[native].add_up and not c.guards.is_used(op.result) else _with_results
     observers = c.observers
 
     def step(values: Values, team: Team) -> None:
         found: Any = np.zeros(team.lanes, access.dtype.numpy)
         given = [team.spread(values[n]) for n in operands]
+        operand = given[0] if len(given) == 1 else np.stack(given, axis=1)
         for place in places(team, values[pointer], team.mask, access):
-            old = _update_place(team, place, access, [place.pick(g) for g in given], apply, observers)
+            for observe in observers:
+                observe(team, access, place, place.pick(given[-1]))
+            old = apply(atomics.ATOMICS[native], team, place, place.pick(operand))
             found[... if place.lanes is None else place.lanes] = old
         values[result] = found
 
     return (step,)
 
 
-def _update_place(
-    team: Team, place: Place, access: Access, given: list[Any], apply: Update, observers: tuple[Observer, ...]
-) -> Array:
-    for observe in observers:
-        observe(team, access, place, given[-1])
+def _with_results(atomic: atomics.Atomic, team: Team, place: Place, operand: Array) -> Any:
     elements, index = place.view.elements, place.indices(team)
-    old = apply(elements, index, given)
+    old = atomics.update(atomic, elements, index, operand)
     team.launch.writes += int(np.any(elements[index] != old))
     return old
 
 
-def _update_of(op: ops.IntrinsicOp, native: Native) -> Update:
-    kind = op.args[0].type
-    if not isinstance(kind, Pointer):
-        raise InternalError(f"atomic on {kind}")
-    if native is Native.ATOMIC_CAS:
-        return lambda elements, index, given: atomics.swap(elements, index, given[0], given[1])
-    combine = atomics.COMBINES[native](kind.dtype)
-    return lambda elements, index, given: atomics.update(elements, index, given[0], combine)
+def _without_results(atomic: atomics.Atomic, team: Team, place: Place, operand: Array) -> Any:
+    team.launch.writes += 1
+    if atomic.add_up:
+        atomic.add_up(place.view.elements, place.indices(team), operand)
+    return 0
 
 
-_NATIVES: dict[Native, Callable[[Compiler, Any, Native], Built]] = {
+NATIVES: dict[Native, Callable[[Compiler, Any, Native], Built]] = {
     Native.THREAD_IDX: _index(lambda team, params: team.thread_idx(params[0])),
     Native.BLOCK_IDX: _index(lambda team, params: team.block_idx(params[0])),
     Native.BLOCK_DIM: _index(lambda team, params: _extent(team.launch.block, params)),
@@ -241,10 +233,9 @@ _NATIVES: dict[Native, Callable[[Compiler, Any, Native], Built]] = {
     Native.VOTE_ALL: _vote(warps.vote_all),
     Native.MATCH_ANY: _vote(warps.match_any),
     Native.ACTIVE_MASK: _index(lambda team, params: warps.active_mask(team)),
-    **dict.fromkeys(atomics.COMBINES, _atomic),
-    Native.ATOMIC_CAS: _atomic,
+    **dict.fromkeys(atomics.ATOMICS, _atomic),
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "NATIVES"]

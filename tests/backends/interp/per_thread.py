@@ -5,6 +5,7 @@ Straight arithmetic, control flow and global memory only; no thread may look at 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,20 +17,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Env = dict[Value, Any]
 
 
-def run_threads(fn: Function, slots: Sequence[Any], threads: int) -> None:
-    """Run `threads` threads of one block. A pointer slot is an array, written in place; a pointer is (array, index)."""
-    for thread in range(threads):
+def run_threads(fn: Function, slots: Sequence[Any], threads: int, blocks: int = 1) -> None:
+    """Run `threads` threads of each block. A pointer slot is an array, written in place; a pointer is (array, index)."""
+    for block, thread in itertools.product(range(blocks), range(threads)):
         env: Env = {}
         for param, slot in zip(fn.params, slots, strict=True):
             is_pointer = isinstance(param.type, Pointer)
             env[param] = (slot, 0) if is_pointer else semantics.typed(slot, param.type.dtype)
         with np.errstate(all="ignore"):
-            _Thread(thread, env).block(fn.body)
+            _Thread({Native.THREAD_IDX: thread, Native.BLOCK_IDX: block, Native.BLOCK_DIM: threads}, env).block(fn.body)
 
 
 class _Thread:
-    def __init__(self, number: int, env: Env) -> None:
-        self.number, self.env = number, env
+    def __init__(self, indices: dict[Native, int], env: Env) -> None:
+        self.indices, self.env = indices, env
 
     def block(self, block: Block, *args: Any) -> list[Any]:
         self.env.update(zip(block.params, args, strict=bool(args)))
@@ -95,7 +96,8 @@ class _Thread:
             carried = self.block(op.after, *values)
 
     def op_intrinsic(self, op: ops.IntrinsicOp) -> list[Any]:
-        if op.spec.lower.get("interp") is Native.THREAD_IDX:
-            return [np.int64(self.number)]
+        native = op.spec.lower.get("interp")
+        if isinstance(native, Native):
+            return [np.int64(self.indices[native])]
         assert op.spec.evaluate is not None
         return [np.asarray(op.spec.evaluate(*(self.env[a] for a in op.args)))[()]]
