@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from stagekit import dtypes
-from stagekit.backends import libdevice, nvptx, ptxas
+from stagekit.backends import nvptx, ptxas
 from stagekit.backends.nvptx import target
 from stagekit.diagnostics import InternalError, Loc, StagekitError
 from stagekit.intrinsics import registry
@@ -322,54 +321,6 @@ def test_each_gpu_gets_the_oldest_ptx_that_has_it(
     assert all(d in ptx for d in directives)
 
 
-# -- libdevice --------------------------------------------------------------------------------------------------------
-
-
-def extern(symbol: str) -> Intrinsic:
-    """A record that calls one libdevice function of float32."""
-    return Intrinsic("f", ("x",), (sig([f32], f32),), PURE, {"cuda": Extern(symbol)}, "doc", "source")
-
-
-def test_a_libdevice_function_is_taken_out_and_vanishes() -> None:
-    """No link: the text of the function is part of the module, and is inlined. The time is shown, not judged."""
-    fn = elementwise([f32], f32, lambda b, x: b.call_one(extern("__nv_expf"), (x,)))
-    nvptx.compile(fn, 80)
-    start = time.perf_counter()
-
-    code = nvptx.compile(fn, 80)
-
-    print(f"exp of libdevice, second compile: {(time.perf_counter() - start) * 1e3:.1f} ms")  # noqa: T201
-    assert "ex2.approx.ftz.f32" in code.ptx
-    assert "call" not in code.ptx
-    assert "__nv" not in code.ptx
-
-
-def test_libdevice_functions_that_call_others_bring_them_along() -> None:
-    spec = Intrinsic("f", ("x",), (sig([f64], f64),), PURE, {"cuda": Extern("__nv_sin")}, "doc", "source")
-
-    code = nvptx.compile(elementwise([f64], f64, lambda b, x: b.call_one(spec, (x,))), 80)
-
-    assert "__internal_trig_reduction_slowpathd" in code.ptx
-    ptxas.assemble(code.ptx)
-
-
-def test_a_libdevice_test_gives_bool() -> None:
-    spec = Intrinsic("f", ("x",), (sig([f32], dtypes.bool_),), PURE, {"cuda": Extern("__nv_isnanf")}, "doc", "source")
-
-    code = nvptx.compile(elementwise([f32], dtypes.bool_, lambda b, x: b.call_one(spec, (x,))), 80)
-
-    ptxas.assemble(code.ptx)
-
-
-def test_a_missing_libdevice_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libdevice, "_path", lambda: None)
-
-    with pytest.raises(StagekitError, match=r"stagekit\[cuda\]") as caught:
-        nvptx.compile(elementwise([f32], f32, lambda b, x: b.call_one(extern("__nv_expf"), (x,))), 80)
-
-    assert caught.value.id == "LIBDEVICE_MISSING"
-
-
 # -- inline assembly --------------------------------------------------------------------------------------------------
 
 
@@ -486,9 +437,10 @@ def test_text_that_llvm_refuses_is_an_internal_error_with_the_text() -> None:
 
 def test_many_threads_compile_at_once() -> None:
     """P23: LLVM is called from whichever thread compiles."""
+    logarithm = Intrinsic("f", ("x",), (sig([f32], f32),), PURE, {"cuda": Extern("__nv_logf")}, "doc", "source")
     fns: list[Callable[[Builder, Value], Value]] = [
         lambda b, x: b.mul(x, x),
-        lambda b, x: b.call_one(extern("__nv_logf"), (x,)),
+        lambda b, x: b.call_one(logarithm, (x,)),
     ]
     kernels = [elementwise([f32], f32, fns[n % 2]) for n in range(8)]
 
