@@ -76,8 +76,8 @@ def round_to(number: float, dtype: DType) -> float:
     if abs(value) >= 2 * largest:
         return math.copysign(math.inf, value)
     exponent = max(math.frexp(value)[1] - 1, least_exponent) - digits + 1
-    rounded = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
-    return rounded if abs(rounded) <= largest else math.copysign(math.inf, value)
+    rounded = math.ldexp(round(math.ldexp(abs(value), -exponent)), exponent)
+    return math.copysign(rounded if rounded <= largest else math.inf, value)
 
 
 def _float64_rounded_to_odd(number: int) -> int:

@@ -57,6 +57,8 @@ def _floor_log2(x: Fraction) -> int:
 @example(65519.99)
 @example(65520)
 @example(1e-8)
+@example(-1e-8)
+@example(-1e-60)
 @example(2**-25)
 @example(1 / 3)
 @example(2**54 + 2**30 + 1)  # through a float64 it would lose the last bit and then tie the wrong way
@@ -65,6 +67,7 @@ def _floor_log2(x: Fraction) -> int:
 def test_floats_are_rounded_once_to_nearest_even(dtype: DType, number: float) -> None:
     got = value_of(convert(ScalarSpec("x", dtype), number), dtype)
 
+    assert number == 0 or math.copysign(1, got) == math.copysign(1, number) or math.isnan(got)
     assert got == nearest(number, dtype) or (math.isnan(got) and math.isnan(nearest(number, dtype)))
 
 
