@@ -17,7 +17,7 @@ from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.facts import anything
 from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
 from stagekit.backends.host.joins import has_pattern_of
-from stagekit.backends.host.pointers import address_of, at, full_vector, scalar_pointer
+from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.selection import select
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
@@ -122,14 +122,14 @@ def _renamed(form: Form, name: str, moves_base: bool) -> Form:
         return replace(form, text=name)
     if moves_base:
         return replace(form, base=replace(form.base, text=name))
-    return replace(form, index=_renamed(form.index, name, False))
+    return replace(form, index=as_index(_renamed(form.index, name, moves_base=False)))
 
 
 def _of_unknown_range(type_: Type, form: Form) -> Form:
     """`form` without what was known of the initial value. An index of known value does not change."""
     if isinstance(form, Address):
         is_fixed = isinstance(form.index, Uniform) and form.index.text[0] != "%"
-        return form if is_fixed else replace(form, index=_of_unknown_range(INDEX, form.index))
+        return form if is_fixed else replace(form, index=as_index(_of_unknown_range(INDEX, form.index)))
     if isinstance(type_, Pointer) or not type_.dtype.is_integer:
         return form
     if isinstance(form, Linear):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import llvmlite.binding as llvm
+
 from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.emit import EMITTERS
 from stagekit.backends.host.entry import SIGNATURE, Triple, load_grid, load_params, write_block_loop
@@ -26,7 +28,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Space, Value, ops, walk
 
 MAX_THREADS = 1024
-MAX_STACK_BYTES = 32 * 1024  # for one LOCAL allocation of one warp; larger ones go to the scratch memory
+MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
 _OPTIMISATION_LEVEL = 2
 
 
@@ -58,7 +60,7 @@ def compile_for(fn: Function, block: tuple[int, int, int], processor: Processor)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
     machine = machine_for(processor)
-    module = optimize.parse(text)
+    module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     optimize.optimise(module, machine, _OPTIMISATION_LEVEL)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
@@ -119,13 +121,15 @@ def _write_block(kernel: Kernel, fn: Function, layout: Layout, shared: dict[ops.
 
 def _place_local(kernel: Kernel, fn: Function, layout: Layout, *, is_one_piece: bool) -> None:
     """LOCAL allocations: on the stack where one warp is done with it before the next begins, else in the scratch memory."""
+    stack_bytes = 0
     for op in walk(fn.body):
         if not isinstance(op, ops.Alloc) or op.space is not Space.LOCAL:
             continue
         if op.count is None:
             raise InternalError("a LOCAL allocation needs a size")
         size = max(op.count, 1) * LANES * op.dtype.itemsize
-        if is_one_piece and size <= MAX_STACK_BYTES:
+        if is_one_piece and stack_bytes + size <= MAX_STACK_BYTES:
+            stack_bytes += size
             kernel.local[op] = LocalPlace(kernel.w.emit_entry(f"alloca [{size} x i8], align {ALIGN}"), 0)
             continue
         warp_bytes = 0 if is_one_piece else -(-size // ALIGN) * ALIGN

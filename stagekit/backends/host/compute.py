@@ -186,9 +186,10 @@ def _cast_facts(source: DType, target: DType) -> Facts | None:
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
     source, target, a = op.operand.type, op.result.type, warp[op.operand]
-    if isinstance(source, Pointer):
-        is_pointer = isinstance(target, Pointer)
-        warp[op.result] = retyped(warp, source, target, a) if is_pointer else address_as_integer(warp, source, a)
+    if isinstance(source, Pointer) and isinstance(target, Pointer):
+        warp[op.result] = retyped(warp, source, target, a)
+    elif isinstance(source, Pointer):
+        warp[op.result] = address_as_integer(warp, source, a)
     else:
         warp[op.result] = _bits(warp, source, target, a)
 

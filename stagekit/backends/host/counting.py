@@ -47,9 +47,9 @@ class Trip:
     def goes_on(self, warp: Warp, index: Form, following: Form) -> Form:
         """Is `following`, the index after `index`, still in range?"""
         if self._cannot_overflow():
-            up = compare(warp, CompareKind.LT, self.dtype, following, self.stop)
-            down = compare(warp, CompareKind.GT, self.dtype, following, self.stop)
-            return self._by_sign(warp, up, down)
+            below = compare(warp, CompareKind.LT, self.dtype, following, self.stop)
+            above = compare(warp, CompareKind.GT, self.dtype, following, self.stop)
+            return self._by_sign(warp, below, above)
         up = self._is_farther(warp, self.stop, index, self.step)
         back = integer_binary(warp, BinaryKind.SUB, self.dtype, number(0), self.step)
         return self._by_sign(warp, up, self._is_farther(warp, index, self.stop, back))

@@ -11,15 +11,13 @@ from stagekit import dtypes
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host import linear
 from stagekit.backends.host.facts import anything, fits, wrapped
-from stagekit.backends.host.forms import LANES, Form, Linear, Uniform, Vector, known
+from stagekit.backends.host.forms import LANES, Form, Index, Linear, Uniform, Vector, known
 from stagekit.backends.host.spread import as_vector, held_dtype, widened
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind
-
-IntegerForm = Uniform | Linear | Vector
 
 
 def pattern_of(form: Form) -> linear.Pattern:
@@ -28,7 +26,7 @@ def pattern_of(form: Form) -> linear.Pattern:
     return form
 
 
-def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> IntegerForm:
+def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> Index:
     """`a kind b` in the cheapest form that can hold it."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return linear.scalar(warp.w, kind, dtype, a, b)
@@ -54,7 +52,7 @@ def narrowed(warp: Warp, dtype: DType, form: Vector) -> str:
     return form.text if form.is_narrow else arith.cast(warp.w, dtype, dtypes.int32, LANES, form.text)
 
 
-def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> IntegerForm:
+def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
     """Between integer dtypes: extend, cut, or reinterpret the sign."""
     if not isinstance(a, Vector):
         pattern = linear.extended(warp.w, source, target, pattern_of(a))

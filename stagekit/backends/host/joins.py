@@ -17,7 +17,7 @@ from stagekit.backends.host.branches import phi
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, known
 from stagekit.backends.host.integers import narrowed
-from stagekit.backends.host.pointers import address_of, full_vector, scalar_pointer
+from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, lane_pointers, scalar_pointer
 from stagekit.backends.host.spread import as_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
@@ -107,13 +107,12 @@ def _narrow_phi(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[F
 def _join_addresses(warp: Warp, type_: Pointer, arms: tuple[Arm, ...], addresses: tuple[Address, ...]) -> Address:
     base = addresses[0].base
     if isinstance(base, Uniform) and all(a.base == base for a in addresses):
-        index = join(warp, INDEX, arms, tuple(a.index for a in addresses))
-        return Address(base, index) if isinstance(index, Uniform | Linear | Vector) else addresses[0]
+        return Address(base, as_index(join(warp, INDEX, arms, tuple(a.index for a in addresses))))
     scalars: list[tuple[str, str]] = []
     for arm, address in zip(arms, addresses, strict=True):
         with warp.w.into(arm.hole):
             text = scalar_pointer(warp, type_, address)
         if text is None:
-            return Address(Vector(_vector_phi(warp, type_, arms, addresses)), Uniform("0", facts_of.exactly(0)))
+            return lane_pointers(_vector_phi(warp, type_, arms, addresses))
         scalars.append((text, arm.label))
-    return Address(Uniform(phi(warp.w, "ptr", scalars)), Uniform("0", facts_of.exactly(0)))
+    return at(phi(warp.w, "ptr", scalars))

@@ -28,7 +28,7 @@ class LoadedCode:
 def load(code: bytes, entry: str) -> LoadedCode:
     """Link the object file `code` and find its symbol `entry`."""
     check_symbols(code, entry)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine_for(this_processor()))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), machine_for(this_processor()))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address = engine.get_function_address(entry)

@@ -8,6 +8,8 @@ anything else    gather                              scatter (in lane order)
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stagekit import dtypes
 from stagekit.backends.host.branches import when
 from stagekit.backends.host.facts import anything
@@ -56,11 +58,20 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
     address = _element_address(warp, type_, warp[op.pointer])
     asked = warp[op.mask] if op.mask is not None else None
     if op.other is None or asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
-        warp[op.result] = _load(warp, type_.dtype, address, warp.mask, None)
+        loaded = _load(warp, type_.dtype, address, warp.mask, None)
     elif isinstance(asked, Uniform) and asked.text == "false":
-        warp[op.result] = warp[op.other]
+        loaded = warp[op.other]
     else:
-        warp[op.result] = _masked_load(warp, type_.dtype, address, as_mask(warp, asked), warp[op.other])
+        loaded = _masked_load(warp, type_.dtype, address, as_mask(warp, asked), warp[op.other])
+    warp[op.result] = _frozen(warp, type_, loaded) if type_.space is Space.LOCAL else loaded
+
+
+def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
+    """A value read from the stack as some number: what nobody wrote would otherwise be LLVM's `undef`."""
+    if not isinstance(form, Vector | Mask):
+        return form
+    text = warp.w.emit(f"freeze {warp.w.type(type_.dtype, LANES)} {full_vector(warp, Scalar(type_.dtype), form)}")
+    return Mask(text) if isinstance(form, Mask) else replace(form, text=text, is_narrow=False)
 
 
 def _masked_load(warp: Warp, dtype: DType, address: Address, asked: Mask, other: Form) -> Form:
@@ -277,8 +288,8 @@ def _last_lane(warp: Warp, dtype: DType, value: Form, on: Mask | None) -> str:
         return value.text
     w, scalar = warp.w, Scalar(dtype)
     held = f"{w.type(scalar, LANES)} {full_vector(warp, scalar, value)}"
-    if on is None or on.lanes is not None:
-        lane = LANES - 1 if on is None else on.lanes.bit_length() - 1
-        return w.emit(f"extractelement {held}, i64 {lane}")
+    known = ALL_LANES if on is None else on.lanes
+    if on is None or known is not None:
+        return w.emit(f"extractelement {held}, i64 {(known or ALL_LANES).bit_length() - 1}")
     zeros = w.call("i32", "llvm.ctlz.i32", [("i32", lane_word(w, on)), ("i1", "true")])
     return w.emit(f"extractelement {held}, i32 {w.emit(f'sub i32 31, {zeros}')}")

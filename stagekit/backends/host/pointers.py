@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from stagekit import dtypes
 from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
-from stagekit.backends.host.integers import IntegerForm, integer_binary
+from stagekit.backends.host.forms import LANES, Address, Form, Index, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.spread import as_mask, as_vector, held_dtype, scalar_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
@@ -23,6 +23,12 @@ from stagekit.ir import BinaryKind, CompareKind, Pointer, Space, Type, ops
 def address_of(form: Form) -> Address:
     if not isinstance(form, Address):
         raise InternalError(f"{form} is not an address")
+    return form
+
+
+def as_index(form: Form) -> Index:
+    if not isinstance(form, Uniform | Linear | Vector):
+        raise InternalError(f"{form} as an index")
     return form
 
 
@@ -116,7 +122,7 @@ def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address
     return lane_pointers(vector_pointers(warp, source, address))
 
 
-def address_as_integer(warp: Warp, source: Pointer, form: Form) -> IntegerForm:
+def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
     """The address in bytes, as an int64."""
     address, facts = address_of(form), anything(dtypes.INDEX)
     if isinstance(address.base, Vector) or source.space is Space.LOCAL:

@@ -42,9 +42,10 @@ i32, i64, u8, u32, u64, f32, f64, bool_ = (
     *(dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint32, dtypes.uint64),
     *(dtypes.float32, dtypes.float64, dtypes.bool_),
 )
-DTYPES = (bool_, dtypes.int8, u8, i32, u32, i64, u64, f32, f64)
-INPUTS = (i32, i64, f32, u8, bool_)
-OUTPUTS = (i32, i64, f32)
+DTYPES = (bool_, dtypes.int8, dtypes.int16, u8, i32, u32, i64, u64, dtypes.float16, dtypes.bfloat16, f32, f64)
+INPUTS = (i32, i64, f32, u8, bool_, dtypes.float16)
+OUTPUTS = (i32, i64, f32, dtypes.float16)
+COUNTERS = (i32, u64)  # updated by atomics only; nobody reads the old value
 SCALARS = (i32, i64, f32, u64)
 INTEGERS = (0, 1, -1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 64, 100, -128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 FLOATS = (0.0, -0.0, 1.0, -1.5, 0.1, 3e9, 1e-45, float("inf"), float("nan"))
@@ -54,7 +55,8 @@ FULL_MASK = 0xFFFFFFFF
 def params() -> tuple[Value, ...]:
     pointers = [Value(Pointer(d, Space.GLOBAL), f"in_{d.short}") for d in INPUTS]
     outputs = [Value(Pointer(d, Space.GLOBAL), f"out_{d.short}") for d in OUTPUTS]
-    return (*pointers, *outputs, *(Value(Scalar(d), f"s_{d.short}") for d in SCALARS))
+    counters = [Value(Pointer(d, Space.GLOBAL), f"counters_{d.short}") for d in COUNTERS]
+    return (*pointers, *outputs, *counters, *(Value(Scalar(d), f"s_{d.short}") for d in SCALARS))
 
 
 @dataclass
@@ -218,7 +220,69 @@ class Generator:
         b.call(by_name("syncthreads"), ())
 
     def _block_thread(self) -> Value:
-        return self.values[len(INPUTS) + len(OUTPUTS) + len(SCALARS)]
+        return self.values[len(INPUTS) + len(OUTPUTS) + len(COUNTERS) + len(SCALARS)]
+
+    def atomic(self) -> None:
+        """Every counter knows one kind of atomic only: then the order does not matter."""
+        b, which = self.builder, self.random.randrange(len(COUNTERS))
+        index = self.index()
+        if self.chance(30):
+            index = b.index(self.random.randrange(LENGTH))
+        name = ("atomic_add", "atomic_max")[which]
+        b.call(by_name(name), (b.offset(self.outputs[len(OUTPUTS) + which], index), self.of(COUNTERS[which])))
+
+    def shared_atomic(self) -> None:
+        """Clear counters, a barrier, count, a barrier, read, a barrier."""
+        if not self.is_converged:
+            return
+        b, thread = self.builder, self._block_thread()
+        shared = b.alloc(u32, Space.SHARED, self.threads, 16)
+        b.store(b.offset(shared, thread), b.constant(7, u32))
+        b.call(by_name("syncthreads"), ())
+        index = b.binary(BinaryKind.MOD, self.of(i64), b.index(self.threads))
+        b.call(by_name(self.pick(("atomic_add", "atomic_xor", "atomic_min"))), (b.offset(shared, index), self.of(u32)))
+        b.call(by_name("syncthreads"), ())
+        self.add(b.load(b.offset(shared, b.binary(BinaryKind.MOD, self.of(i64), b.index(self.threads)))))
+        b.call(by_name("syncthreads"), ())
+
+    def pointer_walk(self) -> None:
+        """A pointer carried through a loop, which may change between two arrays."""
+        b = self.builder
+        first, second = self.values[0], b.bitcast(self.values[0], self.values[0].type)
+        if self.chance(50):
+            second = b.offset(first, b.index(LENGTH // 2))
+        start = b.offset(first, b.and_(self.of(i64), b.index(15))) if self.chance(50) else first
+        if self.chance(30):
+            start = b.select(self.of(bool_), start, second)
+        index, here, total = Value(INDEX), Value(first.type), Value(Scalar(i32))
+        with b.block((index, here, total)) as opened:
+            sum_ = b.add(total, b.load(here))
+            following = b.offset(here, b.index(self.pick((0, 1, 3, 4))))
+            if self.chance(40):
+                following = b.select(self.of(bool_), following, second)
+            b.yield_(following, sum_)
+        stop = b.and_(self.of(i64), b.index(3))
+        _, result = b.for_((b.index(0), stop, b.index(1)), (start, self.of(i32)), opened.done())
+        self.add(result)
+
+    def double_buffer(self) -> None:
+        """Two shared buffers that change places in a loop with barriers."""
+        if not self.is_converged:
+            return
+        b, thread = self.builder, self._block_thread()
+        buffers = [b.alloc(i32, Space.SHARED, self.threads, 16) for _ in range(2)]
+        b.store(b.offset(buffers[0], thread), self.of(i32))
+        b.call(by_name("syncthreads"), ())
+        index, now, then = Value(INDEX), *(Value(p.type) for p in buffers)
+        place = b.binary(BinaryKind.MOD, b.add(thread, b.index(self.pick((1, 5, 32)))), b.index(self.threads))
+        with b.block((index, now, then)) as opened:
+            b.store(b.offset(then, thread), b.add(b.load(b.offset(now, place)), self.of(i32)))
+            b.call(by_name("syncthreads"), ())
+            b.yield_(then, now)
+        stop = b.and_(self.of(i64, uniform=True), b.index(3))
+        now, _ = b.for_((b.index(0), stop, b.index(1)), tuple(buffers), opened.done())
+        self.add(b.load(b.offset(now, thread)))
+        b.call(by_name("syncthreads"), ())
 
     def barrier_vote(self) -> None:
         if not self.is_converged:
@@ -321,12 +385,13 @@ def _allows(kind: BinaryKind, dtype: DType) -> bool:
 SIMPLE: list[Callable[[Generator], None]] = [
     *(Generator.binary, Generator.index_arithmetic, Generator.index_arithmetic, Generator.unary, Generator.compare),
     *(Generator.select, Generator.cast, Generator.load, Generator.load, Generator.masked_load, Generator.store),
-    *(Generator.guarded_load, Generator.shuffle, Generator.vote),
+    *(Generator.guarded_load, Generator.shuffle, Generator.vote, Generator.atomic),
 ]
 STATEMENTS = [
     *SIMPLE,
     *(Generator.if_, Generator.if_, Generator.for_, Generator.strided_for, Generator.while_, Generator.local),
-    *(Generator.exchange, Generator.barrier_vote),
+    *(Generator.exchange, Generator.barrier_vote, Generator.shared_atomic, Generator.double_buffer),
+    Generator.pointer_walk,
 ]
 
 
@@ -336,7 +401,7 @@ def random_kernel(source: random.Random, block: tuple[int, int, int], most: int)
     builder = Builder(UNKNOWN, given)
     threads = block[0] * block[1] * block[2]
     generator = Generator(source, builder, list(given), threads)
-    generator.outputs = list(given[len(INPUTS) : len(INPUTS) + len(OUTPUTS)])
+    generator.outputs = list(given[len(INPUTS) : len(INPUTS) + len(OUTPUTS) + len(COUNTERS)])
     generator.uniform.update(given)
     _indices(generator, threads)
     generator.statements(most)
@@ -363,13 +428,14 @@ def arguments(source: random.Random, threads: int) -> list[Any]:
     seed = np.random.default_rng(source.randrange(2**31))
     inputs = [_numbers(seed, d, LENGTH) for d in INPUTS]
     outputs = [np.zeros(threads * OUTPUTS_PER_THREAD, d.numpy) for d in OUTPUTS]
-    return [*inputs, *outputs, *(_numbers(seed, d, 1)[0] for d in SCALARS)]
+    counters = [_numbers(seed, d, LENGTH) for d in COUNTERS]
+    return [*inputs, *outputs, *counters, *(_numbers(seed, d, 1)[0] for d in SCALARS)]
 
 
 def _numbers(seed: np.random.Generator, dtype: DType, count: int) -> Any:
     if dtype.is_float:
-        return np.where(seed.random(count) < 0.2, seed.choice(FLOATS, count), seed.normal(0, 100, count)).astype(
-            dtype.numpy
-        )
+        some = np.where(seed.random(count) < 0.2, seed.choice(FLOATS, count), seed.normal(0, 100, count))
+        with np.errstate(over="ignore"):
+            return some.astype(dtype.numpy)
     small = seed.integers(-8 if dtype.is_signed else 0, 2 if dtype is bool_ else 70, count)
     return small.astype(dtype.numpy)
