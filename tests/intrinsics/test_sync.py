@@ -71,11 +71,12 @@ def test_a_warp_barrier_makes_writes_visible_to_the_warp(place):
 
 @sk.jit
 def last_block_sums(src, partial, ticket, total, blocks):
-    """The classic use of a fence: publish a part, then take a ticket; whoever is last sees all parts."""
+    """The classic use of a fence: publish a part, then take a ticket; the last one sees all parts."""
     b = sk.cuda.block_idx("x")
     partial[b] = src[b] * 2
     sk.threadfence()
     if sk.atomic_add(ticket.ptr_to(0), 1) == blocks - 1:
+        sk.threadfence()
         result = sk.int32(0)
         for i in range(blocks):
             result += partial[i]
