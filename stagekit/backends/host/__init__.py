@@ -6,10 +6,10 @@
 The order in which to read the modules: `forms` (how a value is held), `facts` and `linear` (integers that differ from
 lane to lane by a known pattern), `warp` (where code is being written), `compute`, `memory`, `control`, `collective`,
 `atomics` (one op each, on one warp), `uniformity` and `pieces` (which code runs once per block and where it is cut),
-`blockflow` and `entry` (the block and the grid), `compile` and `load`.
+`blockflow` and `entry` (the block and the grid), `compiler` and `loader`.
 """
 
-from stagekit.backends.host.compile import HostCode, compile
-from stagekit.backends.host.load import LoadedCode, load
+from stagekit.backends.host.compiler import HostCode, compile
+from stagekit.backends.host.loader import LoadedCode, load
 
 __all__ = ["HostCode", "LoadedCode", "compile", "load"]
