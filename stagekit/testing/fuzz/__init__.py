@@ -1,0 +1,1 @@
+"""Fuzzers, each a command: `python -m stagekit.testing.fuzz staging --count 1000`."""
