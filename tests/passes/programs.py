@@ -55,30 +55,42 @@ PARAMS: tuple[Type, ...] = (*POINTERS, *map(Scalar, DTYPES))
 
 @dataclass
 class Generator:
-    """Draws statements into a builder. values: what is visible, innermost scope last."""
+    """Draws statements into a builder. dtypes: those of this program. values: what is visible, innermost scope last."""
 
     draw: Callable[[st.SearchStrategy[Any]], Any]
     builder: Builder
+    dtypes: Sequence[DType]
     values: list[Value]
     depth: int = 0
 
     def pick(self, options: Sequence[Any]) -> Any:
         return self.draw(st.sampled_from(options))
 
-    def value(self, *wanted: Type) -> Value:
-        """A visible value of one of these types; there is one of each among the parameters."""
-        return self.pick([v for v in self.values if v.type in wanted])
+    def value(self, wanted: Type) -> Value:
+        """A visible value of this type, rather a late one (there is one among the parameters), or a new constant."""
+        if isinstance(wanted, Scalar) and self.draw(st.integers(0, 3)) == 0:
+            return self.new_constant(wanted.dtype)
+        found = [v for v in self.values if v.type == wanted]
+        return self.pick(found[-3:])
 
     def scalar(self) -> Value:
-        return self.pick([v for v in self.values if isinstance(v.type, Scalar)])
+        return self.value(Scalar(self.pick(self.dtypes)))
 
     def of(self, dtype: DType) -> Value:
         return self.value(Scalar(dtype))
 
+    def new_constant(self, dtype: DType) -> Value:
+        number = self.pick(FLOATS if dtype.is_float else INTEGERS)
+        return self.builder.constant(semantics.round_to(number, dtype), dtype)
+
     def statements(self, most: int) -> None:
+        """Some statements, and a report of what they have computed: a value that nobody sees tests nothing."""
+        outer = len(self.values)
         for _ in range(self.draw(st.integers(1, most))):
             made = self.pick(STATEMENTS if self.depth < 2 else SIMPLE)(self)
-            self.values.extend(made or ())
+            self.values.extend(made)
+        seen = [v for v in self.values[outer:] if isinstance(v.type, Scalar)]
+        self.builder.print_(" ".join(["{}"] * len(seen)), seen)
 
     @contextmanager
     def body(self, params: Sequence[Value]) -> Iterator[Callable[[], Block]]:
@@ -92,9 +104,7 @@ class Generator:
     # -- statements, each giving the values it defines ------------------------------------------------------------
 
     def constant(self) -> Sequence[Value]:
-        dtype = self.pick(DTYPES)
-        number = self.pick(FLOATS if dtype.is_float else INTEGERS)
-        return (self.builder.constant(semantics.round_to(number, dtype), dtype),)
+        return (self.new_constant(self.pick(self.dtypes)),)
 
     def binary(self) -> Sequence[Value]:
         lhs = self.scalar()
@@ -118,7 +128,7 @@ class Generator:
         return (self.builder.select(self.of(dtypes.bool_), first, self.value(first.type)),)
 
     def cast(self) -> Sequence[Value]:
-        return (self.builder.cast(self.scalar(), self.pick(DTYPES)),)
+        return (self.builder.cast(self.scalar(), self.pick(self.dtypes)),)
 
     def bitcast(self) -> Sequence[Value]:
         source = self.pick(list(SAME_SIZE))
@@ -144,10 +154,6 @@ class Generator:
     def intrinsic(self) -> Sequence[Value]:
         name, dtype, count, params = self.pick(INTRINSICS)
         return self.builder.call(by_name(name), [self.of(dtype) for _ in range(count)], params)
-
-    def print_(self) -> Sequence[Value]:
-        self.builder.print_("{} {}", (self.scalar(), self.scalar()))
-        return ()
 
     def assert_(self) -> Sequence[Value]:
         self.builder.check(self.of(dtypes.bool_), "{}", (self.scalar(),))
@@ -221,7 +227,7 @@ INTRINSICS = (
 SIMPLE = (
     *(Generator.constant, Generator.binary, Generator.binary, Generator.unary, Generator.compare, Generator.select),
     *(Generator.cast, Generator.cast, Generator.bitcast, Generator.load, Generator.store, Generator.intrinsic),
-    *(Generator.print_, Generator.assert_),
+    Generator.assert_,
 )
 STATEMENTS = (*SIMPLE, Generator.alloc, Generator.asm, Generator.if_, Generator.if_, Generator.for_, Generator.while_)
 
@@ -231,6 +237,7 @@ def programs(draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
     """The text of a program: what is shown of a counterexample can be read, and kept as a test."""
     params = tuple(Value(t) for t in PARAMS)
     builder = Builder(UNKNOWN, params)
-    Generator(draw, builder, list(params)).statements(12)
+    dtypes_here = draw(st.lists(st.sampled_from(DTYPES), min_size=1, max_size=4, unique=True))
+    Generator(draw, builder, dtypes_here, list(params)).statements(12)
     builder.yield_()
     return print_function(Function("program", builder.current.done(), (("block", (4, 5, 6)),)))
