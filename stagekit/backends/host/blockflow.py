@@ -21,7 +21,7 @@ from stagekit.backends.host.counting import Trip
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
-from stagekit.backends.host.loops import Range, scalar_loop, scalar_while
+from stagekit.backends.host.loops import Range, loop_hint, scalar_loop, scalar_while
 from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
 from stagekit.backends.host.slots import ALIGN, Layout, is_bool, load_slot, store_slot, warp_bytes
 from stagekit.backends.host.spread import dtype_of, lane_word, mask_and, splat
@@ -33,6 +33,7 @@ from stagekit.ir import Block, CompareKind, Native, Value, ops
 
 MAX_UNROLLED_WARPS = 4
 MAX_UNROLLED_OPS = 64
+KEEP_ROLLED = 1
 
 
 class BlockFlow:
@@ -109,7 +110,8 @@ class BlockFlow:
         body(self._warp(Uniform(index.name, Facts(0, whole - 1)), None))
         following = w.emit(f"add nuw nsw i64 {index.name}, 1")
         index.close(w, following, w.block)
-        w.line(f"br i1 {w.emit(f'icmp ult i64 {following}, {whole}')}, label %{head}, label %{end}")
+        goes_on = w.emit(f"icmp ult i64 {following}, {whole}")
+        w.line(f"br i1 {goes_on}, label %{head}, label %{end}{loop_hint(w, KEEP_ROLLED)}")
         w.label(end)
 
     # -- control flow around barriers ---------------------------------------------------------------------------------

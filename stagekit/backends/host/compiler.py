@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.emit import EMITTERS
-from stagekit.backends.host.entry import SIGNATURE, Triple, load_grid, load_params, write_block_loop
+from stagekit.backends.host.entry import BlockFrame, write_entry
 from stagekit.backends.host.forms import LANES, constant_mask, number
 from stagekit.backends.host.objects import check_symbols
 from stagekit.backends.host.pieces import Plan, plan
@@ -23,7 +23,7 @@ from stagekit.backends.host.slots import ALIGN, Layout
 from stagekit.backends.host.target import Processor, machine_for, this_processor
 from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
 from stagekit.backends.llvm import optimize
-from stagekit.backends.llvm.writer import Abilities, Module, Writer
+from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Space, Value, ops, walk
 
@@ -71,22 +71,25 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     """The LLVM text, and the bytes of static shared and of all scratch memory."""
     fastmath = bool(fn.attribute("fastmath", False))
     module = Module(Abilities(fastmath=fastmath))
-    w = Writer(module)
-    values = load_params(w, fn.params)
-    grid = load_grid(w)
     layout = Layout()
     shared = _place_shared(fn, layout)
     shared_bytes = layout.size_bytes
 
-    def write_block(index: Triple) -> None:
+    def write_block(frame: BlockFrame) -> None:
         kernel = Kernel(
-            w, block, processor.host_features, fastmath, index, grid, EMITTERS, _used(fn), block_values=dict(values)
+            frame.w,
+            block,
+            processor.host_features,
+            fastmath,
+            frame.index,
+            frame.grid,
+            EMITTERS,
+            _used(fn),
+            block_values=dict(frame.params),
         )
         _write_block(kernel, fn, layout, shared)
 
-    write_block_loop(w, grid, write_block)
-    head = f"define {SIGNATURE.format(name=entry)} #0"
-    module.add_function(entry, f"{head} {{\n{w.body()}\n}}")
+    write_entry(module, entry, fn, write_block)
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
     return module.text(), shared_bytes, layout.padded_bytes
 

@@ -115,7 +115,7 @@ def scalar_loop(
         return None
     goes_on = trips.advance(w)
     back = w.block
-    w.line(f"br i1 {goes_on}, label %{body}, label %{end}{_unrolling(w, op)}")
+    w.line(f"br i1 {goes_on}, label %{body}, label %{end}{loop_hint(w, op.unroll)}")
     trips.close(w, back)
     close_all(warp, opened, texts, back)
     w.label(end)
@@ -123,10 +123,11 @@ def scalar_loop(
     return tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)])
 
 
-def _unrolling(w: Writer, op: ops.For) -> str:
-    if op.unroll is None:
+def loop_hint(w: Writer, unroll: int | None) -> str:
+    """What a loop's last branch tells LLVM: how often to unroll, 1 for not at all, None for as LLVM likes."""
+    if unroll is None:
         return ""
-    hint = '!"llvm.loop.unroll.disable"' if op.unroll <= 1 else f'!"llvm.loop.unroll.count", i32 {op.unroll}'
+    hint = '!"llvm.loop.unroll.disable"' if unroll <= 1 else f'!"llvm.loop.unroll.count", i32 {unroll}'
     return f", !llvm.loop {w.module.metadata('{self}, ' + w.module.metadata(hint), is_distinct=True)}"
 
 
