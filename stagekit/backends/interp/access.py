@@ -35,7 +35,6 @@ class Access:
     dtype: DType
     space: Space
     loc: Loc
-    name: str
 
 
 class Place(NamedTuple):

@@ -17,7 +17,6 @@ from stagekit.backends.interp.program import (
     Builders,
     Code,
     Compiler,
-    Control,
     Running,
     Turn,
     Values,
@@ -51,44 +50,46 @@ def _merge(lanes: Array, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
 # -- if ---------------------------------------------------------------------------------------------------------------
 
 
-def _if(c: Compiler, op: ops.If) -> Control:
-    condition, results = c.number(op.condition), c.numbers(op.results)
-    arms = {True: c.block(op.then_body), False: c.block(op.else_body)}
-    observe = c.branch_observer(op)
-    may_end = c.options.checks.lanes and op in c.tails
-    is_empty = {truth: may_end and not _does_anything(body) for truth, body in zip((True, False), op.bodies())}
+class _If:
+    """The control of one `if`. is_empty: per arm, do lanes that take it have nothing left to do in the kernel?"""
 
-    def one_arm(arm: Code, values: Values, team: Team) -> Running:
-        yield from execute(arm, values, team)
-        _assign(values, results, _read(values, arm.yields))
+    def __init__(self, c: Compiler, op: ops.If) -> None:
+        self.condition, self.results = c.number(op.condition), c.numbers(op.results)
+        self.then_code, self.else_code = c.block(op.then_body), c.block(op.else_body)
+        self.observe = c.branch_observer(op)
+        may_end = c.options.checks.lanes and op in c.tails
+        self.then_ends, self.else_ends = (may_end and not _does_anything(body) for body in op.bodies())
 
-    def both_arms(taken: Array, count: int, values: Values, team: Team) -> Running:
-        outer, active = team.mask, team.active
-        if is_empty[False]:
-            team.end(~taken if outer is None else outer & ~taken)
-        team.enter(taken, count)
-        yield from execute(arms[True], values, team)
-        then_values = _read(values, arms[True].yields)
-        if is_empty[True]:
-            team.end(taken)
-        team.enter(~taken if outer is None else outer & ~taken, active - count)
-        yield from execute(arms[False], values, team)
-        team.enter(outer, active)
-        _assign(values, results, _merge(taken, then_values, _read(values, arms[False].yields)))
-
-    def control(values: Values, team: Team) -> Running:
-        flag = values[condition]
+    def __call__(self, values: Values, team: Team) -> Running:
+        flag = values[self.condition]
         if not isinstance(flag, np.ndarray):
-            return one_arm(arms[bool(flag)], values, team)
+            return self.one_arm(self.then_code if flag else self.else_code, values, team)
         taken = flag if team.mask is None else flag & team.mask
         count = int(np.count_nonzero(taken))
-        if observe:
-            observe(team, taken)
+        if self.observe:
+            self.observe(team, taken)
         if count in (0, team.active):
-            return one_arm(arms[count > 0], values, team)
-        return both_arms(taken, count, values, team)
+            return self.one_arm(self.then_code if count else self.else_code, values, team)
+        return self.both_arms(taken, count, values, team)
 
-    return control
+    def one_arm(self, arm: Code, values: Values, team: Team) -> Running:
+        yield from execute(arm, values, team)
+        _assign(values, self.results, _read(values, arm.yields))
+
+    def both_arms(self, taken: Array, count: int, values: Values, team: Team) -> Running:
+        outer, active = team.mask, team.active
+        others = ~taken if outer is None else outer & ~taken
+        if self.else_ends:
+            team.end(others)
+        team.enter(taken, count)
+        yield from execute(self.then_code, values, team)
+        then_values = _read(values, self.then_code.yields)
+        if self.then_ends:
+            team.end(taken)
+        team.enter(others, active - count)
+        yield from execute(self.else_code, values, team)
+        team.enter(outer, active)
+        _assign(values, self.results, _merge(taken, then_values, _read(values, self.else_code.yields)))
 
 
 def _does_anything(body: Block) -> bool:
@@ -98,48 +99,48 @@ def _does_anything(body: Block) -> bool:
 # -- for --------------------------------------------------------------------------------------------------------------
 
 
-def _for(c: Compiler, op: ops.For) -> Control:
-    bounds, inits, results = c.numbers((op.start, op.stop, op.step)), c.numbers(op.inits), c.numbers(op.results)
-    dtype = scalar_dtype(op.start)
-    make = dtype.numpy.type
-    code = c.block(op.loop_body)
-    counter, carried = code.params[0], code.params[1:]
+class _For:
+    """The control of one `for`."""
 
-    def together(rounds: range, values: Values, team: Team) -> Running:
-        current = _read(values, inits)
-        for i in rounds:
-            values[counter] = make(i)
-            _assign(values, carried, current)
-            yield from execute(code, values, team)
-            current = _read(values, code.yields)
-        _assign(values, results, current)
+    def __init__(self, c: Compiler, op: ops.For) -> None:
+        self.bounds = c.numbers((op.start, op.stop, op.step))
+        self.inits, self.results = c.numbers(op.inits), c.numbers(op.results)
+        self.make = scalar_dtype(op.start).numpy.type
+        self.code = c.block(op.loop_body)
+        self.counter, *self.carried = self.code.params
 
-    def apart(start: Any, step: Any, trips: Array, values: Values, team: Team) -> Running:
-        """Lanes have different numbers of rounds: in round k those run that have more than k."""
-        outer, active = team.mask, team.active
-        current = _read(values, inits)
-        i, k = start, 0
-        while (count := int(np.count_nonzero(trips > k))) > 0:
-            lanes = trips > k
-            team.enter(outer if count == active else lanes, count)
-            values[counter] = i
-            _assign(values, carried, current)
-            yield from execute(code, values, team)
-            current = _merge(lanes, _read(values, code.yields), current)
-            i, k = i + step, k + 1
-        team.enter(outer, active)
-        _assign(values, results, current)
-
-    def control(values: Values, team: Team) -> Running:
-        start, stop, step = _read(values, bounds)
+    def __call__(self, values: Values, team: Team) -> Running:
+        start, stop, step = _read(values, self.bounds)
         if not any(isinstance(b, np.ndarray) for b in (start, stop, step)):
-            return together(range(int(start), int(stop), int(step)) if step else range(0), values, team)
+            return self.together(range(int(start), int(stop), int(step)) if step else range(0), values, team)
         trips = _trips(team.spread(start), team.spread(stop), team.spread(step))
         if team.mask is not None:
             trips = np.where(team.mask, trips, np.uint64(0))
-        return apart(start, step, trips, values, team)
+        return self.apart(start, step, trips, values, team)
 
-    return control
+    def together(self, rounds: range, values: Values, team: Team) -> Running:
+        current = _read(values, self.inits)
+        for i in rounds:
+            values[self.counter] = self.make(i)
+            _assign(values, self.carried, current)
+            yield from execute(self.code, values, team)
+            current = _read(values, self.code.yields)
+        _assign(values, self.results, current)
+
+    def apart(self, start: Any, step: Any, trips: Array, values: Values, team: Team) -> Running:
+        """Lanes have different numbers of rounds: in round k those run that have more than k."""
+        outer, active = team.mask, team.active
+        current = _read(values, self.inits)
+        i, k = start, 0
+        while (count := int(np.count_nonzero(lanes := trips > k))) > 0:
+            team.enter(outer if count == active else lanes, count)
+            values[self.counter] = i
+            _assign(values, self.carried, current)
+            yield from execute(self.code, values, team)
+            current = _merge(lanes, _read(values, self.code.yields), current)
+            i, k = i + step, k + 1
+        team.enter(outer, active)
+        _assign(values, self.results, current)
 
 
 def _trips(start: Array, stop: Array, step: Array) -> Array:
@@ -169,38 +170,37 @@ class _Leaving:
             self.values = _merge(lanes, values, self.values)
 
 
-def _while(c: Compiler, op: ops.While) -> Control:
-    inits, results = c.numbers(op.inits), c.numbers(op.results)
-    before, after = c.block(op.before), c.block(op.after)
-    flag, *forwarded = before.yields
-    waits = c.is_scheduled and op in c.waiting
-    patience = c.options.max_iterations
+class _While:
+    """The control of one `while`."""
 
-    def control(values: Values, team: Team) -> Running:
+    def __init__(self, c: Compiler, op: ops.While) -> None:
+        self.op = op
+        self.inits, self.results = c.numbers(op.inits), c.numbers(op.results)
+        self.before, self.after = c.block(op.before), c.block(op.after)
+        self.flag, *self.forwarded = self.before.yields
+        self.waits = c.is_scheduled and op in c.waiting
+        self.patience = c.options.max_iterations
+
+    def __call__(self, values: Values, team: Team) -> Running:
         outer, active = team.mask, team.active
-        left = _Leaving()
-        current, rounds = _read(values, inits), 0
-        watch = _Watch(op, patience)
+        left, watch = _Leaving(), _Watch(self.op, self.patience)
+        current = _read(values, self.inits)
         while True:
-            _assign(values, before.params, current)
-            yield from execute(before, values, team)
-            found = _read(values, forwarded)
-            going = _still_going(values[flag], team, left, found)
-            if not going:
+            _assign(values, self.before.params, current)
+            yield from execute(self.before, values, team)
+            found = _read(values, self.forwarded)
+            if not _still_going(values[self.flag], team, left, found):
                 break
-            _assign(values, after.params, found)
-            yield from execute(after, values, team)
-            following = _read(values, after.yields)
-            rounds += 1
-            if waits:
-                yield Turn(op, _is_same(following, current, team))
-            elif rounds % _LOOK_EVERY == 0:
-                watch.look(following, current, rounds, team)
+            _assign(values, self.after.params, found)
+            yield from execute(self.after, values, team)
+            following = _read(values, self.after.yields)
+            if self.waits:
+                yield Turn(self.op, _is_same(following, current, team))
+            else:
+                watch.round(following, current, team)
             current = following
         team.enter(outer, active)
-        _assign(values, results, left.values or [])
-
-    return control
+        _assign(values, self.results, left.values or [])
 
 
 def _still_going(flag: Any, team: Team, left: _Leaving, found: list[Any]) -> bool:
@@ -232,24 +232,32 @@ def _equal(a: Any, b: Any, team: Team) -> bool:
 
 
 class _Watch:
-    """Ends a loop that gets nowhere: nothing carried and no memory has changed in a round, or there were too many rounds."""
+    """Ends a loop that gets nowhere: a round carried on nothing new and no memory was written, or there were too many rounds.
+
+    writes: `launch.writes` at the last look.
+    """
 
     def __init__(self, op: Op, patience: int) -> None:
         self.op, self.patience = op, patience
+        self.rounds = 0
+        self.writes = -1
 
-    def look(self, new: list[Any], old: list[Any], rounds: int, team: Team) -> None:
+    def round(self, new: list[Any], old: list[Any], team: Team) -> None:
+        self.rounds += 1
+        if self.rounds % _LOOK_EVERY == 0:
+            self.look(new, old, team)
+
+    def look(self, new: list[Any], old: list[Any], team: Team) -> None:
         is_stuck = _is_same(new, old, team) and team.launch.writes == self.writes
         self.writes = team.launch.writes
         if is_stuck:
-            self.abandon(f"after {rounds} rounds, nothing that the loop looks at has changed", team)
-        if rounds >= self.patience:
-            self.abandon(f"still running after {rounds} rounds", team)
-
-    writes = -1
+            self.abandon(f"after {self.rounds} rounds, nothing that the loop looks at has changed", team)
+        if self.rounds >= self.patience:
+            self.abandon(f"still running after {self.rounds} rounds", team)
 
     def abandon(self, why: str, team: Team) -> None:
         team.report(NoProgress(why), self.op.loc, team.active_lanes())
         raise Abandoned
 
 
-CONTROLS: Builders = {ops.If: _if, ops.For: _for, ops.While: _while}
+CONTROLS: Builders = {ops.If: _If, ops.For: _For, ops.While: _While}

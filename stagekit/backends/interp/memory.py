@@ -101,8 +101,13 @@ class Allocation:
         """What a pointer to no known array points into: nothing."""
         nothing = np.zeros(0, np.uint8)
         made = cls(name, Space.GLOBAL, dtype, nothing, address, size=0, copies=1, is_writable=False)
-        made.is_live = False
+        made.free()
         return made
+
+    def free(self) -> None:
+        """End the allocation: every access through it is a fault from now on."""
+        self.is_live, self.size = False, 0
+        self.views.clear()
 
     def view(self, dtype: DType, phase: int = 0) -> View:
         """All copies as elements of `dtype`, from byte `phase` on. A bool is seen as the byte that holds it."""

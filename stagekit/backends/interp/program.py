@@ -1,7 +1,7 @@
 """A function turned into Python closures, once per set of options; running it costs one call per op.
 
-    program = compile_function(fn, options)
-    for _ in execute(program.code, team.values, team): ...
+    program = prepare(fn, options)                               # `compile.py`
+    for request in execute(program.code, team.values, team): ...
 
 Every SSA value has a number; `team.values[number]` is what it is now. Straight-line ops are *steps*, called in a row.
 Control flow, and whatever may have to wait for another warp, is a generator that yields a `Request` to the scheduler.
@@ -146,7 +146,7 @@ class Compiler:
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
-        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, op.mnemonic)
+        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc)
         self.accesses.append(made)
         return made
 

@@ -18,7 +18,7 @@ _ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every by
 
 
 class Written:
-    """Per allocation, which bytes have been written. outputs: names of the arrays that must be written in full."""
+    """Per arena, which bytes have been written. outputs: names of the arrays that must be written in full."""
 
     def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:
         self.outputs = frozenset(outputs)
@@ -28,7 +28,7 @@ class Written:
     def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
         allocation = place.allocation
         is_own = allocation.space is not Space.GLOBAL
-        if not (is_own and self.watches_reads) and allocation.name not in self.outputs:
+        if not self.watches_reads if is_own else (not self.outputs or access.role == "read"):
             return
         flags = self._flags(allocation, access, place)
         if is_own and access.role != "write":
@@ -43,12 +43,17 @@ class Written:
 
     def _flags(self, allocation: Allocation, access: Access, place: Place) -> Array:
         """One flag per element as `access` sees the allocation, each as wide as the element: a byte of it is 1 or 0."""
-        found = self._bytes.get(allocation)
+        flags, itemsize = self._of(allocation), access.dtype.itemsize
+        usable = (len(flags) - place.phase) // itemsize * itemsize
+        return flags[place.phase : place.phase + usable].view(f"u{itemsize}")
+
+    def _of(self, allocation: Allocation) -> Array:
+        """One byte, 1 or 0, per byte of the allocation, all copies."""
+        arena, start, size = allocation.arena, allocation.arena_start, len(allocation.data)
+        found = self._bytes.get(arena)
         if found is None:
-            found = self._bytes[allocation] = np.zeros(len(allocation.data), np.uint8)
-        itemsize = access.dtype.itemsize
-        usable = (len(found) - place.phase) // itemsize * itemsize
-        return found[place.phase : place.phase + usable].view(f"u{itemsize}")
+            found = self._bytes[arena] = np.zeros(max(len(arena.data), arena.arena_end), np.uint8)
+        return found[start : start + size]
 
     def _check_read(self, team: Team, access: Access, place: Place, flags: Array) -> None:
         is_missing = flags[place.index] != _ALL_WRITTEN[access.dtype.itemsize]
@@ -62,9 +67,7 @@ class Written:
                 self._report_output(each, each.array, sink)
 
     def _report_output(self, allocation: Allocation, array: Array, sink: FindingSink) -> None:
-        flags = self._bytes.get(allocation)
-        if flags is None:
-            flags = np.zeros(len(allocation.data), np.uint8)
+        flags = self._of(allocation)
         start = array.ctypes.data - allocation.base
         is_written = as_strided(flags[start:], array.shape, array.strides).reshape(-1).view(np.bool_)
         missing = int(np.count_nonzero(~is_written))

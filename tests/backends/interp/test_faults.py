@@ -148,6 +148,17 @@ def test_an_array_that_is_gone() -> None:
     assert ("FREED_ACCESS", 0x1000) == (only(report).id, only(report).address)
 
 
+def test_an_array_that_was_freed() -> None:
+    gone = Allocation.of_array("A", zeros(64))
+    gone.free()
+    k = Kernel(A=pointer(F32))
+    k.store(k.A, k.tid(), k.f32(1))
+
+    report = run(k.done(), [gone.base], ONE, (64, 1, 1), allocations=[gone])
+
+    assert ("FREED_ACCESS", "A", 64) == (only(report).id, only(report).array, report.findings[0].count)
+
+
 def test_an_address_finds_its_allocation() -> None:
     array = np.arange(64, dtype=np.float32)
     known = Allocation.of_array("data", array)
@@ -546,6 +557,14 @@ def test_an_output_that_is_a_strided_view() -> None:
 
     whole = zeros(128)
     assert [] == ids(check(k, [whole[::2]], outputs=("OUT",)))
+
+
+def test_an_output_written_under_another_name() -> None:
+    array = zeros(64)
+    k = Kernel(A=pointer(F32), OUT=pointer(F32))
+    k.store(k.A, k.tid(), k.f32(1))
+
+    assert [] == ids(check(k, [array, array], outputs=("OUT",)))
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------

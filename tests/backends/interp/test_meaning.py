@@ -279,6 +279,31 @@ def test_pointers_into_different_arrays_may_meet() -> None:
     assert [(0 if i < 10 else 100) + i + i % 2 for i in range(20)] == out.tolist()
 
 
+@pytest.mark.parametrize("options", [UNCHECKED, CHECKED], ids=["unchecked", "checked"])
+def test_pointers_are_carried_through_loops_and_branches(options: Options) -> None:
+    """Each lane walks as far as its number says, from an array that its parity chooses."""
+    k = Kernel(A=pointer(dtypes.int32), B=pointer(dtypes.int32), OUT=pointer(dtypes.int32))
+    i, b = k.tid(), k.b
+    arms = []
+    for base in (k.A, k.B):
+        with b.block() as arm:
+            b.yield_(k.at(base, k.i64(1)))
+        arms.append(arm.done())
+    (start,) = b.if_(k.eq(k.mod(i, k.i64(2)), k.i64(0)), arms[0], arms[1])
+    counter, place = Value(INDEX), Value(start.type)
+    with b.block((counter, place)) as body:
+        b.yield_(k.offset(place, k.i64(2)))
+    (end,) = b.for_((k.i64(0), i, k.i64(1)), (start,), body.done())
+    k.store(k.OUT, i, b.load(end))
+    arrays = np.arange(50, dtype=np.int32), np.arange(1000, 1050, dtype=np.int32)
+    out = np.zeros(20, np.int32)
+
+    report = run(k.done(), [*arrays, out], ONE, (20, 1, 1), options=options)
+
+    assert report.is_clean
+    assert [1 + 2 * n + 1000 * (n % 2) for n in range(20)] == out.tolist()
+
+
 def test_a_pointer_to_other_elements_sees_the_same_bytes() -> None:
     k = Kernel(A=pointer(dtypes.float32), OUT=pointer(dtypes.uint8))
     k.store(k.OUT, k.tid(), k.load(k.bitcast(k.at(k.A, k.i64(1)), pointer(dtypes.uint8)), k.tid()))

@@ -165,6 +165,22 @@ def test_a_block_reverses_through_shared_memory(threads: int, schedule: Schedule
 # -- atomics ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["add", "sub", "min", "max", "and", "or", "xor"])
+@pytest.mark.parametrize("schedule", ORDERS, ids=["vector", "backward", "random"])
+def test_atomics_whose_results_nobody_reads(name: str, schedule: Schedule | None) -> None:
+    k = Kernel(M=pointer(dtypes.int32), I=pointer(dtypes.int64), V=pointer(dtypes.int32))
+    i = k.global_id()
+    k.call(f"atomic_{name}", k.at(k.M, k.load(k.I, i)), k.load(k.V, i))
+    rng = np.random.default_rng(0)
+    memory, values = (rng.integers(0, 100, n).astype(np.int32) for n in (7, 90))
+    index = rng.integers(0, 7, 90)
+    expected, _ = one_after_another(f"atomic_{name}", memory, index.tolist(), values, values)
+
+    run(k.done(), [memory, index, values], (3, 1, 1), (30, 1, 1), options=Options(schedule=schedule))
+
+    assert expected.tolist() == memory.tolist()
+
+
 def one_after_another(name: str, start: Any, index: list[int], values: Any, expected: Any) -> tuple[Any, list[Any]]:
     """What each thread finds, and what is left, if threads come in order."""
     memory, found = start.copy(), []
