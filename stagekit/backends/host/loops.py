@@ -14,21 +14,22 @@ from typing import Protocol
 
 from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
+from stagekit.backends.host.compute import compare
 from stagekit.backends.host.conditional import run_masked, size_of
 from stagekit.backends.host.counting import Trip, trip_of, with_facts
 from stagekit.backends.host.forms import Form, Uniform
 from stagekit.backends.host.masked_loops import masked_for, masked_while
 from stagekit.backends.host.selection import select
-from stagekit.backends.host.spread import mask_and
+from stagekit.backends.host.spread import as_mask, mask_and
 from stagekit.backends.host.strided import Stride, WholeTrips, stride_of
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Value, ops
+from stagekit.ir import CompareKind, Value, ops
 
-MAX_COPIED_OPS = 120  # a strided loop with a larger body is written once, masked
-MAX_COPIES = 4  # of one op, by nested strided loops
+MAX_COPIED_OPS = 240  # in all copies of the body of a strided loop; beyond, it is written once, masked
+MAX_UNROLLED_TRIPS = 4
 
 
 def emit_for(warp: Warp, op: ops.For) -> None:
@@ -41,8 +42,10 @@ def _for(warp: Warp, op: ops.For, inits: tuple[Form, ...]) -> tuple[Form, ...]:
     trip = trip_of(warp, op)
     if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
         return until_it_fits(warp, lambda: _scalar_loop(warp, op, Range(warp, trip), inits))
-    stride = stride_of(warp, trip)
-    if stride is not None and size_of(op.loop_body) <= MAX_COPIED_OPS and warp.copies < MAX_COPIES:
+    stride, size = stride_of(warp, trip), size_of(op.loop_body)
+    if stride is not None and warp.copies * size * min(stride.most_trips, 2) <= MAX_COPIED_OPS:
+        if stride.most_trips <= MAX_UNROLLED_TRIPS and stride.most_trips * size <= MAX_COPIED_OPS and stride.never_wraps:
+            return _unrolled_for(warp, op, trip, stride, inits)
         return _strided_for(warp, op, stride, inits)
     return until_it_fits(warp, lambda: masked_for(warp, op, trip, inits))
 
@@ -131,18 +134,38 @@ def loop_hint(w: Writer, unroll: int | None) -> str:
     return f", !llvm.loop {w.module.metadata('{self}, ' + w.module.metadata(hint), is_distinct=True)}"
 
 
+def _unrolled_for(warp: Warp, op: ops.For, trip: Trip, stride: Stride, inits: tuple[Form, ...]) -> tuple[Form, ...]:
+    """A copy of the body per iteration: the index keeps its pattern, and what is known of it."""
+    index, forms = trip.start, inits
+    warp.copies *= stride.most_trips
+    for _ in range(stride.most_trips):
+        forms = _one_iteration(warp, op, index, compare(warp, CompareKind.LT, trip.dtype, index, trip.stop), forms)
+        index = trip.next(warp, index)
+    warp.copies //= stride.most_trips or 1
+    return forms
+
+
+def _one_iteration(warp: Warp, op: ops.For, index: Form, begins: Form, forms: tuple[Form, ...]) -> tuple[Form, ...]:
+    if isinstance(begins, Uniform) and begins.text == "false":
+        return forms
+    for param, form in zip(op.loop_body.params, (index, *forms), strict=True):
+        warp[param] = form
+    if isinstance(begins, Uniform) and begins.text == "true":
+        return warp.run(op.loop_body)
+    on = as_mask(warp, begins)
+    latest = run_masked(warp, op.loop_body, mask_and(warp.w, warp.mask, on))
+    types = (v.type for v in op.results)
+    return tuple([select(warp, t, on, a, b) for t, a, b in zip(types, latest, forms, strict=True)])
+
+
 def _strided_for(warp: Warp, op: ops.For, stride: Stride, inits: tuple[Form, ...]) -> tuple[Form, ...]:
     """Whole iterations first; the rest is one iteration under a mask."""
     warp.copies *= 2
     trips = WholeTrips(warp, stride)
     forms = until_it_fits(warp, lambda: _scalar_loop(warp, op, trips, inits))
-    index, left = trips.rest(warp)
-    for param, form in zip(op.loop_body.params, (index, *forms), strict=True):
-        warp[param] = form
-    latest = run_masked(warp, op.loop_body, mask_and(warp.w, warp.mask, left))
+    forms = _one_iteration(warp, op, *trips.rest(warp), forms)
     warp.copies //= 2
-    types = (v.type for v in op.results)
-    return tuple([select(warp, t, left, a, b) for t, a, b in zip(types, latest, forms, strict=True)])
+    return forms
 
 
 # -- while ------------------------------------------------------------------------------------------------------------

@@ -40,6 +40,17 @@ class Stride:
     first: int
     last: int
 
+    @property
+    def most_trips(self) -> int:
+        """An upper bound on the iterations of any lane."""
+        distance = known(self.stop).hi - known(self.start.base).lo - self.first
+        return max(-(-distance // known(self.step).lo), 0)
+
+    @property
+    def never_wraps(self) -> bool:
+        """Is the index of every lane in range even behind its last iteration?"""
+        return known(self.start).hi + self.most_trips * known(self.step).hi <= self.dtype.max
+
 
 def stride_of(warp: Warp, trip: Trip) -> Stride | None:
     """`trip` as a stride, if it is one."""
