@@ -41,7 +41,7 @@ class Diagnostic:
     FIELDS: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        cls.id = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
+        cls.id = _WORD_STARTS.sub("_", cls.__name__).upper()
         own = inspect.get_annotations(cls)
         cls.FIELDS += tuple(name for name, kind in own.items() if "ClassVar" not in str(kind))
         if cls.id in _REGISTRY:
