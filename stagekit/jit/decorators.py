@@ -133,21 +133,29 @@ class BoundKernel(Launchable):
 TARGETS = ("cpu", "cuda", "interp")
 
 
+def _compile_now(kernel: Specialization, target: str | None) -> None:
+    """As far as possible without arguments: a cpu kernel whose block the launch gives waits for it."""
+    block = kernel.trace().block
+    if target == "cuda" or (target == "cpu" and block):
+        kernel.compile(target)
+
+
 @hide_frames
 def compile(kernel: Any, target: str | None = None) -> Any:
-    """Compile a specialised kernel for `target` ("cpu", "cuda"; left out: where its arrays live) and return it, callable."""
+    """Compile a specialised kernel for `target` ("cpu", "cuda", "interp"; left out: where its arrays live) and return it, callable.
+
+    Where argument types are not known yet, the first call compiles.
+    """
     if isinstance(kernel, JitFunction):
         kernel = kernel.specialize()
     if not isinstance(kernel, Specialization):
         what = f"`compile` of a {type(kernel).__name__}"
         raise SpecializeError(UnsupportedSyntax(what, "give a kernel made with @function or by `.specialize(...)`"))
+    if target is not None and target not in TARGETS:
+        hint = f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"
+        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", hint))
+    if kernel.has_known_types:
+        _compile_now(kernel, target)
     if target is None:
-        kernel.trace()
         return kernel
-    if target not in TARGETS:
-        raise SpecializeError(
-            UnsupportedSyntax(f"target {target!r}", f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}")
-        )
-    if target == "cuda" or (target == "cpu" and kernel.trace().block):
-        kernel.compile(target)
     return BoundKernel(kernel, target)

@@ -79,6 +79,11 @@ class Specialization(Launchable):
     def _argument_types(self) -> ArgumentTypes:
         return ArgumentTypes(self._owner.parameters.run_time, self._meanings)
 
+    @property
+    def has_known_types(self) -> bool:
+        """Do annotations, `.specialize(...)` or an earlier call say what types the arguments have?"""
+        return self._last is not None or all(self._default_type(n, m) is not None for n, m in self._meanings.items())
+
     def _default_types(self) -> tuple[ArgType, ...]:
         """The types that annotations alone give: arrays are taken to be contiguous."""
         found = {name: self._default_type(name, meaning) for name, meaning in self._meanings.items()}
