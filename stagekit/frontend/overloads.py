@@ -111,6 +111,9 @@ def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, value
     for value in values:
         if not (is_numeric(value) or isinstance(value, Address | Array)):
             raise _no_overload(tracer, frame, node, spec, values)
+    as_given = spec.overload(tuple(_own_type(v, loc) for v in values))
+    if as_given is not None:
+        return as_given
     fixed = _fixed_types(spec)
     pointer = next((v for v in values if isinstance(v, Address | Array)), None)
     for dtype in _candidates(spec, values, fixed, pointer, loc):
@@ -119,6 +122,10 @@ def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, value
         if sig is not None:
             return sig
     raise _no_overload(tracer, frame, node, spec, values)
+
+
+def _own_type(value: Any, loc: Loc) -> Type:
+    return arrays.base_of(value, loc).type if isinstance(value, Address | Array) else Scalar(default_dtype(value))
 
 
 def _fixed_types(spec: Intrinsic) -> dict[int, Type]:
