@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagekit.dtypes import float32, float64, int32, int64, uint64
-from stagekit.intrinsics.expansions import LAYOUTS, absolute, copy_sign, is_finite, power_of_two
+from stagekit.intrinsics.expansions import LAYOUTS, absolute, copy_sign, is_finite, power_of_two, two_sum
 from stagekit.intrinsics.terms import Term, branch
 
 
@@ -246,59 +246,73 @@ _HALF_PI = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 _LARGE = 65536.0  # from here on a product with _HALF_PI could lose bits
 
 
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """An angle a >= 0 as quadrant * pi/2 + r + rest, |r| <= pi/4 nearly, rest a part in 2**24 of r; NaN of an infinity."""
+
+    r: Term
+    rest: Term
+    quadrant: Term
+
+
 def sin(x: Term) -> Term:
     """Of |x|, then the sign of x: so that -0.0 stays -0.0."""
-    r, quadrant = _reduce(absolute(x))
-    value = _sine_or_cosine(r, quadrant)
-    return (value.bits ^ (x.bits & 0x80000000)).bitcast(float32)
+    angle = _reduce(absolute(x))
+    value = _sine(angle).select_if((angle.quadrant & 1).equals(0), _cosine(angle))
+    return _negated_if(value, x.bits ^ (angle.quadrant << 30).bits)
 
 
 def cos(x: Term) -> Term:
     """sin(x + pi/2): one quadrant on."""
-    r, quadrant = _reduce(absolute(x))
-    return _sine_or_cosine(r, quadrant + 1)
+    angle = _reduce(absolute(x))
+    value = _cosine(angle).select_if((angle.quadrant & 1).equals(0), _sine(angle))
+    return _negated_if(value, (angle.quadrant + 1 << 30).bits)
 
 
 def tan(x: Term) -> Term:
     """The quotient of the two, which is the same in opposite quadrants."""
-    r, quadrant = _reduce(absolute(x))
-    sine, cosine = _sine(r), _cosine(r)
-    is_even = (quadrant & 1).equals(0)
-    value = sine.select_if(is_even, -cosine) / cosine.select_if(is_even, sine)
-    return (value.bits ^ (x.bits & 0x80000000)).bitcast(float32)
+    angle = _reduce(absolute(x))
+    sine, cosine = _sine(angle), _cosine(angle)
+    is_even = (angle.quadrant & 1).equals(0)
+    return _negated_if(sine.select_if(is_even, -cosine) / cosine.select_if(is_even, sine), x.bits)
 
 
-def _sine_or_cosine(r: Term, quadrant: Term) -> Term:
-    value = _sine(r).select_if((quadrant & 1).equals(0), _cosine(r))
-    return (value.bits ^ (quadrant << 30).bits & 0x80000000).bitcast(float32)
+def _negated_if(value: Term, sign: Term) -> Term:
+    """`value` with its sign flipped where the highest bit of `sign` is set."""
+    return (value.bits ^ (sign & 0x80000000)).bitcast(float32)
 
 
-def _sine(r: Term) -> Term:
-    square = r * r
-    return (r * square).fma(polynomial(square, _SIN_CURVE), r)
+def _sine(angle: _Reduced) -> Term:
+    """sin(r + rest) = r + (r**3 * curve + rest * (1 - r**2 / 2)), the small part rounded before it is added."""
+    r, square = angle.r, angle.r * angle.r
+    rest = (angle.rest * square).fma(-0.5, angle.rest)
+    return (r * square).fma(polynomial(square, _SIN_CURVE), rest) + r
 
 
-def _cosine(r: Term) -> Term:
-    square = r * r
-    return (square * square).fma(polynomial(square, _COS_CURVE), square.fma(-0.5, 1.0))
+def _cosine(angle: _Reduced) -> Term:
+    """cos(r + rest) = 1 - r**2 / 2 + (r**4 * curve - r * rest), with what 1 - r**2 / 2 loses put back."""
+    square = angle.r * angle.r
+    near = square.fma(-0.5, 1.0)
+    lost = square.fma(-0.5, 1.0 - near)
+    return (square * square).fma(polynomial(square, _COS_CURVE), (-angle.r).fma(angle.rest, lost)) + near
 
 
-def _reduce(a: Term) -> tuple[Term, Term]:
-    """(r, quadrant) with a = r + quadrant * pi/2 for a >= 0, |r| <= pi/4 nearly; NaN for an infinity."""
-    r, quadrant = branch(a < _LARGE, lambda: _reduce_near(a), lambda: _reduce_far(a))
-    return r.select_if(is_finite(a), math.nan), quadrant
+def _reduce(a: Term) -> _Reduced:
+    r, rest, quadrant = branch(a < _LARGE, lambda: _reduce_near(a), lambda: _reduce_far(a))
+    return _Reduced(r.select_if(is_finite(a), math.nan), rest, quadrant)
 
 
-def _reduce_near(a: Term) -> tuple[Term, Term]:
-    """Subtract n * pi/2 in three parts; what the first leaves is exact."""
+def _reduce_near(a: Term) -> tuple[Term, Term, Term]:
+    """Subtract n * pi/2 in three parts. What the first leaves is exact; what is lost with the second goes to the rest."""
     n = (a * (2 / math.pi)).call("rint")
-    r = a
-    for part in _HALF_PI:
-        r = (-n).fma(part, r)
-    return r, n.cast(int32)
+    left = (-n).fma(_HALF_PI[0], a)
+    second = n * -_HALF_PI[1]
+    second_rest = (-n).fma(_HALF_PI[1], -second)
+    r, lost = two_sum(left, second)
+    return r, (-n).fma(_HALF_PI[2], lost + second_rest), n.cast(int32)
 
 
-def _reduce_far(a: Term) -> tuple[Term, Term]:
+def _reduce_far(a: Term) -> tuple[Term, Term, Term]:
     """Multiply the mantissa by the 96 bits of 2/pi that matter: those above only add multiples of 4 quadrants.
 
     The product has two bits before the point, the quadrant; the fraction, read as signed, is what is left.
@@ -314,10 +328,16 @@ def _reduce_far(a: Term) -> tuple[Term, Term]:
     product = (mantissa * high + (carried >> 32) << 32) | (carried & 0xFFFFFFFF)
     fraction = (product << 2).bitcast(int64)
     quadrant = (product >> 62).cast(int32) + (fraction < 0).cast(int32)
+    return *_times_quarter_turn(fraction), quadrant
+
+
+def _times_quarter_turn(fraction: Term) -> tuple[Term, Term]:
+    """fraction * (pi/2) / 2**64 in two parts."""
     near = fraction.cast(float32)
-    rest = (fraction - near.cast(int64)).cast(float32)
-    unit = _HALF_PI[0] / 2**64
-    return near.fma(unit, rest.fma(unit, near * (_HALF_PI[1] / 2**64))), quadrant
+    below = (fraction - near.cast(int64)).cast(float32)
+    unit, unit_rest = _HALF_PI[0] / 2**64, _HALF_PI[1] / 2**64
+    r = near * unit
+    return r, near.fma(unit, -r) + below.fma(unit, near * unit_rest)
 
 
 def _word_from(index: Term, words: Sequence[int]) -> Term:

@@ -107,12 +107,17 @@ def reciprocal_root(x: Term) -> Term:
     return 1.0 / x.call("sqrt")
 
 
+def two_sum(a: Term, b: Term) -> tuple[Term, Term]:
+    """a + b rounded, and what the rounding lost, exactly. Source: Knuth, The Art of Computer Programming 2, 4.2.2."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
 def fma_narrow(x: Term, y: Term, z: Term) -> Term:
     """x * y + z of 16-bit floats: the product is exact in float64; the sum is rounded to odd there, then rounded once."""
     product, addend = x.cast(float64) * y.cast(float64), z.cast(float64)
-    total = product + addend
-    part = total - product
-    error = (product - (total - part)) + (addend - part)  # Knuth's two-sum
+    total, error = two_sum(product, addend)
     is_inexact = error.differs(0.0) & is_finite(total) & (total.bits & 1).equals(0)
     grows = (error > 0.0).equals(total > 0.0)
     odd = (total.bits + total.bits.like(1).select_if(grows, -1)).bitcast(float64)

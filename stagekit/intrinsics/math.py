@@ -30,7 +30,7 @@ from stagekit.dtypes import (
     int64,
     uint64,
 )
-from stagekit.intrinsics import elementary, expansions, reference
+from stagekit.intrinsics import elementary, expansions, reference, wide
 from stagekit.intrinsics.registry import Lowerings, by_name, define, each_dtype, sig
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.builder import Builder
@@ -70,15 +70,6 @@ def _same_floats(name: str, formula: Callable[..., Term]) -> ByDtype:
 
 def _libdevice(name: str, symbol: str) -> ByDtype:
     return _floats(name, Extern(f"__nv_{symbol}f"), Extern(f"__nv_{symbol}"))
-
-
-def _libm(name: str, symbol: str) -> ByDtype:
-    return _floats(name, Extern(f"{symbol}f"), Extern(symbol))
-
-
-def _library(name: str, symbol: str) -> Lowerings:
-    """The same function of libdevice on cuda and of the C library on cpu."""
-    return {"cuda": _libdevice(name, symbol), "cpu": _libm(name, symbol)}
 
 
 def _everywhere(lowering: Lowering | ByDtype) -> Lowerings:
@@ -339,12 +330,17 @@ def _define_library(
     *,
     ulp: tuple[float, float],
     args: tuple[str, ...] = ("x",),
+    single: Callable[..., Term] | None = None,
 ) -> Intrinsic:
-    """A function that libdevice and the C library both have. ulp: on cuda, as NVIDIA states it, and on cpu, as measured."""
+    """A function that libdevice and the C library both have. single: what the cpu does instead for float32.
+
+    ulp: on cuda, as NVIDIA states it, and on cpu, as measured.
+    """
+    on_cpu = _floats(name, expand(single) if single else Extern(f"{symbol}f"), Extern(symbol))
     return _define_function(
         name,
         meaning,
-        _library(name, symbol),
+        {"cuda": _libdevice(name, symbol), "cpu": on_cpu},
         _ulp(*ulp),
         doc,
         f"C23, {section}",
@@ -353,19 +349,49 @@ def _define_library(
 
 
 expm1 = _define_library(
-    "expm1", (np.expm1, math.expm1), "expm1", "exp(x) - 1, accurate near 0 too.", "7.12.6.6", ulp=(1, 1)
+    "expm1",
+    (np.expm1, math.expm1),
+    "expm1",
+    "exp(x) - 1, accurate near 0 too.",
+    "7.12.6.6",
+    ulp=(1, 1),
+    single=wide.expm1,
 )
 log1p = _define_library(
-    "log1p", (np.log1p, math.log1p), "log1p", "log(1 + x), accurate near 0 too.", "7.12.6.14", ulp=(1, 1)
+    "log1p",
+    (np.log1p, math.log1p),
+    "log1p",
+    "log(1 + x), accurate near 0 too.",
+    "7.12.6.14",
+    ulp=(1, 1),
+    single=wide.log1p,
 )
 asin = _define_library(
-    "asin", (np.arcsin, math.asin), "asin", "The angle in [-pi/2, pi/2] with this sine.", "7.12.4.2", ulp=(4, 1)
+    "asin",
+    (np.arcsin, math.asin),
+    "asin",
+    "The angle in [-pi/2, pi/2] with this sine.",
+    "7.12.4.2",
+    ulp=(4, 1),
+    single=wide.asin,
 )
 acos = _define_library(
-    "acos", (np.arccos, math.acos), "acos", "The angle in [0, pi] with this cosine.", "7.12.4.1", ulp=(2, 1)
+    "acos",
+    (np.arccos, math.acos),
+    "acos",
+    "The angle in [0, pi] with this cosine.",
+    "7.12.4.1",
+    ulp=(2, 1),
+    single=wide.acos,
 )
 atan = _define_library(
-    "atan", (np.arctan, math.atan), "atan", "The angle in [-pi/2, pi/2] with this tangent.", "7.12.4.3", ulp=(2, 1)
+    "atan",
+    (np.arctan, math.atan),
+    "atan",
+    "The angle in [-pi/2, pi/2] with this tangent.",
+    "7.12.4.3",
+    ulp=(2, 1),
+    single=wide.atan,
 )
 atan2 = _define_library(
     "atan2",
@@ -374,18 +400,63 @@ atan2 = _define_library(
     "The angle in [-pi, pi] of the point (x, y), `y` given first.",
     "7.12.4.4",
     ulp=(3, 1),
+    single=wide.atan2,
     args=("y", "x"),
 )
-sinh = _define_library("sinh", (np.sinh, math.sinh), "sinh", "The hyperbolic sine.", "7.12.5.5", ulp=(3, 2))
-cosh = _define_library("cosh", (np.cosh, math.cosh), "cosh", "The hyperbolic cosine.", "7.12.5.4", ulp=(2, 2))
-asinh = _define_library("asinh", (np.arcsinh, math.asinh), "asinh", "The inverse of `sinh`.", "7.12.5.2", ulp=(3, 2))
+sinh = _define_library(
+    "sinh",
+    (np.sinh, math.sinh),
+    "sinh",
+    "The hyperbolic sine.",
+    "7.12.5.5",
+    ulp=(3, 2),
+    single=wide.sinh,
+)
+cosh = _define_library(
+    "cosh",
+    (np.cosh, math.cosh),
+    "cosh",
+    "The hyperbolic cosine.",
+    "7.12.5.4",
+    ulp=(2, 2),
+    single=wide.cosh,
+)
+asinh = _define_library(
+    "asinh",
+    (np.arcsinh, math.asinh),
+    "asinh",
+    "The inverse of `sinh`.",
+    "7.12.5.2",
+    ulp=(3, 2),
+    single=wide.asinh,
+)
 acosh = _define_library(
-    "acosh", (np.arccosh, math.acosh), "acosh", "The inverse of `cosh`; NaN below 1.", "7.12.5.1", ulp=(4, 2)
+    "acosh",
+    (np.arccosh, math.acosh),
+    "acosh",
+    "The inverse of `cosh`; NaN below 1.",
+    "7.12.5.1",
+    ulp=(4, 2),
+    single=wide.acosh,
 )
 atanh = _define_library(
-    "atanh", (np.arctanh, math.atanh), "atanh", "The inverse of `tanh`; NaN beyond 1.", "7.12.5.3", ulp=(3, 2)
+    "atanh",
+    (np.arctanh, math.atanh),
+    "atanh",
+    "The inverse of `tanh`; NaN beyond 1.",
+    "7.12.5.3",
+    ulp=(3, 2),
+    single=wide.atanh,
 )
-cbrt = _define_library("cbrt", (np.cbrt, math.cbrt), "cbrt", "The cube root.", "7.12.7.1", ulp=(1, 1))
+cbrt = _define_library(
+    "cbrt",
+    (np.cbrt, math.cbrt),
+    "cbrt",
+    "The cube root.",
+    "7.12.7.1",
+    ulp=(1, 1),
+    single=wide.cbrt,
+)
 hypot = _define_library(
     "hypot",
     (np.hypot, math.hypot),
@@ -393,10 +464,17 @@ hypot = _define_library(
     "The square root of x*x + y*y, without overflow on the way.",
     "7.12.7.4",
     ulp=(3, 1),
+    single=wide.hypot,
     args=("x", "y"),
 )
 erf = _define_library(
-    "erf", reference.without_numpy(math.erf, math.nan), "erf", "The error function.", "7.12.8.1", ulp=(2, 1)
+    "erf",
+    reference.without_numpy(math.erf, math.nan),
+    "erf",
+    "The error function.",
+    "7.12.8.1",
+    ulp=(2, 1),
+    single=wide.erf,
 )
 erfc = _define_library(
     "erfc",
@@ -405,6 +483,7 @@ erfc = _define_library(
     "1 - erf(x), accurate where that is small.",
     "7.12.8.2",
     ulp=(5, 3),
+    single=wide.erfc,
 )
 gamma = _define_library(
     "gamma",
@@ -533,7 +612,7 @@ sin = _define_own(
     "sin",
     "The sine of an angle in radians.",
     "C23, 7.12.4.6",
-    ulp=2,
+    ulp=1,
     double_ulp=(2, 1),
     fast=_hardware("sin.approx.f32"),
 )
@@ -544,7 +623,7 @@ cos = _define_own(
     "cos",
     "The cosine of an angle in radians.",
     "C23, 7.12.4.5",
-    ulp=2,
+    ulp=1,
     double_ulp=(2, 1),
     fast=_hardware("cos.approx.f32"),
 )
@@ -555,7 +634,7 @@ tan = _define_own(
     "tan",
     "The tangent of an angle in radians.",
     "C23, 7.12.4.7",
-    ulp=3,
+    ulp=2,
     double_ulp=(2, 1),
     fast=expand(lambda x: x.call("sin") / x.call("cos")),
 )
@@ -566,7 +645,7 @@ tanh = _define_own(
     "tanh",
     "The hyperbolic tangent.",
     "C23, 7.12.5.6",
-    ulp=2,
+    ulp=1,
     double_ulp=(2, 2),
     fast=_hardware("tanh.approx.f32"),
     fast_ulp=8192,
@@ -601,7 +680,10 @@ pow = define(
     name="pow",
     args=("x", "y"),
     sigs=each_dtype((*FLOAT_DTYPES, *INTEGER_DTYPES), 2),
-    lower={"cuda": {**_libdevice("pow", "pow"), **_INTEGER_POW}, "cpu": {**_libm("pow", "pow"), **_INTEGER_POW}},
+    lower={
+        "cuda": {**_libdevice("pow", "pow"), **_INTEGER_POW},
+        "cpu": {**_floats("pow", expand(wide.power), Extern("pow")), **_INTEGER_POW},
+    },
     evaluate=reference.power,
     lower_fast={"cuda": {float32: expand(lambda x, y: (y * x.call("log2")).call("exp2"))}},
     tolerance=_ulp(4, 2),

@@ -95,19 +95,55 @@ def fma(x: Array, y: Array, z: Array) -> Array:
     """x * y + z, rounded once."""
     dtype = dtype_of(x)
     if dtype is float64:
-        return np.asarray(np.frompyfunc(_fma_exact, 3, 1)(x, y, z), dtype=np.float64)
+        return _fma_float64(*np.broadcast_arrays(x, y, z))
     a, b, c = (semantics.cast(v, dtype, float64) for v in (x, y, z))
     return np.asarray(semantics.cast(_add_to_odd(a * b, c), float64, dtype))  # the product of two float32 is exact
 
 
-def _add_to_odd(a: Array, b: Array) -> Array:
-    """a + b in float64, an inexact sum moved to its odd neighbour, so that rounding again rounds as if once.
+def _fma_float64(x: Array, y: Array, z: Array) -> Array:
+    """By error-free sums where nothing can overflow or underflow on the way, else with fractions.
 
-    The error of a sum is found by Knuth's two-sum (The Art of Computer Programming, volume 2, 4.2.2).
+    Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.
     """
+    high, low = _two_product(x, y)
+    middle, first_error = _two_sum(z, low)
+    total, second_error = _two_sum(high, middle)
+    result = np.asarray(total + _add_to_odd(first_error, second_error))
+    is_safe = np.logical_and.reduce([_is_moderate(v) for v in (x, y, high, result)]) & (_is_moderate(z) | (z == 0))
+    if not is_safe.all():
+        result = result.copy()
+        result[~is_safe] = [_fma_exact(*lane) for lane in zip(x[~is_safe], y[~is_safe], z[~is_safe], strict=True)]
+    return result
+
+
+def _is_moderate(x: Array) -> Array:
+    size = np.abs(x)
+    return np.asarray((size > 2.0**-450) & (size < 2.0**450))
+
+
+def _two_product(x: Array, y: Array) -> tuple[Array, Array]:
+    """x * y rounded, and what the rounding lost. Source: Dekker, "A floating-point technique", 1971."""
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    product = x * y
+    return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b rounded, and what the rounding lost. Source: Knuth, The Art of Computer Programming 2, 4.2.2."""
     total = np.asarray(a + b)
     part = total - a
-    error = (a - (total - part)) + (b - part)
+    return total, (a - (total - part)) + (b - part)
+
+
+def _add_to_odd(a: Array, b: Array) -> Array:
+    """a + b in float64, an inexact sum moved to its odd neighbour, so that rounding again rounds as if once."""
+    total, error = _two_sum(a, b)
     is_even = total.view(np.uint64) & np.uint64(1) == 0
     toward = np.where(error > 0, np.inf, -np.inf)
     return np.where((error != 0) & np.isfinite(error) & is_even, np.nextafter(total, toward), total)

@@ -134,7 +134,7 @@ def _called(symbol: str, dtype: DType, args: list[Lanes]) -> Lanes:
 
 # -- the meanings themselves ------------------------------------------------------------------------------------------
 
-FEW = settings(max_examples=200, deadline=None)
+FEW = settings(max_examples=100, deadline=None)
 
 
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES, ids=lambda d: d.short)
