@@ -1,12 +1,14 @@
 """The types of a call's arguments: what a specialisation is compiled for, and where it runs.
 
-One reader per parameter is made once, from the annotation; a call goes through them in order. What does not fit is left to the
-launch to report: it has the whole signature.
+One reader per parameter is made once, from the annotation; a call goes through them in order. A call that does not bind to the
+parameters is refused here, before anything is traced; a value that does not fit is left to the launch to report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from stagekit import dtypes
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.errors import UnsupportedArgument
 from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, ScalarArg
+from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.runtime.args import describe, read_array
+from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError
 from stagekit.runtime.views import CPU, Device
 
@@ -28,19 +31,20 @@ _PLAIN = {bool: ScalarArg(dtypes.bool_), int: ScalarArg(dtypes.int32), float: Sc
 
 
 class ArgumentTypes:
-    """Reads the types of the run-time arguments of one specialisation. meanings: what annotates each, or None."""
+    """Reads the types of the run-time arguments of one specialisation.
 
-    def __init__(self, parameters: Sequence[Parameter], meanings: Mapping[str, Any]) -> None:
-        self.names = tuple(p.name for p in parameters)
-        self._defaults = tuple(None if p.default is ... else p.default for p in parameters)
-        self._readers = tuple(_reader(name, meanings[name]) for name in self.names)
+    meanings: what annotates each, or None. absent: those that are fixed to None, whatever a call gives.
+    """
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """Arguments in parameter order, defaults filled in; a missing one is None."""
-        if not kwargs and len(args) == len(self.names):
-            return args
-        given = {**dict(zip(self.names, args)), **kwargs}
-        return [given.get(name, default) for name, default in zip(self.names, self._defaults)]
+    def __init__(
+        self, kernel: str, parameters: Parameters, meanings: Mapping[str, Any], absent: Collection[str]
+    ) -> None:
+        rows = parameters.run_time
+        text = ", ".join(p.name if p.default is ... else f"{p.name}={p.default!r}" for p in rows)
+        keyword_only = sum(parameters.signature.parameters[p.name].kind is inspect.Parameter.KEYWORD_ONLY for p in rows)
+        defaults = tuple(p.default for p in rows)
+        self.bind = Binder(kernel, Untyped(tuple(p.name for p in rows), defaults, keyword_only, f"({text})"))
+        self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
         """The types, and the device of the first array (the CPU without arrays)."""
@@ -52,6 +56,23 @@ class ArgumentTypes:
             if device is None:
                 device = place
         return tuple(found), device or CPU
+
+
+@dataclass(frozen=True)
+class Untyped:
+    """A signature before the types are known: enough to say whose an argument is."""
+
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    keyword_only: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _absent(value: Any) -> Typed:
+    return _NONE
 
 
 def _reader(name: str, meaning: Any) -> Reader:

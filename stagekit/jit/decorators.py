@@ -30,6 +30,7 @@ def _options(
     return Options(trace_options, name, target)
 
 
+@hide_frames
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -48,12 +49,16 @@ def jit(
     in all. op_budget: operations in all.
     """
     options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
-    frame = sys._getframe(1)
-    if fn is None:
-        return lambda function: JitFunction(function, options, outer_names(function, frame))
-    return JitFunction(_checked(fn, "jit"), options, outer_names(_checked(fn, "jit"), frame))
+    frame = sys._getframe(2)  # of the caller: the first is `hide_frames`
+
+    @hide_frames
+    def define(given: Callable[..., Any]) -> JitFunction:
+        return _kernel(given, "jit", options, frame)
+
+    return define if fn is None else define(fn)
 
 
+@hide_frames
 def function(
     fn: Callable[..., Any] | None = None,
     *,
@@ -70,16 +75,20 @@ def function(
     Options as for `jit`. Every parameter is annotated, none is constexpr.
     """
     options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)
 
     @hide_frames
     def define(given: Callable[..., Any]) -> Specialization:
-        made = JitFunction(_checked(given, "function"), options, outer_names(_checked(given, "function"), frame))
-        kernel = made.with_values({})
+        kernel = _kernel(given, "function", options, frame).with_values({})
         kernel.trace()
         return kernel
 
     return define if fn is None else define(fn)
+
+
+def _kernel(fn: Any, decorator: str, options: Options, frame: types.FrameType) -> JitFunction:
+    checked = _checked(fn, decorator)
+    return JitFunction(checked, options, outer_names(checked, frame))
 
 
 class InlineFunction:
@@ -100,6 +109,7 @@ class InlineFunction:
         return f"<stagekit inline {self.__stagekit_fragment__.__qualname__}>"
 
 
+@hide_frames
 def inline(fn: Callable[P, R]) -> Callable[P, R]:
     """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text."""
     return InlineFunction(_checked(fn, "inline"))

@@ -113,7 +113,7 @@ class JitFunction(Launchable):
         parameter = next(p for p in parameters.all if p.name == name)
         if not parameter.is_constexpr:
             if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
-                raise SpecializeError(NotConstexpr(name, self.name, repr(value)), self.loc)
+                raise SpecializeError(NotConstexpr(self.name, name, repr(value)), self.loc)
             return
         self._check_constexpr(name, parameter.type, value)
 
@@ -125,7 +125,9 @@ class JitFunction(Launchable):
             and not (isinstance(value, wanted) and not isinstance(value, bool))
         ):
             why = f"the parameter is constexpr[{wanted.__name__}]"
-            raise SpecializeError(BadConstexpr(name, shown, kind, why, f"give a {wanted.__name__}"), self.loc)
+            raise SpecializeError(
+                BadConstexpr(name, shown, kind, why, f"give a value of type {wanted.__name__}"), self.loc
+            )
         if read_array(value) is not None and not isinstance(value, np.generic):
             raise SpecializeError(
                 BadConstexpr(

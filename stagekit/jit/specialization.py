@@ -77,7 +77,8 @@ class Specialization(Launchable):
 
     @functools.cached_property
     def _argument_types(self) -> ArgumentTypes:
-        return ArgumentTypes(self._owner.parameters.run_time, self._meanings)
+        absent = {name for name, said in self._types_given.items() if said is None}
+        return ArgumentTypes(self.name, self._owner.parameters, self._meanings, absent)
 
     @property
     def has_known_types(self) -> bool:

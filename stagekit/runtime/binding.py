@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from stagekit.diagnostics import Diagnostic, Note
 from stagekit.runtime.errors import ArgumentError, DuplicateArgument, MissingArgument, TooManyArguments, UnknownArgument
-from stagekit.signature import Signature
+
+
+class Bindable(Protocol):
+    """What a binder knows of a signature: `Signature`, or what stands in for one before types are known."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def defaults(self) -> tuple[Any, ...]: ...
+    @property
+    def keyword_only(self) -> int: ...
 
 
 class Binder:
     """Puts the arguments of a call in the order of the signature. Built once per kernel."""
 
-    def __init__(self, kernel: str, signature: Signature) -> None:
+    def __init__(self, kernel: str, signature: Bindable) -> None:
         self._kernel = kernel
         self._signature = signature
         self._names = signature.names

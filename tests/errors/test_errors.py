@@ -34,11 +34,16 @@ def _case(path: Path) -> object:
 CASES = [_case(path) for path in PROGRAMS]
 
 
-@pytest.mark.parametrize("program", CASES)
-def test_the_text_of_the_error(program: Path, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text says what, where, why and what to do; it changes only on purpose."""
+@pytest.fixture(autouse=True)
+def _own_folder_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a program writes, and which switches it sets, ends with it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
 
+
+@pytest.mark.parametrize("program", CASES)
+def test_the_text_of_the_error(program: Path, golden: Golden) -> None:
+    """The text says what, where, why and what to do; it changes only on purpose."""
     text = str(_error_of(program)).replace(str(program), "$FILE")
 
     golden.check(program.with_suffix(".err"), re.sub(r"0x[0-9a-f]{9,}", "$ADDRESS", text) + "\n")
