@@ -92,6 +92,9 @@ class Captures:
     def __init__(self) -> None:
         self._reads: dict[Any, Read] = {}
 
+    def __contains__(self, place: Any) -> bool:
+        return place in self._reads
+
     def note(self, place: Any, what: str, again: Callable[[], Any], value: Any) -> None:
         """Record that reading `place` gave `value`."""
         if place not in self._reads:

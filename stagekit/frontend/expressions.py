@@ -7,7 +7,6 @@ user's class answers through its own methods, which are staged like any other fu
 from __future__ import annotations
 
 import ast
-import functools
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -86,7 +85,7 @@ def _name(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
             raise tracer.error(UnboundLocal(name), frame, node)
     else:
         value = _free(tracer, frame, node)
-    return tracer.read(value, frame.loc(node))
+    return tracer.read(value, frame, node)
 
 
 def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
@@ -112,7 +111,15 @@ def _list(tracer: Tracer, frame: Frame, node: ast.List) -> Any:
 
 
 def _set(tracer: Tracer, frame: Frame, node: ast.Set) -> Any:
-    return tracer.journal.born(set(_elements(tracer, frame, node.elts)))
+    return tracer.journal.born(_set_of(tracer, frame, node, _elements(tracer, frame, node.elts)))
+
+
+def _set_of(tracer: Tracer, frame: Frame, node: ast.AST, elements: list[Any]) -> Any:
+    """A set: which elements are equal must be known."""
+    for element in elements:
+        if holds_run_time(element):
+            raise _needs_static(tracer, frame, node, "an element of a set", element)
+    return static(tracer, frame, node, lambda: set(elements))
 
 
 def _elements(tracer: Tracer, frame: Frame, nodes: Sequence[ast.expr]) -> list[Any]:
@@ -131,7 +138,8 @@ def _dict(tracer: Tracer, frame: Frame, node: ast.Dict) -> Any:
         if key is None:
             made.update(evaluate(tracer, frame, value))
         else:
-            made[_key(tracer, frame, key)] = evaluate(tracer, frame, value)
+            known = _key(tracer, frame, key)  # before the value, unlike in an assignment
+            made[known] = evaluate(tracer, frame, value)
     return tracer.journal.born(made)
 
 
@@ -184,6 +192,8 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
         raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+    if isinstance(left, str) and holds_run_time(right):
+        raise _needs_static(tracer, frame, node, "what is formatted into a string", right)
     made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
     return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
 
@@ -344,8 +354,10 @@ def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: An
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
         return _compare_stand_ins(tracer, frame, node, op, left, right)
-    if holds_run_time(left) and holds_run_time(right) and isinstance(op, ast.Eq | ast.NotEq):
-        return _compare_sequences(tracer, frame, node, op, left, right)
+    if holds_run_time(left) or holds_run_time(right):
+        from stagekit.frontend import contents
+
+        return contents.compare(tracer, frame, node, op, left, right)
     return static(tracer, frame, node, lambda: python(left, right))
 
 
@@ -359,18 +371,6 @@ def _compare_stand_ins(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpo
         return isinstance(op, ast.NotEq)
     symbol = COMPARISONS[type(op)][0]
     raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
-
-
-def _compare_sequences(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
-    is_same_shape = type(left) is type(right) and isinstance(left, tuple | list) and len(left) == len(right)
-    equal: bool | Number = is_same_shape
-    for pair in zip(left, right) if is_same_shape else ():
-        equal = both(tracer, frame, equal, functools.partial(_equal, tracer, frame, node, *pair), node)
-    return negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
-
-
-def _equal(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> bool | Number:
-    return truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b))
 
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
@@ -398,11 +398,26 @@ def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: 
     """`item in container` for a compile-time container; a run-time item is compared with each element."""
     if not holds_run_time(item) and not holds_run_time(container):
         return bool(static(tracer, frame, node, lambda: item in container))
+    if isinstance(container, range) and is_numeric(item):
+        return _in_range(tracer, frame, node, item, container)
     found: bool | Number = False
     for element in items_of(tracer, frame, node, container):
         equal = truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), item, element))
         found = either(tracer, found, equal)
     return found
+
+
+def _in_range(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, numbers: range) -> bool | Number:
+    """Between the ends and on a step, without a comparison per number."""
+    if not numbers:
+        return False
+    first, last, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
+    loc = tracer.at(frame, node)
+    low, high = (tracer.arithmetic.compare(op, item, end, loc) for op, end in ((ast.GtE, first), (ast.LtE, last)))
+    wide = item if _dtype_of(item).is_float else tracer.arithmetic.convert(item, dtypes.INDEX)
+    past = tracer.arithmetic.binary("%", tracer.arithmetic.binary("-", wide, first, loc), step, loc)
+    on_step = tracer.arithmetic.compare(ast.Eq, past, 0, loc)
+    return Number(tracer.builder.and_(tracer.builder.and_(low.value, high.value), on_step.value))
 
 
 def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:
@@ -478,7 +493,7 @@ def _bool(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> Any:
             return first if stops else rest(nodes[1:])
         return branch(tracer, stops.value, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
 
-    return tracer.read(rest(node.values), frame.loc(node))
+    return tracer.read(rest(node.values), frame, node)
 
 
 def _conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
@@ -492,7 +507,7 @@ def _conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
     def otherwise() -> Any:
         return evaluate(tracer, frame, node.orelse)
 
-    return tracer.read(branch(tracer, chosen.value, then, otherwise, frame.loc(node)), frame.loc(node))
+    return tracer.read(branch(tracer, chosen.value, then, otherwise, frame.loc(node)), frame, node)
 
 
 # -- attributes, items, places ------------------------------------------------------------------------------------------
@@ -500,7 +515,7 @@ def _conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
 
 def _attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
     owner = evaluate(tracer, frame, node.value)
-    return tracer.read(attribute(tracer, frame, node, owner, node.attr), frame.loc(node))
+    return tracer.read(attribute(tracer, frame, node, owner, node.attr), frame, node)
 
 
 def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
@@ -517,9 +532,15 @@ def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str
     except AttributeError:
         raise tracer.error(NoAttribute(describe_owner(owner), name, suggest(name, dir(owner))), frame, node) from None
     if not tracer.journal.is_born(owner) and not isinstance(value, types.MethodType | types.BuiltinMethodType):
-        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
-        tracer.captures.note((id(owner), "." + name), what, lambda: getattr(owner, name), value)
+        _note_attribute(tracer, node, owner, name, value)
     return value
+
+
+def _note_attribute(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    place = (id(owner), "." + name)
+    if place not in tracer.captures:
+        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
+        tracer.captures.note(place, what, lambda: getattr(owner, name), value)
 
 
 def describe_owner(owner: Any) -> str:
@@ -543,7 +564,7 @@ def _subscript(tracer: Tracer, frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(tracer, frame, node.value)
     index = evaluate(tracer, frame, node.slice)
     tracer.at(frame, node)
-    return tracer.read(item(tracer, frame, node, owner, index), frame.loc(node))
+    return tracer.read(item(tracer, frame, node, owner, index), frame, node)
 
 
 def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
@@ -616,7 +637,7 @@ def _attribute_place(tracer: Tracer, frame: Frame, node: ast.Attribute, owner: A
             raise tracer.error(StaticFailure("FrozenInstanceError", message), frame, node)
         tracer.assign(owner, node.attr, value, is_attribute=True)
 
-    return Place(lambda: tracer.read(attribute(tracer, frame, node, owner, node.attr), frame.loc(node)), put)
+    return Place(lambda: tracer.read(attribute(tracer, frame, node, owner, node.attr), frame, node), put)
 
 
 def _setter_of(owner: Any, name: str) -> Any:
@@ -641,7 +662,7 @@ def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, i
     if holds_run_time(index):
         raise _needs_static(tracer, frame, node, "the index of a Python container", index)
     return Place(
-        lambda: tracer.read(item(tracer, frame, node, owner, index), loc),
+        lambda: tracer.read(item(tracer, frame, node, owner, index), frame, node),
         lambda value: _put_item(tracer, frame, node, owner, index, value),
     )
 
@@ -705,7 +726,7 @@ def _call_node(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
         value = evaluate(tracer, frame, keyword.value)
         kwargs.update({keyword.arg: value} if keyword.arg else value)
     tracer.at(frame, node)
-    return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame.loc(node))
+    return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame, node)
 
 
 def _comprehension(
@@ -739,7 +760,7 @@ def _comprehension(
         frame.scope = outer
     if isinstance(node, ast.DictComp):
         return tracer.journal.born(dict(found))
-    return tracer.journal.born(set(found) if isinstance(node, ast.SetComp) else found)
+    return tracer.journal.born(_set_of(tracer, frame, node, found) if isinstance(node, ast.SetComp) else found)
 
 
 def _assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:

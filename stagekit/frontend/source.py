@@ -237,7 +237,14 @@ def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
 
 
 def names_of(scope: Scope) -> Names:
-    """Names that `scope` binds itself: parameters, assignments, imports, nested definitions."""
+    """Names that `scope` binds itself: parameters, assignments, imports, nested definitions. Remembered on the node."""
+    known: Names | None = getattr(scope, "_names", None)
+    if known is None:
+        known = scope._names = _names_of(scope)  # type: ignore[union-attr]
+    return known
+
+
+def _names_of(scope: Scope) -> Names:
     local: set[str] = set()
     nonlocal_: set[str] = set()
     global_: set[str] = set()

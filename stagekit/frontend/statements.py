@@ -31,7 +31,7 @@ _EXITS = (ast.Return, ast.Break, ast.Continue)
 def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
     """Run statements in order, minding early exits."""
     for position, statement in enumerate(body):
-        tracer.count_ops(tracer.at(frame, statement))
+        tracer.count_ops(frame, statement)
         _RUN[type(statement)](tracer, frame, statement)
         if not may_exit(statement):
             continue

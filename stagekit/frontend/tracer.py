@@ -100,12 +100,12 @@ class Tracer:
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
 
-    def read(self, value: Any, loc: Loc) -> Any:
-        """A value just read from a location: poison raises, a size becomes its run-time number."""
+    def read(self, value: Any, frame: Frame, node: ast.AST) -> Any:
+        """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
         if isinstance(value, Poison):
-            raise value.error(loc)
+            raise value.error(frame.loc(node))
         if isinstance(value, SizeExpr):
-            return self.size(value, loc)
+            return self.size(value, frame.loc(node))
         return value
 
     def size(self, expr: SizeExpr | int, loc: Loc) -> Number | int:
@@ -141,9 +141,9 @@ class Tracer:
             limit = self.options.unroll_budget
             raise StagingError(UnrollBudget(self.unrolled_total, limit, self._loops()), loc)
 
-    def count_ops(self, loc: Loc) -> None:
+    def count_ops(self, frame: Frame, node: ast.AST) -> None:
         if self.builder.op_count > self.options.op_budget:
-            raise StagingError(OpBudget(self.options.op_budget, self._loops()), loc)
+            raise StagingError(OpBudget(self.options.op_budget, self._loops()), frame.loc(node))
 
     def _loops(self) -> str:
         """The loops that were unrolled most, for the budget errors."""
