@@ -160,7 +160,7 @@ def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Ar
 
 
 def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> tuple[Any, Extent]:
-    if index.step not in (None, 1):
+    if index.step is not None and not (type(index.step) is int and index.step == 1):
         raise StagingError(BadIndex("a slice with a step", "compute the indices, or pass a strided view"), loc)
     size = array.shape[axis]
     start = 0 if index.start is None else index.start
@@ -173,7 +173,8 @@ def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> 
         raise StagingError(BadIndex("a negative slice bound into an axis whose size is known at run time", hint), loc)
     if isinstance(start, int) and isinstance(stop, int):
         return start, max(stop - start, 0)
-    length = tracer.arithmetic.binary("-", stop, start, loc) if start != 0 else stop
+    is_prefix = isinstance(start, int) and start == 0
+    length = stop if is_prefix else tracer.arithmetic.binary("-", stop, start, loc)
     return start, length if isinstance(length, Number) else int(length)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from stagekit.frontend import expressions
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NotCallable
 from stagekit.frontend.frame import Closure, Frame
-from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Array, Number, StagedRange, StaticRange, holds_run_time
 from stagekit.intrinsics import registry
@@ -184,6 +185,15 @@ def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
     return expressions.truth(tracer, frame, node, x)
 
 
+def _operator(symbol: str) -> Builtin:
+    """`operator.add` and its like."""
+    return lambda tracer, frame, node, a, b: expressions.binary(tracer, frame, node, symbol, a, b)
+
+
+def _comparison(op: type[ast.cmpop]) -> Builtin:
+    return lambda tracer, frame, node, a, b: expressions.compare(tracer, frame, node, op(), a, b)
+
+
 # -- sequences ----------------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +268,13 @@ def _filter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any) ->
         if keep:
             kept.append(item)
     return kept
+
+
+def _reduce(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any, *start: Any) -> Any:
+    values = [*start, *_items(tracer, frame, node, items)]
+    if not values:
+        raise tracer.error(BadCall("`reduce` of nothing", "reduce(function, items, start)"), frame, node)
+    return functools.reduce(lambda a, b: _call(tracer, frame, node, fn, [a, b]), values)
 
 
 def _any(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
@@ -360,6 +377,9 @@ _STAGED: dict[Any, Builtin] = {
     builtins.callable: _callable,
     builtins.super: _super,
     builtins.print: _print,
+    functools.reduce: _reduce,
+    **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
+    **{python: _comparison(op) for op, (_, _, python) in COMPARISONS.items()},
 }
 
 _BY_ID = {id(fn): staged for fn, staged in _STAGED.items()}

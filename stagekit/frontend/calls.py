@@ -14,8 +14,10 @@ import types
 import weakref
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import StagekitError
-from stagekit.dtypes import DType
+from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, overloads
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
@@ -42,8 +44,9 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         fn = language.constexpr_value
     if isinstance(fn, language.Staged):
         return _staged(tracer, frame, node, fn, args, kwargs, mapper)
-    if isinstance(fn, DType):
-        return _convert(tracer, frame, node, fn, args, mapper)
+    dtype = fn if isinstance(fn, DType) else _dtype_called(fn, args)
+    if dtype is not None:
+        return _convert(tracer, frame, node, dtype, args, mapper)
     if isinstance(fn, Closure):
         return _closure(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, BoundMethod):
@@ -113,6 +116,12 @@ def _staged(
     except TypeError as error:
         raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{fn.signature}"), frame, node) from None
     return fn.run(language.Call(tracer, frame, node), *bound.args, **bound.kwargs)
+
+
+def _dtype_called(fn: Any, args: list[Any]) -> DType | None:
+    """The dtype that `np.float32` means on run-time values."""
+    is_scalar_type = isinstance(fn, type) and issubclass(fn, np.generic) and holds_run_time(args)
+    return dtype_from_numpy(np.dtype(fn)) if is_scalar_type else None
 
 
 def _convert(tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: list[Any], mapper: Any) -> Any:
@@ -306,6 +315,8 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         made = tracer.journal.born(object.__new__(cls))
         call(tracer, frame, node, init, [made, *args], kwargs)
         return made
+    if cls.__module__ == "builtins" and cls is not dict:
+        return _native(tracer, frame, node, cls, args, kwargs)
     return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
 
 
@@ -334,7 +345,7 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
-    moves_only = isinstance(getattr(fn, "__self__", None), list | tuple | dict | set | str)
+    moves_only = isinstance(getattr(fn, "__self__", None), list | tuple | dict | set)
     if not moves_only and (holds_run_time(args) or holds_run_time(kwargs)):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         nearest = builtins.nearest_intrinsic(getattr(fn, "__name__", ""))

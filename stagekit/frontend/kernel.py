@@ -200,14 +200,10 @@ class _Trace:
         step: Any = 1
         for size in reversed(shape):
             strides.insert(0, step)
-            is_static = isinstance(step, int) and isinstance(size, int)
-            step = (
-                step * size
-                if is_static
-                else self.tracer.arithmetic.binary("*", size, step, self.loc)
-                if step != 1
-                else size
-            )
+            if isinstance(step, int) and (step == 1 or isinstance(size, int)):
+                step = size * step if isinstance(size, int) else size
+            else:
+                step = self.tracer.arithmetic.binary("*", size, step, self.loc)
         return tuple(strides)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:

@@ -16,8 +16,27 @@ from stagekit.dtypes import DType
 from stagekit.ir import Pointer, Scalar, Value
 
 
+class _RunTime:
+    """What CPython may not ask a stand-in, since the object would answer for the value: its truth, equality and text."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        raise TypeError("the truth of a run-time value is not known at compile time")
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise TypeError("run-time values cannot be compared at compile time")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __format__(self, spec: str) -> str:
+        raise TypeError("the digits of a run-time value are not known at compile time")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class Number:
+class Number(_RunTime):
     """A run-time number. `is_weak`: made from Python literals only, so it takes the other operand's dtype like they do."""
 
     value: Value
@@ -30,7 +49,7 @@ class Number:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Address:
+class Address(_RunTime):
     """A run-time pointer to elements of `dtype`."""
 
     value: Value
@@ -49,7 +68,7 @@ Extent = int | Number
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Array:
+class Array(_RunTime):
     """A view of memory: `base` address, and per axis a size and a stride in elements. Immutable."""
 
     name: str
@@ -79,7 +98,7 @@ class Poison:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class StagedRange:
+class StagedRange(_RunTime):
     """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop."""
 
     start: Any
