@@ -154,7 +154,7 @@ from stagekit.intrinsics.warp import (
     shfl_up_sync,
     shfl_xor_sync,
 )
-from stagekit.jit import BoundKernel, JitFunction, Specialization, compile, function, inline, jit
+from stagekit.jit import BoundKernel, JitFunction, Sanitizer, Specialization, compile, function, inline, jit, sanitize
 from stagekit.lib import Tile, arange, block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
 from stagekit.runtime.errors import ArgumentError, KernelAssertionError, LaunchError
 
@@ -168,6 +168,7 @@ __all__ = [
     "KernelAssertionError",
     "LaunchError",
     "Pointer",
+    "Sanitizer",
     "Specialization",
     "SpecializeError",
     "StagekitError",
@@ -283,6 +284,7 @@ __all__ = [
     "rint",
     "round",
     "rsqrt",
+    "sanitize",
     "shfl_down_sync",
     "shfl_sync",
     "shfl_up_sync",

@@ -33,6 +33,11 @@ VERIFY = Switch(
 TARGET = Switch(
     "STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", ("", "cpu", "cuda", "interp")
 )
+SANITIZE = Switch(
+    "STAGEKIT_SANITIZE",
+    "",
+    "1: check every launch on the interpreter and raise what it finds; or options, such as order=random,seed=7,nan=no",
+)
 THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core")
 
-SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, THREADS)
+SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS)

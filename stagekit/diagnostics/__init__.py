@@ -7,9 +7,13 @@ from stagekit.diagnostics.diagnostic import (
     StagekitError,
     all_diagnostics,
     hide_frames,
+    place_of_user,
 )
 from stagekit.diagnostics.loc import Loc
 from stagekit.diagnostics.outside import outside_kernel
 from stagekit.diagnostics.render import render
 
-__all__ = ["Diagnostic", "InternalError", "Loc", "Note", "StagekitError", "all_diagnostics", "hide_frames", "outside_kernel", "render"]
+__all__ = [
+    "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
+    "all_diagnostics", "hide_frames", "outside_kernel", "place_of_user", "render",
+]  # fmt: skip

@@ -99,7 +99,7 @@ class StagekitError(Exception):
     def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
         super().__init__(diagnostic, loc, notes)
         self.diagnostic = diagnostic
-        self.loc = _place_of_user(loc)
+        self.loc = place_of_user(loc)
         self.notes = notes
         self.context: tuple[str, ...] = ()
 
@@ -116,8 +116,11 @@ class StagekitError(Exception):
 _LIBRARY = str(Path(__file__).parents[1] / "lib")
 
 
-def _place_of_user(loc: Loc | None) -> Loc | None:
-    """Fragments of our own library are like intrinsics to their user: an error in one shows where it was called."""
+def place_of_user(loc: Loc | None) -> Loc | None:
+    """The place to show of `loc`.
+
+    Fragments of our own library are like intrinsics to their user: an error in one shows where it was called.
+    """
     here = loc
     while here is not None and here.file.startswith(_LIBRARY):
         here = here.call_site

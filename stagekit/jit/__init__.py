@@ -7,10 +7,15 @@ argtypes          the types and the device of the arguments of a call
 variant           one specialisation for certain argument types: traced, compiled, loaded
 compilation       from traced IR to something that launches
 interpreting      the checking interpreter as a target
+sanitizing        launches that are checked
 """
 
 from stagekit.jit.decorators import BoundKernel, InlineFunction, compile, function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
+from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization
 
-__all__ = ["BoundKernel", "InlineFunction", "JitFunction", "Specialization", "compile", "function", "inline", "jit"]
+__all__ = [
+    "BoundKernel", "InlineFunction", "JitFunction", "Sanitizer", "Specialization",
+    "compile", "function", "inline", "jit", "sanitize",
+]  # fmt: skip

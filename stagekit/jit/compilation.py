@@ -11,7 +11,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
@@ -19,6 +19,10 @@ from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
 from stagekit.ir.printer import print_function
 from stagekit.runtime.kernel import Kernel
+
+if TYPE_CHECKING:
+    from stagekit.backends.interp import Options
+    from stagekit.jit.interpreting import InterpKernel
 
 DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
 
@@ -115,13 +119,13 @@ def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     return CudaKernel(artifact, constexprs)
 
 
-def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any]) -> Kernel:
-    """The checking interpreter; it takes any block."""
+def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], options: Options | None) -> InterpKernel:
+    """The checking interpreter; it takes any block. options: what it checks, None for nothing that costs time."""
     from stagekit.backends.interp import UNCHECKED
     from stagekit.jit.interpreting import InterpKernel
 
     artifact = _artifact(traced, naming, traced.function, "cpu", b"")
-    return InterpKernel(artifact, lower_for(traced, "interp", 0), UNCHECKED, constexprs)
+    return InterpKernel(artifact, lower_for(traced, "interp", 0), options or UNCHECKED, constexprs)
 
 
 def dump(stage: str, text: str) -> None:

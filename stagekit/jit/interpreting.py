@@ -5,6 +5,7 @@ Arguments are bound and checked as for the cpu target, then the IR itself is run
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,12 @@ class InterpKernel(Kernel):
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
+        self.tell(self.run(args, kwargs, brackets, 0), raises_findings=True)
+
+    def run(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
+    ) -> interp.Report:
+        """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
         arguments = self._bind(args, kwargs)
         values = self._read(arguments, None)
         size = self._size(values, arguments, brackets)
@@ -38,10 +45,24 @@ class InterpKernel(Kernel):
         allocations = [
             interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None
         ]
-        report = interp.launch(self._program, values, size.grid, size.block, size.shared_bytes, allocations)
-        self.last_report = report
+        report = interp.launch(
+            self._program.with_seed(seed), values, size.grid, size.block, size.shared_bytes, allocations
+        )
+        self.last_report = dataclasses.replace(report, findings=self._explained(report))
+        return self.last_report
+
+    def _explained(self, report: interp.Report) -> tuple[interp.Finding, ...]:
+        """The findings, with what the reader of an error wants to know: constexprs, and how to see it again."""
+        fixed = ", ".join(f"{k}={v!r}" for k, v in self._constexprs.items())
+        context = [f"while running `{self._name}`{' with ' + fixed if fixed else ''}"]
+        if report.schedule is not None:
+            context.append(f"in the order of `sk.sanitize({report.schedule})`")
+        return tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
+
+    def tell(self, report: interp.Report, *, raises_findings: bool) -> None:
+        """Print what the kernel printed; raise what went wrong."""
         sys.stdout.write("".join(m.text for m in report.prints))
-        if report.findings:
+        if report.findings and raises_findings:
             raise report.findings[0].error()
         if report.failures:
             first, others = report.failures[0], len(report.failures) - 1

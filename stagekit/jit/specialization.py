@@ -18,6 +18,7 @@ from stagekit.frontend.errors import SpecializeError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
+from stagekit.jit import sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.recursion import deep_recursion
@@ -150,6 +151,10 @@ class Specialization(Launchable):
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None) -> None:
         reader = self._argument_types
         arg_types, device = reader.of(reader.bind(args, kwargs))
+        watch = sanitizing.current()
+        if watch is not None:
+            watch.launch(self._variant(arg_types), key, args, kwargs)
+            return
         where = target or config.TARGET.get() or self._owner.options.target or device.kind
         self._variant(arg_types).launch(key, args, kwargs, where, device)
 

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType
@@ -18,6 +18,10 @@ from stagekit.runtime import driver
 from stagekit.runtime.kernel import Kernel, block_of
 from stagekit.runtime.launch_config import NO_BRACKETS
 from stagekit.runtime.views import Device
+
+if TYPE_CHECKING:
+    from stagekit.backends.interp import Options
+    from stagekit.jit.interpreting import InterpKernel
 
 
 def symbol_of(name: str, constexprs: Mapping[str, Any]) -> str:
@@ -68,7 +72,7 @@ class Variant:
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device
     ) -> Kernel:
         if target == "interp":
-            return self._loaded(target, lambda: compilation.load_interp(self.traced, self._naming, self._constexprs))
+            return self.checked(None)
         if target == "cuda":
             ordinal = device.ordinal if device.kind == "cuda" else driver.current_device()
             capability = driver.capability(ordinal)
@@ -78,6 +82,14 @@ class Variant:
             )
         block = self.traced.block or block_of(self._unbuilt, key, args, kwargs)
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
+
+    def checked(self, options: Options | None) -> InterpKernel:
+        """The kernel on the checking interpreter."""
+        made = self._loaded(
+            ("interp", options),
+            lambda: compilation.load_interp(self.traced, self._naming, self._constexprs, options),
+        )
+        return cast("InterpKernel", made)
 
     @functools.cached_property
     def _unbuilt(self) -> Kernel:

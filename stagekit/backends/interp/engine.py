@@ -111,7 +111,9 @@ def _watch(started: Launch) -> None:
 def _report(started: Launch) -> Report:
     started.written.report_outputs(started.allocations, started.sink)
     statistics = started.measured.done() if started.options.statistics else None
-    return Report(started.sink.done(), tuple(started.prints), tuple(started.failures), statistics)
+    return Report(
+        started.sink.done(), tuple(started.prints), tuple(started.failures), statistics, started.options.schedule
+    )
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

@@ -32,20 +32,26 @@ class Who:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault. `who`: the first thread that showed it, if it has one. count: how many times it was seen in the launch."""
+    """One fault. `who`: the first thread that showed it, if it has one. count: how many times it was seen in the launch.
+
+    context: of which kernel, with which constexprs; filled in by who launches.
+    """
 
     diagnostic: Diagnostic
     loc: Loc | None
     who: Who | None
     notes: tuple[Note, ...]
     count: int
+    context: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
         return self.diagnostic.id
 
     def error(self) -> SanitizerError:
-        return SanitizerError(self.diagnostic, self.loc, (*self._where(), *self.notes))
+        made = SanitizerError(self.diagnostic, self.loc, (*self._where(), *self.notes))
+        made.context = self.context
+        return made
 
     def _where(self) -> tuple[Note, ...]:
         if self.who is None:

@@ -41,6 +41,9 @@ class Schedule:
     order: Order
     seed: int = 0
 
+    def __str__(self) -> str:
+        return f"order={self.order!r}, seed={self.seed}" if self.order == "random" else f"order={self.order!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -10,7 +10,7 @@ Control flow, and whatever may have to wait for another warp, is a generator tha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from stagekit.backends.interp.access import Access, Observer, Role
@@ -97,6 +97,13 @@ class Program:
     is_batched: bool
     has_fence: bool
     has_syncwarp: bool
+
+    def with_seed(self, seed: int) -> Program:
+        """The same, in the random order of `seed` if a random order was asked for."""
+        schedule = self.options.schedule
+        if schedule is None or schedule.seed == seed:
+            return self
+        return replace(self, options=replace(self.options, schedule=replace(schedule, seed=seed)))
 
     def fresh_values(self, params: tuple[Any, ...]) -> Values:
         values = list(self.constants)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stagekit.backends.interp.findings import Finding, Who
+from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.statistics import AccessStatistics, Statistics
 from stagekit.diagnostics import Loc
 
@@ -21,12 +22,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Report:
-    """findings: in the order of discovery. prints, failures: block by block in the order in which blocks ran."""
+    """findings: in the order of discovery. prints, failures: block by block in the order in which blocks ran.
+
+    schedule: the order of warps and blocks, None for side by side. As text: everything that was found and measured.
+    """
 
     findings: tuple[Finding, ...]
     prints: tuple[Message, ...]
     failures: tuple[Message, ...]
     statistics: Statistics | None
+    schedule: Schedule | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -36,6 +41,14 @@ class Report:
     def of(self, id: str) -> tuple[Finding, ...]:
         """The findings of one kind, by the id of its diagnostic."""
         return tuple(f for f in self.findings if f.id == id)
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.findings)} findings" if self.findings else "nothing found"]
+        parts += [str(finding) for finding in self.findings]
+        parts += [f"assert failed in {m.who}: {m.text}" for m in self.failures]
+        if self.statistics is not None:
+            parts.append(str(self.statistics))
+        return "\n\n".join(parts)
 
 
 __all__ = ["AccessStatistics", "Message", "Report", "Statistics"]

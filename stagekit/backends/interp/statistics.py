@@ -7,14 +7,15 @@ different words. Source: CUDA C++ Programming Guide, "Device Memory Accesses"; "
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from stagekit.backends.interp.memory import Array
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, place_of_user
 from stagekit.ir import Space
 
 if TYPE_CHECKING:
@@ -86,6 +87,34 @@ class Statistics:
 
     def _bytes(self, *roles: str) -> int:
         return sum(a.bytes for a in self.accesses if a.space == Space.GLOBAL.value and a.role in roles)
+
+    def __str__(self) -> str:
+        """Tables: one row per access, one per branch that differs between threads."""
+        lines = [f"global memory: {self.bytes_read} bytes read, {self.bytes_written} bytes written", ""]
+        lines += _table(("access", "array", "requests", "bytes", "sectors/request", "bank conflicts", "mask"), [
+            (_place(a.loc), f"{a.role} {a.array} ({a.space})", a.requests, a.bytes,
+             f"{a.sectors_per_request:.1f}" if a.sectors else "", a.bank_conflicts or "", f"{a.mask_efficiency:.0%}")
+            for a in self.accesses
+        ])  # fmt: skip
+        if self.branches:
+            lines += [
+                "",
+                *_table(("branch", "warps", "diverged"), [(_place(b.loc), b.warps, b.diverged) for b in self.branches]),
+            ]
+        return "\n".join(lines)
+
+
+def _place(loc: Loc) -> str:
+    shown = place_of_user(loc) or loc
+    return f"{PurePath(shown.file).name}:{shown.line}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lines in columns: words left, numbers right."""
+    texts = [tuple(head), *(tuple(map(str, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts)]
+    columns = [str.ljust if any(c.isalpha() for c in texts[-1][i]) else str.rjust for i in range(len(head))]
+    return ["  ".join(put(cell, w) for put, cell, w in zip(columns, row, widths)).rstrip() for row in texts]
 
 
 Key = TypeVar("Key", bound=Hashable)

@@ -1,0 +1,227 @@
+"""`sk.sanitize`: run kernels on the checking interpreter, and say what is wrong with them.
+
+    sk.sanitize(kernel)[grid](x, y, n)          one kernel
+    with sk.sanitize() as watch: ...            every launch of this thread
+    STAGEKIT_SANITIZE=1 python program.py       every launch of the process
+
+The first finding of a launch is raised when the launch has ended, unless findings are only to be collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
+
+from stagekit import config
+from stagekit.diagnostics import hide_frames
+from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
+from stagekit.frontend.tracer import suggest
+from stagekit.jit.launcher import Launchable
+from stagekit.runtime.launch_config import NO_BRACKETS
+
+if TYPE_CHECKING:
+    from stagekit.backends.interp import Finding, Options, Report
+    from stagekit.jit.variant import Variant
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Order = Literal["forward", "backward", "random"]
+
+CHECKS = ("races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan")
+_KEPT_REPORTS = 1000  # of one session; the oldest go first
+_SEEDS = 2**32
+
+
+class Sanitizer:
+    """A session of checked launches: a context manager, a decorator, and the reports of what ran in it.
+
+    reports: one for each launch, the oldest first. seed: of the first launch in a random order, the next has the next.
+    """
+
+    def __init__(self, options: Options, seed: int, collect: bool) -> None:
+        self.options = options
+        self.seed = seed
+        self.collect = collect
+        self.reports: list[Report] = []
+        self._launches = 0
+        self._tokens: list[Token[Sanitizer | None]] = []
+
+    @property
+    def report(self) -> Report | None:
+        """Of the last launch; None before the first."""
+        return self.reports[-1] if self.reports else None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of all launches."""
+        return tuple(f for report in self.reports for f in report.findings)
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_active.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _active.reset(self._tokens.pop())
+
+    def __call__(self, decorated: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function whose launches are to be checked."""
+
+        @functools.wraps(decorated)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return decorated(*args, **kwargs)
+
+        return checked
+
+    def launch(self, variant: Variant, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Run one launch; keep its report; raise what it found, unless that is only collected."""
+        kernel = variant.checked(self.options)
+        request = NO_BRACKETS if key is None else kernel.request(key)
+        report = kernel.run(args, kwargs, request, self.seed + self._launches)
+        self._launches += 1
+        self.reports.append(report)
+        del self.reports[:-_KEPT_REPORTS]
+        kernel.tell(report, raises_findings=not self.collect)
+
+
+class SanitizedKernel(Launchable):
+    """A kernel whose launches are checked. Everything else is that of the kernel itself."""
+
+    def __init__(self, kernel: Launchable, sanitizer: Sanitizer) -> None:
+        self._kernel = kernel
+        self.sanitizer = sanitizer
+        functools.update_wrapper(self, getattr(kernel, "__wrapped__", kernel))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    @hide_frames
+    def specialize(self, **values: Any) -> SanitizedKernel:
+        """The specialised kernel, checked in the same session."""
+        return SanitizedKernel(self._kernel.specialize(**values), self.sanitizer)  # type: ignore[attr-defined]
+
+    @property
+    def report(self) -> Report | None:
+        """Of the last launch; None before the first. `print` shows it."""
+        return self.sanitizer.report
+
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        with self.sanitizer:
+            self._kernel._launch(key, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self._kernel!r}, checked"
+
+
+_active: ContextVar[Sanitizer | None] = ContextVar("stagekit_sanitizer", default=None)
+
+
+def current() -> Sanitizer | None:
+    """The session that a launch made now belongs to, if any."""
+    return _active.get() or _from_environment(config.SANITIZE.get())
+
+
+@functools.lru_cache(maxsize=8)
+def _from_environment(text: str) -> Sanitizer | None:
+    return None if text in ("", "0") else sanitize(**parse_options(text))
+
+
+@overload
+def sanitize(
+    kernel: None = None,
+    *,
+    order: Order | None = None,
+    seed: int | None = None,
+    outputs: Iterable[str] = (),
+    statistics: bool = False,
+    collect: bool = False,
+    **checks: bool,
+) -> Sanitizer: ...
+@overload
+def sanitize(
+    kernel: Any,
+    *,
+    order: Order | None = None,
+    seed: int | None = None,
+    outputs: Iterable[str] = (),
+    statistics: bool = False,
+    collect: bool = False,
+    **checks: bool,
+) -> Any: ...
+@hide_frames
+def sanitize(
+    kernel: Any = None,
+    *,
+    order: Order | None = None,
+    seed: int | None = None,
+    outputs: Iterable[str] = (),
+    statistics: bool = False,
+    collect: bool = False,
+    **checks: bool,
+) -> Any:
+    """Check launches: those of `kernel`, or without one those inside `with sk.sanitize():`.
+
+    order: of warps and blocks, "forward", "backward" or "random"; left out, as many side by side as possible. seed: of a random
+    order; a finding tells its own. outputs: names of arrays that each launch must write in full. statistics: measure memory
+    accesses, masks and branches. collect: keep findings in `.report` instead of raising the first. checks: `races`,
+    `uninitialised`, `lanes`, `overflow`, `division`, `shifts` and `nan` are on; `nan=False` leaves one out.
+    """
+    if kernel is not None and not isinstance(kernel, Launchable):
+        what = f"`sanitize` of a {type(kernel).__name__}"
+        raise SpecializeError(UnsupportedSyntax(what, "give a kernel, or use `with sk.sanitize():`"))
+    first_seed = random.randrange(_SEEDS) if seed is None else seed
+    made = Sanitizer(_options(order, tuple(outputs), statistics, checks), first_seed, collect)
+    return made if kernel is None else SanitizedKernel(kernel, made)
+
+
+def _options(order: Order | None, outputs: tuple[str, ...], statistics: bool, checks: Mapping[str, bool]) -> Options:
+    from stagekit.backends.interp import Checks, Options, Schedule
+
+    for name in checks.keys() - set(CHECKS):
+        raise _unknown(name)
+    wanted = Checks(**{**dict.fromkeys(CHECKS, True), **checks})
+    return Options(wanted, None if order is None else Schedule(order), outputs, statistics)
+
+
+# -- options as text --------------------------------------------------------------------------------------------------
+
+_WORDS: dict[str, bool] = {"yes": True, "1": True, "true": True, "no": False, "0": False, "false": False}
+
+
+def parse_options(text: str) -> dict[str, Any]:
+    """Options of `sanitize` as a switch gives them: "1" for the defaults, or `order=random,seed=7,nan=no`."""
+    if text == "1":
+        return {}
+    return dict(_parse_option(part.strip()) for part in text.split(","))
+
+
+def _parse_option(part: str) -> tuple[str, Any]:
+    name, _, value = part.partition("=")
+    parse = _PARSERS.get(name)
+    if parse is None:
+        raise _unknown(name)
+    with contextlib.suppress(KeyError, ValueError):
+        return name, parse(value)
+    raise SpecializeError(UnsupportedSyntax(f"{part!r} as an option of `sanitize`", "write order=random,seed=7,nan=no"))
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys((*CHECKS, "statistics", "collect"), _WORDS.__getitem__),
+    "order": {order: order for order in ("forward", "backward", "random")}.__getitem__,
+    "seed": int,
+    "outputs": lambda value: tuple(value.split("+")),
+}
+
+
+def _unknown(name: str) -> SpecializeError:
+    known = ", ".join(_PARSERS)
+    return SpecializeError(
+        UnsupportedSyntax(f"option `{name}` of `sanitize`", f"{suggest(name, tuple(_PARSERS))}options are: {known}")
+    )
+
+
+__all__ = ["Sanitizer", "current", "parse_options", "sanitize"]
