@@ -194,6 +194,8 @@ def gamma_at_edge(x: float) -> float:
 
 def lgamma(x: float) -> float:
     """`math.lgamma`, and around its zeros 1 and 2, where that loses digits, a series about 2 and the recurrence."""
+    if -2 < x < 0 and x != -1:
+        return lgamma(x + 1) - math.log(-x)
     if not 0 < x < 8:
         return math.lgamma(x)
     if x > 2.75:
