@@ -237,6 +237,7 @@ def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
 
 
 def _is_atomic(function: Any) -> bool:
+    """Atomics are told by their name; what else writes memory is a `store`."""
     return getattr(function, "name", "").startswith("atomic_")
 
 

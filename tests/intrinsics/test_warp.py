@@ -152,7 +152,9 @@ def test_redux_is_one_instruction_and_needs_compute_capability_80():
         src=sk.Tensor((None,), sk.int32), dst=sk.Tensor((None,), sk.int32), reduce=sk.redux_sync_max, mask=FULL
     )
 
-    assert "redux.sync.max.s32" in kernel.ptx
+    assert "redux.sync.max.s32" in kernel.compile("cuda", capability=80).stages["ptx"]
+    with pytest.raises(sk.StagekitError, match=r"8\.0"):
+        kernel.compile("cuda", capability=75)
 
 
 @sk.jit
