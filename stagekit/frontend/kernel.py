@@ -29,7 +29,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import RETURN, VALUE, Frame, Scope
 from stagekit.frontend.language import StagedLaunch
-from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, SizeOp, Tensor
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, SizeLike, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.source import Source
@@ -156,7 +156,7 @@ class _Trace:
         align = (meaning.align if meaning else None) or arg.dtype.itemsize
         fixed = tuple(size if isinstance(size, int) else None for size in wanted)
         self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
-        return Array(name, base, shape, strides, arg.is_contiguous)
+        return Array(name, base, shape, strides, arg.is_contiguous or _is_row_major(shape, strides))
 
     def _slot(self, slot: ParamSlot, type_: Any, name: str) -> Value:
         self.slots.append(slot)
@@ -188,12 +188,15 @@ class _Trace:
         found: list[Extent] = []
         for axis in range(arg.rank):
             fixed = declared[axis] if declared else None
-            if isinstance(fixed, int):
-                found.append(fixed)
+            if fixed is not None and self._is_known(fixed):
+                found.append(self.tracer.size(fixed, self.loc))
                 continue
             slot = ParamSlot("stride", position, dtypes.INDEX, axis)
             found.append(Number(self._slot(slot, Scalar(dtypes.INDEX), f"{name}_stride{axis}")))
         return tuple(found)
+
+    def _is_known(self, size: SizeLike) -> bool:
+        return isinstance(size, int) or size.symbols() <= self.tracer.sizes.keys()
 
     def _row_major(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
         strides: list[Extent] = []
@@ -332,6 +335,20 @@ class _HostExpressions:
             kind = "min" if "min" in op.spec.name else "max"
             return HostOp(kind, tuple(self._convert(v, what) for v in op.args))
         raise StagingError(LaunchNotComputable(what), self.loc)
+
+
+def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
+    """Is it known at compile time that there are no gaps?"""
+    step: Extent | None = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        is_packed = stride == step if isinstance(stride, int) and isinstance(step, int) else stride is step
+        if not is_packed:
+            return False
+        if isinstance(step, int) and isinstance(size, int):
+            step *= size
+        else:
+            step = size if isinstance(step, int) and step == 1 else None
+    return True
 
 
 # -- analyses of the traced body ------------------------------------------------------------------------------------------

@@ -98,8 +98,10 @@ def _place(value: Any) -> Device | None:
 
 
 def _tensor_reader(meaning: Tensor) -> Reader:
+    """Which layout an array has; declared strides say it themselves."""
     rank = len(meaning.shape)
-    packed, strided = (ArrayArg(meaning.dtype, rank, is_contiguous) for is_contiguous in (True, False))
+    strided = ArrayArg(meaning.dtype, rank, False)
+    packed = ArrayArg(meaning.dtype, rank, meaning.strides is None)
 
     def read(value: Any) -> Typed:
         if type(value) is np.ndarray:

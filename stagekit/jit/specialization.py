@@ -99,7 +99,8 @@ class Specialization(Launchable):
     def _default_type(self, name: str, meaning: Any) -> ArgType | None:
         inner = meaning.inner if isinstance(meaning, Optional) else meaning
         if isinstance(inner, Tensor | Pointer):
-            return ArrayArg(inner.dtype, len(inner.shape) if isinstance(inner, Tensor) else 1, True)
+            is_tensor = isinstance(inner, Tensor)
+            return ArrayArg(inner.dtype, len(inner.shape) if is_tensor else 1, not is_tensor or inner.strides is None)
         if isinstance(inner, DType):
             return ScalarArg(inner)
         return NoneArg() if name in self._types_given else None

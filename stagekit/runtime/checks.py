@@ -34,6 +34,7 @@ from stagekit.runtime.errors import (
     WrongDtype,
     WrongRank,
     WrongSize,
+    WrongStride,
 )
 from stagekit.runtime.host_code import compile_expressions
 from stagekit.runtime.numpy_fields import C_CONTIGUOUS, WRITEABLE, fields_of
@@ -217,6 +218,14 @@ def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
         raise ArgumentError(UnevenStrides(spec.name, spec.dtype.name, str(view)))
     if spec.is_contiguous and not view.is_contiguous:
         raise ArgumentError(NotContiguous(spec.name, view.shape, view.strides))
+    for axis, (expected, stride) in enumerate(zip(spec.strides or (), view.strides)):
+        if isinstance(expected, int) and stride != expected and _is_stepped(view.shape, axis):
+            raise ArgumentError(WrongStride(spec.name, axis, expected, stride, view.shape))
+
+
+def _is_stepped(shape: Sequence[int], axis: int) -> bool:
+    """Is there a step along this axis to be taken?"""
+    return shape[axis] > 1 and 0 not in shape
 
 
 def _way_to(target: Target, name: str) -> str:
@@ -262,32 +271,40 @@ def _selector(signature: Signature) -> Callable[[list[int | float]], Native]:
 
 
 def _size_check(signature: Signature) -> Callable[[list[int | float], Native], None] | None:
-    """Compare the sizes that follow from other arguments, or None where there are none."""
+    """Compare the sizes and strides that follow from other arguments, or None where there are none."""
     related = [
-        (spec, index, axis, size)
+        (kind, index, axis, expected)
         for index, spec in enumerate(signature.specs)
         if isinstance(spec, ArraySpec)
-        for axis, size in enumerate(spec.shape)
-        if size is not None and not isinstance(size, int)
+        for kind, row in (("size", spec.shape), ("stride", spec.strides or ()))
+        for axis, expected in enumerate(row)
+        if expected is not None and not isinstance(expected, int)
     ]
     if not related:
         return None
     positions = _positions(signature)
-    where = [positions["size", index, axis] for _, index, axis, _ in related]
-    actual_sizes = _pick(where)
-    expected_sizes = compile_expressions([size for *_, size in related])
+    where = [positions[kind, index, axis] for kind, index, axis, _ in related]
+    actual_values = _pick(where)
+    expected_values = compile_expressions([expression for *_, expression in related])
 
     def check(flat: list[int | float], values: Native) -> None:
-        expected = expected_sizes(values)  # type: ignore[arg-type]
-        if actual_sizes(flat) == expected:
+        wanted = expected_values(values)  # type: ignore[arg-type]
+        if actual_values(flat) == wanted:
             return
-        for (spec, index, axis, _), position, size in zip(related, where, expected):
-            if flat[position] != size:
-                start = positions["size", index, 0]
-                shape = tuple(flat[start : start + spec.rank])
-                raise ArgumentError(WrongSize(spec.name, axis, size, flat[position], shape))  # type: ignore[arg-type]
+        for (kind, index, axis, _), position, expected in zip(related, where, wanted):
+            if flat[position] != expected:
+                spec, start = signature.specs[index], positions["size", index, 0]
+                shape = tuple(flat[start : start + spec.rank])  # type: ignore[union-attr]
+                _refuse(kind, spec.name, axis, expected, flat[position], shape)  # type: ignore[arg-type]
 
     return check
+
+
+def _refuse(kind: str, name: str, axis: int, expected: int, found: int, shape: tuple[int, ...]) -> None:
+    if kind == "size":
+        raise ArgumentError(WrongSize(name, axis, expected, found, shape))
+    if _is_stepped(shape, axis):
+        raise ArgumentError(WrongStride(name, axis, expected, found, shape))
 
 
 def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:

@@ -138,6 +138,18 @@ class NotContiguous(Diagnostic):
     strides: tuple[int, ...]
 
 
+class WrongStride(Diagnostic):
+    title = "Wrong stride"
+    label = "`{name}`: expected steps of {expected} element(s) along axis {axis}, got {stride} (shape {shape})"
+    help = "pass an array with the layout that the parameter declares, or leave its `strides` out"
+
+    name: str
+    axis: int
+    expected: int
+    stride: int
+    shape: tuple[int, ...]
+
+
 class UnevenStrides(Diagnostic):
     title = "Strides are not whole elements"
     label = "`{name}`: expected steps of whole elements of {dtype}, got {received} with gaps of part of an element"
