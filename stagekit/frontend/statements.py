@@ -118,6 +118,7 @@ def _annotated(tracer: Tracer, frame: Frame, node: ast.AnnAssign) -> None:
 def _augmented(tracer: Tracer, frame: Frame, node: ast.AugAssign) -> None:
     """`target op= value`: the target's object and index are evaluated once."""
     symbol, _ = PYTHON_BINARY[type(node.op)]
+    tracer.at(frame, node.target)
     place = expressions.place_of(tracer, frame, node.target)
     old = place.get()
     value = expressions.evaluate(tracer, frame, node.value)

@@ -1,5 +1,12 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import AbsentLaneRead, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(AbsentLaneRead(lane=3, source=19, why="does not run this"))
+
+@sk.jit
+def kernel(out):
+    i = sk.cuda.thread_idx("x")
+    out[i] = sk.shfl_sync(0xFF, i, 20)
+
+
+sk.sanitize(kernel)[1, 8](np.zeros(8, np.float32))

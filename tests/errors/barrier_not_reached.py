@@ -1,5 +1,13 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import BarrierNotReached, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(BarrierNotReached(waiting=1, warps=2, others="have ended"))
+
+@sk.jit
+def kernel(out):
+    if sk.warp_id() == 0:
+        out[0] = 1
+        sk.syncthreads()
+
+
+sk.sanitize(kernel, order="forward")[1, 64](np.zeros(8, np.float32))

@@ -1,7 +1,14 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import BlockRace, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(
-    BlockRace(verb="reads", array="buffer", index=0, space="shared", other="thread (32, 0, 0)", other_verb="writes")
-)
+
+@sk.jit
+def kernel(out):
+    buffer = sk.alloc_shared((64,), sk.int32)
+    i = sk.cuda.thread_idx("x")
+    buffer[i] = i
+    out[i] = buffer[63 - i]
+
+
+sk.sanitize(kernel)[1, 64](np.zeros(64, np.int32))

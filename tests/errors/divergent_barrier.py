@@ -1,5 +1,14 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import DivergentBarrier, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(DivergentBarrier(present=16, threads=64))
+
+@sk.jit
+def kernel(out):
+    i = sk.cuda.thread_idx("x")
+    if i < 4:
+        out[i] = 1
+        sk.syncthreads()
+
+
+sk.sanitize(kernel)[1, 8](np.zeros(8, np.float32))

@@ -1,5 +1,11 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import DivisionByZero, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(DivisionByZero(dividend=7, operator="//"))
+
+@sk.jit
+def kernel(out, n, parts):
+    out[0] = n // parts
+
+
+sk.sanitize(kernel)[1, 1](np.zeros(8, np.float32), 7, 0)

@@ -1,14 +1,11 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import GridRace, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(
-    GridRace(
-        verb="writes",
-        array="out",
-        index=0,
-        space="global",
-        other="thread (0, 0, 0) of block (1, 0, 0)",
-        other_verb="writes",
-    )
-)
+
+@sk.jit
+def kernel(out):
+    out[0] = sk.cuda.block_idx("x")
+
+
+sk.sanitize(kernel)[2, 1](np.zeros(8, np.float32))

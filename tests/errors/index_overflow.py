@@ -1,5 +1,13 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import IndexOverflow, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(IndexOverflow(expression="319 * 7864320", dtype="int32"))
+
+@sk.jit
+def kernel(out, row: sk.int32, stride: sk.int32):
+    i = row * stride
+    if i < len(out):
+        out[i] = 1
+
+
+sk.sanitize(kernel)[1, 1](np.zeros(8, np.float32), 65536, 65536)

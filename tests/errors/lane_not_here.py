@@ -1,5 +1,14 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import LaneNotHere, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(LaneNotHere(mask=0xFFFFFFFF, absent=0xFFFF0000))
+
+@sk.jit
+def kernel(out):
+    i = sk.cuda.thread_idx("x")
+    if i < 8:
+        out[i] = sk.shfl_sync(0xFFFFFFFF, i, 0)
+    sk.syncwarp()
+
+
+sk.sanitize(kernel)[1, 32](np.zeros(8, np.float32))

@@ -1,5 +1,12 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import LaneOutsideMask, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(LaneOutsideMask(lane=16, mask=0xFFFF))
+
+@sk.jit
+def kernel(out):
+    i = sk.cuda.thread_idx("x")
+    out[i] = sk.shfl_sync(0xF, i, 0)
+
+
+sk.sanitize(kernel)[1, 8](np.zeros(8, np.float32))

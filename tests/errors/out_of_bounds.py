@@ -1,7 +1,12 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import OutOfBounds, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(
-    OutOfBounds(verb="reads", array="x", index=8, count=8, dtype="float32", space="global", offset_bytes=32)
-)
+
+@sk.jit
+def kernel(x, out):
+    i = sk.cuda.block_idx("x") * 5 + sk.cuda.thread_idx("x")
+    out[i] = x[i] + 1
+
+
+sk.sanitize(kernel)[2, 5](np.arange(8, dtype=np.float32), np.zeros(8, np.float32))

@@ -1,5 +1,11 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import SanitizerError, ShiftOutOfRange
+import stagekit as sk
 
-raise SanitizerError(ShiftOutOfRange(dtype="int32", amount=33, last=31))
+
+@sk.jit
+def kernel(out, amount):
+    out[0] = sk.int32(1) << amount
+
+
+sk.sanitize(kernel)[1, 1](np.zeros(8, np.float32), 40)

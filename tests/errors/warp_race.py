@@ -1,7 +1,12 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import SanitizerError, WarpRace
+import stagekit as sk
 
-raise SanitizerError(
-    WarpRace(verb="writes", array="buffer", index=0, space="shared", other="thread (1, 0, 0)", other_verb="reads")
-)
+
+@sk.jit
+def kernel(x, out):
+    i = sk.cuda.thread_idx("x")
+    out[0] += x[i]
+
+
+sk.sanitize(kernel)[1, 8](np.arange(8, dtype=np.float32), np.zeros(8, np.float32))
