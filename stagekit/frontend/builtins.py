@@ -22,7 +22,7 @@ from stagekit.frontend.errors import BadCall, BadOperands, NotCallable
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Array, Number, StagedRange, StaticRange, holds_run_time
+from stagekit.frontend.values import Array, Number, StagedRange, holds_run_time
 from stagekit.intrinsics import registry
 from stagekit.ir import Intrinsic, Value
 
@@ -383,5 +383,3 @@ _STAGED: dict[Any, Builtin] = {
 }
 
 _BY_ID = {id(fn): staged for fn, staged in _STAGED.items()}
-
-__all__ = ["StaticRange", "familiar", "find", "nearest_intrinsic"]

@@ -23,7 +23,6 @@ from stagekit.frontend.errors import (
     BadIndex,
     BadOperands,
     NoAttribute,
-    NonContiguous,
     NotIterable,
     RunTimeValue,
     StaticFailure,
@@ -32,7 +31,7 @@ from stagekit.frontend.errors import (
     UnsupportedSyntax,
 )
 from stagekit.frontend.frame import Frame, Scope, free_variable
-from stagekit.frontend.journal import MISSING, Location
+from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import names_of
 from stagekit.frontend.tracer import Tracer, suggest
@@ -45,7 +44,7 @@ from stagekit.frontend.values import (
     StaticRange,
     holds_run_time,
 )
-from stagekit.ir import CompareKind, Value
+from stagekit.ir import Value
 
 
 def evaluate(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:
@@ -862,5 +861,3 @@ _EVALUATE: dict[type[ast.expr], Callable[..., Any]] = {
     ast.NamedExpr: _walrus,
     ast.JoinedStr: _joined,
 }
-
-__all__ = ["CompareKind", "Location", "NonContiguous", "Place", "Text"]

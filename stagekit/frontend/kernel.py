@@ -14,7 +14,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.artifact import Style
-from stagekit.diagnostics import InternalError, Loc, StagekitError
+from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend.calls import run_body_of
 from stagekit.frontend.captures import Captures
@@ -29,7 +29,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import RETURN, VALUE, Frame, Scope
 from stagekit.frontend.language import StagedLaunch
-from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, SizeLike, SizeOp, Tensor
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeLike, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.source import Source
@@ -448,6 +448,3 @@ def _renumber(expr: Any, number: dict[int, int]) -> Any:
 
 def _renumber_all(exprs: Any, number: dict[int, int]) -> Any:
     return None if exprs is None else tuple(_renumber(e, number) for e in exprs)
-
-
-__all__ = ["InternalError", "KernelRequest", "SizeExpr", "StagekitError", "Traced", "trace"]

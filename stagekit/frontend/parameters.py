@@ -11,7 +11,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -215,6 +215,3 @@ def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> 
             wanted.discard(name)
         frame = frame.f_back
     return found
-
-
-__all__ = ["ArgType", "ArrayArg", "Callable", "NoneArg", "Parameters", "ScalarArg", "outer_names"]

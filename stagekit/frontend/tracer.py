@@ -25,12 +25,12 @@ from stagekit.frontend.errors import (
     UnrollBudget,
 )
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.journal import MISSING, Journal, Location
+from stagekit.frontend.journal import Journal, Location
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
-from stagekit.ir import BinaryKind, Builder, Value
+from stagekit.ir import BinaryKind, Builder
 
 UNROLL_BUDGET = 65_536  # iterations of static loops, all together
 OP_BUDGET = 1_000_000
@@ -162,5 +162,3 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 Thunk = Callable[[], Any]
-
-__all__ = ["MISSING", "NeedMoreThreads", "Thunk", "TraceOptions", "Tracer", "Value", "suggest"]
