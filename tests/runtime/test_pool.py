@@ -147,6 +147,7 @@ def test_ctrl_c_stops_a_launch_and_leaves_nobody_running(make_kernel: MakeKernel
         with pytest.raises(KeyboardInterrupt):
             kernel.launch((out, 1_000_000), {}, kernel.request(10_000))
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler it would end the process
         signal.signal(signal.SIGALRM, before)
     seen = out.copy()
     time.sleep(0.05)
