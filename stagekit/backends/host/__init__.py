@@ -4,9 +4,9 @@
     load(code, entry)         ->  LoadedCode    that object in this process
 
 The order in which to read the modules: `forms` (how a value is held), `facts` and `linear` (integers that differ from
-lane to lane by a known pattern), `warp` (where code is being written), `compute`, `memory`, `control`, `collective`,
-`atomics` (one op each, on one warp), `uniformity` and `pieces` (which code runs once per block and where it is cut),
-`blockflow` and `entry` (the block and the grid), `compiler` and `loader`.
+lane to lane by a known pattern), `warp` (where code is being written), `emit` and what it names (an op on one warp: `compute`,
+`memory`, `conditional`, `loops`, `intrinsic`), `uniformity` and `pieces` (what runs once per block, and where a kernel is
+cut), `blockflow` and `entry` (the block and the grid), `compiler` and `loader`.
 """
 
 from stagekit.backends.host.compiler import HostCode, compile

@@ -1,10 +1,12 @@
 """`if` on one warp: a branch where all lanes agree, else both arms under masks and a selection per lane.
 
-condition            code
-uniform              branch
-small and pure       both arms, select
-a guard (no else)    all lanes on: the body unmasked; some: the body masked; none: nothing
-per lane             each arm under its mask, skipped when no lane takes it; select
+    condition            code
+    uniform              branch
+    small and pure       both arms, select
+    a guard (no else)    all lanes on: the body unmasked; some: the body masked; none: nothing
+    per lane             each arm under its mask, skipped when no lane takes it; select
+
+What an arm yields holds in the lanes that took it; the forms of both arms meet in `joins.py` or in a selection.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """`for` and `while` whose lanes stay together: scalar loops. The others go to `masked_loops`.
 
-trip count            code
-uniform               a scalar loop; the mask stays what it is
-start per lane,       `for i = tid; i < n; i += BLOCK`: a scalar loop while all lanes are in, then one masked
-the rest uniform      iteration for what is left
-per lane              `masked_loops`
+    trip count            code
+    uniform               a scalar loop; the mask stays what it is
+    start per lane,       `for i = tid; i < n; i += BLOCK`: a scalar loop while all lanes are in, then one masked
+    the rest uniform      iteration for what is left
+    per lane              `masked_loops`
+
+A carried value that does not keep its form makes the loop be written again (`carried.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def _for(warp: Warp, op: ops.For, inits: tuple[Form, ...]) -> tuple[Form, ...]:
         return until_it_fits(warp, lambda: _scalar_loop(warp, op, Range(warp, trip), inits))
     stride, size = stride_of(warp, trip), size_of(op.loop_body)
     if stride is not None and warp.copies * size * min(stride.most_trips, 2) <= MAX_COPIED_OPS:
-        if stride.most_trips <= MAX_UNROLLED_TRIPS and stride.most_trips * size <= MAX_COPIED_OPS and stride.never_wraps:
+        if (
+            stride.most_trips <= MAX_UNROLLED_TRIPS
+            and stride.most_trips * size <= MAX_COPIED_OPS
+            and stride.never_wraps
+        ):
             return _unrolled_for(warp, op, trip, stride, inits)
         return _strided_for(warp, op, stride, inits)
     return until_it_fits(warp, lambda: masked_for(warp, op, trip, inits))

@@ -1,9 +1,12 @@
 """Loads, stores and allocations: as wide as the address allows, touching nothing for a lane that is off.
 
-address          load                                store
-uniform          one scalar load                     the highest lane that is on wins
-a few runs       a vector load per run, joined       a vector store per run, in lane order
-anything else    gather                              scatter (in lane order)
+    address          load                                store
+    uniform          one scalar load                     the highest lane that is on wins
+    a few runs       a vector load per run, joined       a vector store per run, in lane order
+    close together   vector loads over all, shuffled
+    anything else    gather                              scatter (in lane order)
+
+Nothing is read or written at the address of a lane that is off, however regular the pattern.
 """
 
 from __future__ import annotations
@@ -27,10 +30,13 @@ from stagekit.backends.host.runs import Run, runs_of
 from stagekit.backends.host.selection import select
 from stagekit.backends.host.spread import any_lane, as_mask, as_vector, lane_word, mask_and, splat
 from stagekit.backends.host.warp import Warp
+from stagekit.backends.host.windows import has_window, load_window
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Type, ops
+
+MOST_JOINED_RUNS = 4  # beyond it, elements that lie close together are loaded as one stretch
 
 
 def _pointer_type(type_: Type) -> Pointer:
@@ -89,10 +95,19 @@ def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Fo
         return _scalar_load(warp, dtype, element_pointer(warp, dtype, address.base.text, address.index))
     fill = _in_memory(warp, dtype, other) if other is not None else "zeroinitializer"
     if isinstance(address.base, Uniform) and isinstance(address.index, Linear):
-        runs = runs_of(address.index, ALL_LANES if on is None or on.lanes is None else on.lanes)
-        if runs is not None:
-            return _from_memory(warp, dtype, _load_runs(warp, dtype, address.base, address.index, runs, on, fill))
-    return _from_memory(warp, dtype, _gather(warp, dtype, address, on, fill))
+        text = _load_regular(warp, dtype, address.base, address.index, on, fill)
+    else:
+        text = _gather(warp, dtype, address, on, fill)
+    return _from_memory(warp, dtype, text)
+
+
+def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Mask | None, fill: str) -> str:
+    runs = runs_of(index, ALL_LANES if on is None or on.lanes is None else on.lanes)
+    if on is None and has_window(index) and (runs is None or len(runs) > MOST_JOINED_RUNS):
+        return load_window(warp, dtype, element_pointer(warp, dtype, base.text, index.base), index.offsets)
+    if runs is None:
+        return _gather(warp, dtype, Address(base, index), on, fill)
+    return _load_runs(warp, dtype, base, index, runs, on, fill)
 
 
 def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:

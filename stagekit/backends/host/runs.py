@@ -1,8 +1,10 @@
 """How the lanes' elements of a regular access lie in memory: a few runs of neighbours or of one shared element.
 
-16*w + (0..31)                              one run of 32 neighbours
-n * (0 x16, 1 x16) + (0..15, 0..15)         two runs of 16 neighbours
-n * (0 x16, 1 x16)                          two shared elements
+    16*w + (0..31)                              one run of 32 neighbours
+    n * (0 x16, 1 x16) + (0..15, 0..15)         two runs of 16 neighbours
+    n * (0 x16, 1 x16)                          two shared elements
+
+A run is one vector access. The order of runs is that of the lanes, so that of two stores to one element the last wins.
 """
 
 from __future__ import annotations

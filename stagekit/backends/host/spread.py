@@ -1,7 +1,9 @@
 """Make vectors and masks of forms: the one place where regularity is given up.
 
-Uniform("%x") of f32               ->  insertelement, shufflevector
-Linear(base, (0, 1, ..)) of i64    ->  splat(base) + <0, 1, ..>, in 32 bits where the facts allow
+    Uniform("%x") of f32               ->  insertelement, shufflevector
+    Linear(base, (0, 1, ..)) of i64    ->  splat(base) + <0, 1, ..>, in 32 bits where the facts allow
+
+Also what is asked of masks: any lane, all lanes, the word with a bit per lane.
 """
 
 from __future__ import annotations
