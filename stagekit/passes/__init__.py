@@ -1,1 +1,1 @@
-"""From IR to IR: `pipeline` lists the passes of each target in order, `manager` runs them, every other module is one pass."""
+"""IR to IR, one file per pass; `pipeline.py` has the order, `rewriter.py` what they share."""

@@ -93,8 +93,7 @@ def _read_if(op: If, feeds: Feeds) -> tuple[Value, ...]:
 
 def _read_for(op: For, feeds: Feeds) -> tuple[Value, ...]:
     bounds = (op.start, op.stop, op.step)
-    index, *carried = op.loop_body.params
-    feeds[index] = bounds
+    carried = op.loop_body.params[1:]  # the index is made from the bounds, which a live loop needs anyway
     for result, param, first, following in zip(op.results, carried, op.inits, _yielded(op.loop_body)):
         feeds[result] = feeds[param] = (first, following, *bounds)
     return bounds

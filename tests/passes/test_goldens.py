@@ -103,7 +103,24 @@ CASES: dict[str, tuple[Pass, PassContext, str]] = {
         %9 = cast %8 : u8
         %10 = bitcast %x : u32
         %11 = bitcast %10 : f32
-        print(%1, %3, %5, %7, %9, %11) {format="{}{}{}{}{}{}"}
+        %12 = const 2139095041 : u32
+        %13 = bitcast %12 : f32
+        print(%1, %3, %5, %7, %9, %11, %13) {format="{}{}{}{}{}{}{}"}
+        """,
+    ),
+    "fold_choices": (
+        fold,
+        CPU,
+        """
+        %true = const true : bool
+        %false = const false : bool
+        %not = unary.not %go : bool
+        %0 = select %go, %true, %false : bool
+        %1 = select %go, %false, %true : bool
+        %2 = select %go, %not, %false : bool
+        %3 = select %go, %true, %not : bool
+        %4 = select %not, %x, %x : f32
+        print(%0, %1, %2, %3, %4) {format="{}{}{}{}{}"}
         """,
     ),
     "fold_control": (
@@ -231,6 +248,29 @@ CASES: dict[str, tuple[Pass, PassContext, str]] = {
         }
         store %A, %used
         store %A, %6
+        """,
+    ),
+    "dce_loops_that_carry_what_stays": (
+        dce,
+        CPU,
+        """
+        %0 = unary.neg %x : f32
+        %1 = while(%n) : f32 before(%a: i64) {
+          %2 = compare.lt %a, %n : bool
+          condition %2, (%0)
+        } after(%b: f32) {
+          yield(%n)
+        }
+        %3 = for %n, %n, %n, (%1) : f32 loop(%j: i64, %c: f32) {
+          store %A, %c
+          %4 = unary.neg %c : f32
+          yield(%4)
+        }
+        %5 = for %n, %n, %n, (%x) : f32 loop(%j: i64, %c: f32) {
+          %6 = cast %j : f32
+          yield(%6)
+        }
+        store %A, %5
         """,
     ),
     "expand_cpu": (
