@@ -1,0 +1,53 @@
+"""The PTX of every kernel of every example, assembled by the real ptxas for five GPUs: no spills, no local memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from stagekit.backends import nvptx, ptxas
+from stagekit.jit import compilation
+from stagekit.jit.variant import Variant
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(path.name for path in FOLDER.glob("[!_]*.py"))
+GPUS = ((75, False), (80, False), (90, True), (100, True), (120, True))
+
+
+def kernels_of(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Variant]:
+    """Every variant that the example makes, by running it."""
+    made: list[Variant] = []
+    original = Variant.__init__
+
+    def remember(self: Variant, *args: object, **kwargs: object) -> None:
+        original(self, *args, **kwargs)  # type: ignore[arg-type]
+        made.append(self)
+
+    monkeypatch.setattr(Variant, "__init__", remember)
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setenv("STAGEKIT_TARGET", "")
+    monkeypatch.chdir(folder)
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
+    return made
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_ptxas_accepts_every_kernel_and_spills_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = kernels_of(name, tmp_path, monkeypatch)
+
+    assert found
+    for variant in found:
+        for capability, is_arch_specific in GPUS:
+            fn = compilation.lower_for(variant.traced, "cuda", capability)
+            code = nvptx.compile(fn, capability, is_arch_specific=is_arch_specific)
+            resources = ptxas.assemble(code.ptx).resources
+            spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes)
+            assert spilled == (0, 0, 0), f"{fn.name} for {capability}: {resources}"
