@@ -16,7 +16,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import VALUE
+from stagekit.frontend.frame import is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
@@ -296,7 +296,7 @@ def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc:
         arms.append(Arm(block, result, tracer.journal.undo(mark)))
     tracer.control_depth -= 1
     join = Join(tracer, condition, arms[0], arms[1], loc)
-    plans = [(location, join.plan(a, b, name, is_lenient=name == VALUE)) for location, name, a, b in _pairs(*arms)]
+    plans = [(location, join.plan(a, b, name, is_lenient=is_guarded(name))) for location, name, a, b in _pairs(*arms)]
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
     results = join.make()
     for location, plan in plans:

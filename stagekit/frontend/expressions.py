@@ -599,7 +599,7 @@ class Place:
 def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
     """Evaluate the object and index of an assignment target, once."""
     if isinstance(target, ast.Name):
-        scope = _binding_scope(frame, target.id)
+        scope = binding_scope(frame, target.id)
         return Place(
             lambda: _name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value)
         )
@@ -615,7 +615,7 @@ def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
     )
 
 
-def _binding_scope(frame: Frame, name: str) -> Scope:
+def binding_scope(frame: Frame, name: str) -> Scope:
     """The scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
     scope = frame.scope.owner_of(name)
     return scope if scope is not None else frame.scope
@@ -789,7 +789,7 @@ def _static_condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool:
 
 def _walrus(tracer: Tracer, frame: Frame, node: ast.NamedExpr) -> Any:
     value = evaluate(tracer, frame, node.value)
-    scope = _binding_scope(frame, node.target.id)
+    scope = binding_scope(frame, node.target.id)
     tracer.assign(scope.variables, node.target.id, value)
     return value
 

@@ -17,6 +17,12 @@ from stagekit.frontend.source import FunctionNode, Names, Source
 
 RETURN = "<return>"
 VALUE = "<return value>"
+CAPTURE = "<captured>"  # before the name that a pattern captures
+
+
+def is_guarded(name: str) -> bool:
+    """Is this read only where it was written? A join may then put anything on the other path."""
+    return name == VALUE or name.startswith(CAPTURE)
 
 
 @dataclass(eq=False)

@@ -1,4 +1,8 @@
-"""`match` patterns: each is a condition (compile-time where it can be) that binds names as it goes."""
+"""`match` patterns: each is a condition, compile-time where it can be.
+
+Names are bound where the whole pattern holds. Until then what they capture is kept among the frame's control values, whose joins
+do not mind that a part of the pattern was never reached.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,45 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit.frontend import expressions
+from stagekit.frontend.control import branch
 from stagekit.frontend.errors import UnsupportedSyntax
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.frame import CAPTURE, Frame
+from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 Outcome = bool | Number
 
 
+def attempt(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
+    """Does `subject` match? Where it does, `bind` gives the captured names their values."""
+    for name in _names(pattern):
+        if CAPTURE + name in frame.control:
+            tracer.assign(frame.control, CAPTURE + name, MISSING)
+    return matches(tracer, frame, pattern, subject)
+
+
+def bind(tracer: Tracer, frame: Frame, pattern: ast.pattern) -> None:
+    """Assign what the pattern captured. Call it where the pattern holds."""
+    for name in _names(pattern):
+        variables = expressions.binding_scope(frame, name).variables
+        tracer.assign(variables, name, frame.control[CAPTURE + name])
+
+
+def _names(pattern: ast.pattern) -> list[str]:
+    """The names that a pattern captures, in order."""
+    nodes = list(ast.walk(pattern))
+    plain = [n.name for n in nodes if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
+    return list(dict.fromkeys([*plain, *(n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest)]))
+
+
+def _capture(tracer: Tracer, frame: Frame, name: str | None, value: Any) -> None:
+    if name is not None:
+        tracer.assign(frame.control, CAPTURE + name, value)
+
+
 def matches(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
-    """Does `subject` match? Captured names are bound on the way."""
+    """Does `subject` match this pattern or part of one?"""
     return _MATCH[type(pattern)](tracer, frame, pattern, subject)
 
 
@@ -32,18 +65,22 @@ def _singleton(tracer: Tracer, frame: Frame, pattern: ast.MatchSingleton, subjec
 
 def _as(tracer: Tracer, frame: Frame, pattern: ast.MatchAs, subject: Any) -> Outcome:
     matched: Outcome = True if pattern.pattern is None else matches(tracer, frame, pattern.pattern, subject)
-    if pattern.name is not None and matched is not False:
-        tracer.assign(frame.scope.variables, pattern.name, subject)
+    if matched is not False:
+        _capture(tracer, frame, pattern.name, subject)
     return matched
 
 
 def _or(tracer: Tracer, frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
-    found: Outcome = False
-    for each in pattern.patterns:
-        found = expressions.either(tracer, found, matches(tracer, frame, each, subject))
-        if found is True:
-            return True
-    return found
+    def rest(patterns: list[ast.pattern]) -> Outcome:
+        found = matches(tracer, frame, patterns[0], subject)
+        if isinstance(found, bool):
+            return found or (len(patterns) > 1 and rest(patterns[1:]))
+        if len(patterns) == 1:
+            return found
+        outcome: Outcome = branch(tracer, found.value, lambda: True, lambda: rest(patterns[1:]), frame.loc(patterns[0]))
+        return outcome
+
+    return rest(pattern.patterns)
 
 
 def _all(tracer: Tracer, frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
@@ -71,8 +108,7 @@ def _sequence(tracer: Tracer, frame: Frame, pattern: ast.MatchSequence, subject:
 
 
 def _star(tracer: Tracer, frame: Frame, pattern: ast.MatchStar, subject: Any) -> Outcome:
-    if pattern.name is not None:
-        tracer.assign(frame.scope.variables, pattern.name, subject)
+    _capture(tracer, frame, pattern.name, subject)
     return True
 
 
@@ -97,7 +133,7 @@ def _mapping(tracer: Tracer, frame: Frame, pattern: ast.MatchMapping, subject: A
         return False
     if pattern.rest is not None:
         rest = {k: v for k, v in subject.items() if k not in keys}
-        tracer.assign(frame.scope.variables, pattern.rest, tracer.journal.born(rest))
+        _capture(tracer, frame, pattern.rest, tracer.journal.born(rest))
     pairs = zip(pattern.patterns, keys)
     return _all(tracer, frame, pattern, [lambda p=p, k=k: matches(tracer, frame, p, subject[k]) for p, k in pairs])  # type: ignore[misc]
 

@@ -156,7 +156,7 @@ def _unpack(tracer: Tracer, frame: Frame, target: ast.Tuple | ast.List, value: A
 def _delete(tracer: Tracer, frame: Frame, node: ast.Delete) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
-            tracer.assign(frame.scope.variables, target.id, MISSING)
+            tracer.assign(expressions.binding_scope(frame, target.id).variables, target.id, MISSING)
         else:
             owner = expressions.evaluate(tracer, frame, target.value)  # type: ignore[attr-defined]
             index = expressions.evaluate(tracer, frame, target.slice)  # type: ignore[attr-defined]
@@ -167,7 +167,7 @@ def _define(tracer: Tracer, frame: Frame, node: ast.FunctionDef) -> None:
     made: Any = make_closure(tracer, frame, node)
     for decorator in reversed(node.decorator_list):
         made = call(tracer, frame, decorator, expressions.evaluate(tracer, frame, decorator), [made], {})
-    tracer.assign(frame.scope.variables, node.name, made)
+    tracer.assign(expressions.binding_scope(frame, node.name).variables, node.name, made)
 
 
 def _assert(tracer: Tracer, frame: Frame, node: ast.Assert) -> None:
@@ -228,24 +228,23 @@ def _match(tracer: Tracer, frame: Frame, node: ast.Match) -> None:
         if not cases:
             return
         case, rest = cases[0], cases[1:]
-        matched = matching.matches(tracer, frame, case.pattern, subject)
-        if matched is not False and case.guard is not None:
-            guard = case.guard
-            matched = expressions.both(
-                tracer, frame, matched, lambda: expressions.condition(tracer, frame, guard), node
-            )
+        matched = matching.attempt(tracer, frame, case.pattern, subject)
+        if case.guard is not None:
+            matched = expressions.both(tracer, frame, matched, lambda: holds(case, case.guard), node)
         if matched is True:
-            run_body(tracer, frame, case.body)
+            take(case)
         elif matched is False:
             attempt(rest)
         else:
-            branch(
-                tracer,
-                matched.value,
-                lambda: run_body(tracer, frame, case.body),
-                lambda: attempt(rest),
-                frame.loc(case.pattern),
-            )
+            branch(tracer, matched.value, lambda: take(case), lambda: attempt(rest), frame.loc(case.pattern))
+
+    def holds(case: ast.match_case, guard: Any) -> bool | Number:
+        matching.bind(tracer, frame, case.pattern)
+        return expressions.condition(tracer, frame, guard)
+
+    def take(case: ast.match_case) -> None:
+        matching.bind(tracer, frame, case.pattern)
+        run_body(tracer, frame, case.body)
 
     attempt(node.cases)
 
@@ -329,8 +328,8 @@ def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Locatio
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 names[inner.id] = None
         node._assigned = names  # type: ignore[union-attr]
-    variables = frame.scope.variables
-    return [Location(variables, name, False) for name in names if name in variables]
+    owners = {name: expressions.binding_scope(frame, name).variables for name in names}
+    return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
 
 
 def _carry_exits(frame: Frame, carried: Carried, flags: LoopFlags) -> list[str]:
@@ -352,7 +351,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     loc = frame.loc(node)
     carried = Carried(tracer, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
-    variable = Location(frame.scope.variables, node.target.id, False)
+    variable = Location(expressions.binding_scope(frame, node.target.id).variables, node.target.id, False)
     before = variable.get()
     is_read_after = _is_read_outside(frame, node, node.target.id)
     is_kept = is_read_after and rangeloop.may_carry(before, loop)
