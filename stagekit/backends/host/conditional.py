@@ -19,12 +19,14 @@ from stagekit.backends.host.selection import select
 from stagekit.backends.host.spread import all_lanes, any_lane, as_vector, held_dtype, mask_and, mask_not
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
-from stagekit.ir import BinaryKind, Block, Pointer, Type, ops, walk
+from stagekit.ir import BinaryKind, Block, Op, Pointer, Type, ops, walk
 
 MAX_COPIED_OPS = 60  # a guarded body larger than this is written once, masked
-MAX_SPECULATED_OPS = 8
+MAX_SPECULATED_OPS = 16
 
-_FREE_OF_EFFECT = (ops.Constant, ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset)
+_FREE_OF_EFFECT = (
+    *(ops.Constant, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset, ops.If, ops.Yield),
+)
 _SLOW = (BinaryKind.DIV, BinaryKind.FLOORDIV, BinaryKind.MOD)
 
 
@@ -63,7 +65,7 @@ def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
 def _varying_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
     if is_cheap(op.then_body) and is_cheap(op.else_body):
         return _chosen(warp, op, condition, warp.run(op.then_body), warp.run(op.else_body))
-    if warp.mask is None and len(op.else_body.ops) == 1 and size_of(op.then_body) <= MAX_COPIED_OPS:
+    if warp.mask is None and does_nothing(op.else_body) and size_of(op.then_body) <= MAX_COPIED_OPS:
         return _coherent_if(warp, op, condition)
     then_forms = run_masked(warp, op.then_body, mask_and(warp.w, warp.mask, condition))
     else_forms = run_masked(warp, op.else_body, _others(warp, op, condition))
@@ -71,7 +73,7 @@ def _varying_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
 
 
 def _others(warp: Warp, op: ops.If, condition: Mask) -> Mask | None:
-    if len(op.else_body.ops) == 1:
+    if does_nothing(op.else_body):
         return warp.mask
     return mask_and(warp.w, warp.mask, mask_not(warp.w, condition))
 
@@ -81,11 +83,18 @@ def size_of(block: Block) -> int:
 
 
 def is_cheap(block: Block) -> bool:
-    """Is it faster to compute the block for nothing than to branch around it?"""
-    body = block.ops[:-1]
-    return len(body) <= MAX_SPECULATED_OPS and all(
-        isinstance(op, _FREE_OF_EFFECT) and not (isinstance(op, ops.Binary) and op.kind in _SLOW) for op in body
-    )
+    """Is it faster to compute the block for nothing than to branch around it? So with `a and b and c`, which is nested."""
+    return size_of(block) <= MAX_SPECULATED_OPS and all(_is_free(op) for op in walk(block))
+
+
+def _is_free(op: Op) -> bool:
+    if isinstance(op, ops.Binary):
+        return op.kind not in _SLOW
+    return isinstance(op, _FREE_OF_EFFECT)
+
+
+def does_nothing(block: Block) -> bool:
+    return all(isinstance(op, ops.Constant) for op in block.ops[:-1])
 
 
 def _chosen(
@@ -97,7 +106,7 @@ def _chosen(
 
 def _coherent_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
     """A guard: `warp.mask` is None and the else arm does nothing."""
-    w, else_forms = warp.w, tuple(warp[v] for v in op.else_body.ops[-1].operands())
+    w, else_forms = warp.w, warp.run(op.else_body)
     whole, partial, some, end = (w.new_label(hint) for hint in ("whole", "partial", "some", "endif"))
     w.line(f"br i1 {all_lanes(w, condition)}, label %{whole}, label %{partial}")
     w.label(whole)
@@ -119,7 +128,7 @@ def _coherent_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
 
 def run_masked(warp: Warp, block: Block, on: Mask | None) -> tuple[Form, ...]:
     """Write `block` for the lanes in `on`, skipped when there are none. The forms hold in those lanes only."""
-    if len(block.ops) == 1 or on is None:
+    if does_nothing(block) or on is None:
         return warp.run(block)
     w = warp.w
     body, end = w.new_label("masked"), w.new_label("unmasked")

@@ -18,6 +18,10 @@ class LoadedCode:
         self._engine = engine
         self.address = address
 
+    def address_of(self, name: str) -> int:
+        """Of another symbol that the code defines."""
+        return int(self._engine.get_function_address(name))
+
     def close(self) -> None:
         """Free the code; calling it afterwards is a crash."""
         if self._engine is not None:

@@ -6,7 +6,7 @@ from stagekit import dtypes
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, Vector, known
 from stagekit.backends.host.pointers import select_address
-from stagekit.backends.host.spread import as_mask, as_vector, dtype_of, widened
+from stagekit.backends.host.spread import as_mask, as_vector, dtype_of, mask_and, widened
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.dtypes import DType
@@ -40,11 +40,18 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
     """A selection per lane; the result is narrow where both sides can be."""
     w = warp.w
     if dtype is dtypes.bool_:
-        a, b = as_mask(warp, if_true), as_mask(warp, if_false)
-        return Mask(arith.select(w, dtype, LANES, mask.text, a.text, b.text))
+        return _mask_select(warp, mask, if_true, if_false)
     left, right = as_vector(warp, dtype, if_true), as_vector(warp, dtype, if_false)
     facts = facts_of.union(known(left), known(right)) if dtype.is_integer else None
     if left.is_narrow and right.is_narrow:
         return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), facts, is_narrow=True)
     wide = (widened(w, dtype, left), widened(w, dtype, right))
     return Vector(arith.select(w, dtype, LANES, mask.text, *wide), facts)
+
+
+def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:
+    """`a and b` comes as a selection with false: then what is known of all lanes is kept."""
+    a, b = as_mask(warp, if_true), as_mask(warp, if_false)
+    if b.any == "false" and (both := mask_and(warp.w, mask, a)):
+        return both
+    return Mask(arith.select(warp.w, dtypes.bool_, LANES, mask.text, a.text, b.text))
