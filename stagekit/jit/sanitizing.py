@@ -199,6 +199,17 @@ def parse_options(text: str) -> dict[str, Any]:
     return dict(_parse_option(part.strip()) for part in text.split(","))
 
 
+def format_options(options: Mapping[str, Any]) -> str:
+    """What `parse_options` reads."""
+    return ",".join(f"{name}={_format_value(value)}" for name, value in options.items()) or "1"
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "+".join(value) if isinstance(value, tuple) else str(value)
+
+
 def _parse_option(part: str) -> tuple[str, Any]:
     name, _, value = part.partition("=")
     parse = _PARSERS.get(name)
@@ -224,4 +235,4 @@ def _unknown(name: str) -> SpecializeError:
     )
 
 
-__all__ = ["Sanitizer", "current", "parse_options", "sanitize"]
+__all__ = ["CHECKS", "Sanitizer", "current", "format_options", "parse_options", "sanitize"]

@@ -1,1 +1,54 @@
-"""Room."""
+"""Tests of kernels, for users' own too: `check` against NumPy over block sizes, lengths and targets; strategies; a pytest plugin.
+
+    from stagekit import testing
+
+    testing.check(scale, reference, testing.launches(
+        lambda n, BLOCK: sk.ceildiv(n, BLOCK),
+        BLOCK=testing.block_sizes(),
+        n=lambda BLOCK: testing.lengths(BLOCK),
+        src=lambda n: testing.arrays(sk.float32, n),
+        dst=lambda n: testing.outputs(sk.float32, n),
+    ))
+
+checking     `check`: a kernel against a reference, with the smallest failing call
+strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
+launching    one launch as a value, and as text to paste
+comparing    tolerances by dtype, and what differs
+plugin       options and markers for pytest
+speed        how fast the interpreter is: `python -m stagekit.testing.speed`
+fuzz         random programs: `python -m stagekit.testing.fuzz`
+
+Names are imported when first used: pytest loads the plugin in every project, and Hypothesis only where there is a check.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagekit.testing.checking import CheckFailed, check
+    from stagekit.testing.comparing import Tolerance, tolerance_of
+    from stagekit.testing.launching import Launch, strided
+    from stagekit.testing.strategies import arrays, block_sizes, dtypes, launches, lengths, outputs
+
+_HOMES = {
+    "checking": ("CheckFailed", "check"),
+    "comparing": ("Tolerance", "tolerance_of"),
+    "launching": ("Launch", "strided"),
+    "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CheckFailed", "Launch", "Tolerance",
+    "arrays", "block_sizes", "check", "dtypes", "launches", "lengths", "outputs", "strided", "tolerance_of",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value

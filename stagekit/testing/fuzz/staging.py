@@ -18,7 +18,7 @@ VARIABLES = ("v0", "v1", "v2", "v3")
 ITEMS = ("xs[0]", "xs[1]", "xs[2]", "box.x", "box.y", "d['k']")
 _MODULUS = 1009
 
-HEADER = '''from __future__ import annotations
+HEADER = """from __future__ import annotations
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Box:
         self.x, self.y = self.y, self.x
         return self.x
 
-'''
+"""
 
 
 @dataclass
@@ -147,7 +147,10 @@ class Generator:
 
     def _augment(self, depth: int) -> list[Line]:
         target = self.target()
-        return [Line(f"{target} {self.random.choice(['+=', '-=', '*='])} {self.value()}"), Line(f"{target} %= {_MODULUS}")]
+        return [
+            Line(f"{target} {self.random.choice(['+=', '-=', '*='])} {self.value()}"),
+            Line(f"{target} %= {_MODULUS}"),
+        ]
 
     def _pair(self, depth: int) -> list[Line]:
         first, second = self.random.sample(VARIABLES, 2)
@@ -171,14 +174,23 @@ class Generator:
 
     def _for(self, depth: int) -> list[Line]:
         name = self.loop_name()
-        bound = self.random.choice([str(self.random.randint(0, 4)), f"{self.operand()} % 5", f"1, {self.operand()} % 6, 2"])
+        bound = self.random.choice(
+            [str(self.random.randint(0, 4)), f"{self.operand()} % 5", f"1, {self.operand()} % 6, 2"]
+        )
         return [Line(f"for {name} in range({bound}):", self.loop_body(depth, name))]
 
     def _static_for(self, depth: int) -> list[Line]:
         name = self.loop_name()
-        items = self.random.choice([f"sk.static_range({self.random.randint(0, 3)})", "(1, 2, v1)", "[3, 0]", "enumerate((v0, 2))"])
+        items = self.random.choice(
+            [f"sk.static_range({self.random.randint(0, 3)})", "(1, 2, v1)", "[3, 0]", "enumerate((v0, 2))"]
+        )
         if items.startswith("enumerate"):
-            return [Line(f"for {name}, item in {items}:", [Line(f"v2 = (v2 + item) % {_MODULUS}"), *self.loop_body(depth, name)])]
+            return [
+                Line(
+                    f"for {name}, item in {items}:",
+                    [Line(f"v2 = (v2 + item) % {_MODULUS}"), *self.loop_body(depth, name)],
+                )
+            ]
         return [Line(f"for {name} in {items}:", self.loop_body(depth, name))]
 
     def _while(self, depth: int) -> list[Line]:

@@ -19,7 +19,7 @@ from stagekit.testing.fuzz.staging import HEADER, Program
 
 STAGES = ("rrr", "ccc", "rcr", "crc")  # of a, b, c: run time or compile time
 
-_HARNESS = '''
+_HARNESS = """
 
 def store(out, values):
     for index, value in enumerate(values):
@@ -29,7 +29,7 @@ def store(out, values):
 @sk.jit
 def kernel_{stage}(out, args, a: sk.constexpr = 0, b: sk.constexpr = 0, c: sk.constexpr = 0):
     store(out, program({given}))
-'''
+"""
 
 RESULTS = 10
 
@@ -112,7 +112,9 @@ def failures(program: Program, values: Sequence[int], targets: Sequence[str]) ->
     """What is wrong, in words; empty when all agree or are refused."""
     wanted, outcomes = run(program, values, targets)
     return [
-        f"{o.stage} on {o.target}: {o.values}, CPython: {wanted}" for o in outcomes if o.refusal is None and o.values != wanted
+        f"{o.stage} on {o.target}: {o.values}, CPython: {wanted}"
+        for o in outcomes
+        if o.refusal is None and o.values != wanted
     ]
 
 

@@ -1,0 +1,154 @@
+"""`check`: does a kernel compute what NumPy does, on every target, for every launch that a strategy draws?
+
+    check(scale, reference, launches(..., src=..., dst=..., n=...))
+
+Hypothesis draws launches and, once one fails, looks for the smallest that does. The error shows it as code to paste.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from stagekit import cuda
+from stagekit.diagnostics import StagekitError
+from stagekit.jit import Sanitizer
+from stagekit.jit.sanitizing import CHECKS
+from stagekit.jit.sanitizing import sanitize as make_sanitizer
+from stagekit.testing.comparing import Array, Tolerance, difference
+from stagekit.testing.launching import Launch
+
+TARGETS = ("cpu", "interp", "cuda")
+_DEFINED = ("division", "shifts", "nan")  # have one result everywhere, which the reference decides about
+
+
+class CheckFailed(AssertionError):
+    """A kernel that does not do what its reference does. launch, target: the smallest case found, and where it failed."""
+
+    def __init__(self, text: str, launch: Launch, target: str) -> None:
+        super().__init__(text)
+        self.launch = launch
+        self.target = target
+
+
+def default_targets() -> tuple[str, ...]:
+    """The CPU and the interpreter, and the GPU if there is one; `pytest --stagekit-target` says otherwise."""
+    return _chosen_targets or TARGETS[: 3 if cuda.is_available() else 2]
+
+
+_chosen_targets: tuple[str, ...] = ()
+
+
+def choose_targets(names: Sequence[str]) -> None:
+    """Let `check` use these targets where it is not told any; none for the default ones."""
+    global _chosen_targets
+    _chosen_targets = tuple(names)
+
+
+def check(
+    kernel: Any,
+    reference: Callable[..., Any],
+    launches: SearchStrategy[Launch],
+    *,
+    targets: Sequence[str] | None = None,
+    tolerance: Tolerance | None = None,
+    examples: int = 50,
+    seed: int | None = None,
+    sanitize: bool = True,
+    ignore: Collection[str] = (),
+) -> None:
+    """Compare `kernel` with `reference` on launches that are drawn; raise `CheckFailed` for the smallest that differs.
+
+    reference: takes parameters of the kernel by name, arrays as NumPy arrays of its own, and either writes the expected contents
+    into them or gives a mapping from name to array. Every array must end as it says, and those that it does not take unchanged;
+    ignore: names of arrays that may hold anything. tolerance: None for the one of each dtype. targets: "cpu", "interp", "cuda";
+    None for all that there are. sanitize: look for faults too, on the interpreter. examples: launches to try.
+    """
+    __tracebackhide__ = True
+    chosen = tuple(targets) if targets is not None else default_targets()
+    watch = _watch(sanitize)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @given(launches)
+    def holds(launch: Launch) -> None:
+        expected = _expected(reference, launch)
+        for target in chosen:
+            _compare(kernel, launch, target, expected, tolerance, ignore, watch)
+
+    try:
+        (holds if seed is None else hypothesis.seed(seed)(holds))()
+    except CheckFailed as failure:
+        raise CheckFailed(str(failure), failure.launch, failure.target) from failure.__cause__
+
+
+def _watch(is_wanted: bool) -> Sanitizer:
+    checks: dict[str, Any] = {**dict.fromkeys(CHECKS, is_wanted), **dict.fromkeys(_DEFINED, False)}
+    return make_sanitizer(**checks)
+
+
+def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]:
+    """What every array must hold afterwards."""
+    fresh = launch.fresh()
+    names = [n for n in inspect.signature(reference).parameters if n in fresh.arguments]
+    with np.errstate(all="ignore"):
+        given = reference(**{name: fresh.arguments[name] for name in names})
+    expected = fresh.arrays
+    if given is None:
+        return expected
+    if not isinstance(given, Mapping) or not given.keys() <= expected.keys():
+        raise TypeError(
+            f"the reference gives arrays by the names of the kernel's, {list(expected)}, or writes into them; got {given!r}"
+        )
+    return {**expected, **{n: np.broadcast_to(np.asarray(v), expected[n].shape) for n, v in given.items()}}
+
+
+def _compare(
+    kernel: Any,
+    launch: Launch,
+    target: str,
+    expected: Mapping[str, Array],
+    tolerance: Tolerance | None,
+    ignore: Collection[str],
+    watch: Sanitizer,
+) -> None:
+    fresh = launch.fresh()
+    try:
+        _RUN[target](kernel, fresh, watch)
+    except StagekitError as error:
+        raise _failure(kernel, launch, target, str(error)) from error
+    for name, actual in fresh.arrays.items():
+        found = None if name in ignore else difference(actual, expected[name].astype(actual.dtype), tolerance)
+        if found is not None:
+            raise _failure(kernel, launch, target, f"`{name}`: {found}")
+
+
+def _run_checked(kernel: Any, launch: Launch, watch: Sanitizer) -> None:
+    with watch:
+        launch.run(kernel)
+
+
+_RUN: dict[str, Callable[[Any, Launch, Sanitizer], None]] = {
+    "cpu": lambda kernel, launch, watch: launch.run(kernel),
+    "interp": _run_checked,
+    "cuda": lambda kernel, launch, watch: launch.run_on_gpu(kernel),
+}
+
+
+def _failure(kernel: Any, launch: Launch, target: str, what: str) -> CheckFailed:
+    name = getattr(kernel, "__name__", "kernel")
+    code = "\n".join(f"    {line}" for line in launch.code(name).splitlines())
+    return CheckFailed(f"`{name}` on {target}: {what}\n\nthe smallest launch that fails:\n\n{code}\n", launch, target)

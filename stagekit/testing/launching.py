@@ -1,0 +1,152 @@
+"""One launch as a value: what stands in the brackets, and every argument by name. It can be run, copied, and shown as code."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from stagekit import cuda
+from stagekit.dtypes import DType, dtype_from_numpy
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """brackets: None for a kernel that computes its own launch. arguments: constexprs too, in the order of the call."""
+
+    brackets: Any
+    arguments: Mapping[str, Any]
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return {name: value for name, value in self.arguments.items() if isinstance(value, np.ndarray)}
+
+    def fresh(self) -> Launch:
+        """The same with copies of the arrays, strides and all."""
+        copies = {n: _copy(v) if isinstance(v, np.ndarray) else copy.copy(v) for n, v in self.arguments.items()}
+        return Launch(self.brackets, copies)
+
+    def run(self, kernel: Any) -> None:
+        """Launch `kernel`; its outputs are in `arrays` afterwards."""
+        self._call(kernel, self.arguments)
+
+    def run_on_gpu(self, kernel: Any) -> None:
+        """The same with copies of the arrays on the GPU, copied back. They are in C order there."""
+        there = {name: cuda.to_device(array) for name, array in self.arrays.items()}
+        self._call(kernel, {**self.arguments, **there})
+        for name, array in self.arrays.items():
+            array[...] = there[name].to_host()
+
+    def _call(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
+        launcher = kernel if self.brackets is None else kernel[self.brackets]
+        launcher(**arguments)
+
+    def code(self, name: str) -> str:
+        """Python that launches the kernel called `name` this way."""
+        return "\n".join(_code_lines(self, name))
+
+    def __repr__(self) -> str:
+        return f"Launch({self.code('kernel')})"
+
+
+def strided(array: Array, strides: Sequence[int]) -> Array:
+    """A view with the contents of `array` and these strides, in elements, negative ones too; in memory of its own."""
+    steps = [(size - 1) * stride for size, stride in zip(array.shape, strides)] if array.size else []
+    low = sum(step for step in steps if step < 0)
+    length = sum(abs(step) for step in steps) + 1
+    memory = np.zeros(length, array.dtype)
+    bytes_ = [stride * array.itemsize for stride in strides]
+    view = as_strided(memory[-low:], array.shape, bytes_)
+    view[...] = array
+    return view
+
+
+def _copy(array: Array) -> Array:
+    if array.flags.c_contiguous:
+        return array.copy()
+    return strided(array, element_strides(array))
+
+
+def element_strides(array: Array) -> list[int]:
+    return [step // array.itemsize for step in array.strides]
+
+
+# -- as code ----------------------------------------------------------------------------------------------------------
+
+
+def _code_lines(launch: Launch, name: str) -> Iterator[str]:
+    arrays = launch.arrays
+    if any(not a.flags.c_contiguous for a in arrays.values()):
+        yield "from stagekit.testing import strided"
+    for argument, array in arrays.items():
+        yield f"{argument} = {array_code(array)}"
+    brackets = "" if launch.brackets is None else f"[{_brackets_code(launch.brackets)}]"
+    given = (f"{n}={n}" if n in arrays else f"{n}={_value_code(v)}" for n, v in launch.arguments.items())
+    yield f"{name}{brackets}({', '.join(given)})"
+
+
+def _brackets_code(brackets: Any) -> str:
+    text = repr(brackets)
+    return text[1:-1] if isinstance(brackets, tuple) and len(brackets) > 1 else text
+
+
+def _value_code(value: Any) -> str:
+    if isinstance(value, DType):
+        return f"sk.{value.name}"
+    if isinstance(value, np.generic):
+        return f"{_dtype_code(value.dtype)}({_number(value.item())})"
+    if isinstance(value, float):
+        return _number(value)
+    return str(getattr(value, "__name__", None) or repr(value))
+
+
+def array_code(array: Array) -> str:
+    """An expression that makes this array."""
+    plain = _plain_code(np.ascontiguousarray(array).reshape(array.shape))
+    return plain if array.flags.c_contiguous else f"strided({plain}, {tuple(element_strides(array))})"
+
+
+def _plain_code(array: Array) -> str:
+    dtype = _dtype_code(array.dtype)
+    shape = repr(array.shape[0] if array.ndim == 1 else array.shape)
+    numbers = [x.item() for x in array.reshape(-1)]
+    if not numbers:
+        return f"np.zeros({shape}, {dtype})"
+    if len(numbers) > 1 and all(_is_same(x, numbers[0]) for x in numbers):
+        return f"np.full({shape}, {_number(numbers[0])}, {dtype})"
+    reshape = "" if array.ndim == 1 else f".reshape({shape})"
+    first = numbers[0]
+    if len(numbers) > 2 and _is_counting(numbers):
+        return f"np.arange({int(first)}, {int(first) + len(numbers)}).astype({dtype}){reshape}"
+    return f"np.array([{', '.join(map(_number, numbers))}], {dtype}){reshape}"
+
+
+def _is_counting(numbers: Sequence[Any]) -> bool:
+    first = numbers[0]
+    is_whole = not isinstance(first, bool) and math.isfinite(first) and first == int(first)
+    return is_whole and all(x == first + i for i, x in enumerate(numbers))
+
+
+def _is_same(x: Any, y: Any) -> bool:
+    return repr(x) == repr(y)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "np.nan", "inf": "np.inf", "-inf": "-np.inf"}[repr(value)]
+    return repr(value)
+
+
+def _dtype_code(dtype: np.dtype[Any]) -> str:
+    """ml_dtypes' dtypes are reached through ours."""
+    known = dtype_from_numpy(dtype)
+    if known is not None and (known.is_float and not hasattr(np, known.name)):
+        return f"sk.{known.name}.numpy"
+    return f"np.{dtype.name}"

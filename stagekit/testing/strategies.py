@@ -1,0 +1,184 @@
+"""What Hypothesis draws for a kernel: block sizes, lengths, dtypes, arrays, and whole launches.
+
+Everything shrinks to what is easy to read: block 1, length 0, `1, 2, 3, ...` in one dimension without gaps.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from stagekit import dtypes as known
+from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType, dtype_from_numpy
+from stagekit.testing.launching import Array, Launch, strided
+
+Values = Literal["finite", "any", "exact"]
+
+_MAX_THREADS = 1024
+_WARP = 32
+_EXACT = 8  # sums of some hundreds of integers up to this are exact in every float with a sum
+_SEEDS = 2**32 - 1
+
+
+def block_sizes(largest: int = _MAX_THREADS) -> SearchStrategy[int]:
+    """Block sizes from 1, powers of two or not; those about a warp and about `largest` more often than others."""
+    marks = (1, 2, _WARP, 2 * _WARP, largest)
+    near = sorted({mark + step for mark in marks for step in (-1, 0, 1) if 1 <= mark + step <= largest})
+    return st.integers(1, largest) | st.sampled_from(near)
+
+
+def lengths(block: int, *, least: int = 0, most_blocks: int = 3) -> SearchStrategy[int]:
+    """Lengths of an array that blocks of this size share, around multiples of it more often than elsewhere."""
+    largest = max(block * most_blocks + 1, least)
+    near = {n * block + step for n in range(most_blocks + 1) for step in (-1, 0, 1)}
+    marks = sorted(n for n in near if least <= n <= largest)
+    return st.integers(least, largest) | st.sampled_from(marks or [least])
+
+
+_SIMPLEST = (known.float32, known.int32)
+
+
+def dtypes(*kinds: str | DType) -> SearchStrategy[DType]:
+    """Dtypes, or those of some kinds ("bool", "int", "uint", "float"). Without any, all but float8: it has no arithmetic."""
+    wanted = [d for d in ALL_DTYPES if d in kinds or d.kind in kinds] if kinds else list(ARITHMETIC_DTYPES)
+    return st.sampled_from(sorted(wanted, key=lambda d: d not in _SIMPLEST))
+
+
+@st.composite
+def arrays(draw: DrawFn, dtype: Any, shape: Any, *, values: Values = "finite", strides: bool = False) -> Array:
+    """NumPy arrays. dtype: ours or NumPy's; shape: an int or a tuple; each may be a strategy.
+
+    values: "finite", edge values among them (the ends of the range, -0.0, subnormals); "any", infinities and NaN too; "exact":
+    small integers, of which sums are exact in every dtype. strides: gaps, reversed and exchanged axes too.
+    """
+    chosen: DType = _known(_drawn(draw, dtype))
+    sizes = _drawn(draw, shape)
+    sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    array = _contents(draw, chosen, int(np.prod(sizes)), values).reshape(sizes)
+    return _laid_out(draw, array) if strides and array.size else array
+
+
+@st.composite
+def outputs(draw: DrawFn, dtype: Any, shape: Any) -> Array:
+    """Arrays for a kernel to write: floats hold NaN, integers an unlikely number, so that what is left unwritten shows."""
+    chosen = _known(_drawn(draw, dtype))
+    array: Array = np.empty(_drawn(draw, shape), chosen.numpy)
+    if chosen.is_float:
+        array.fill(np.nan)
+    else:
+        array.view(np.uint8).fill(1 if chosen.kind == "bool" else _UNLIKELY)
+    return array
+
+
+_UNLIKELY = 0xA5
+
+
+@st.composite
+def launches(draw: DrawFn, brackets: Any = None, /, **values: Any) -> Launch:
+    """Launches of a kernel. values: its parameters, constexprs too; brackets: what stands in them, None for a kernel without.
+
+    Each is a strategy, a value, or a function of values before it, which it takes by name, that gives one of the two:
+    `n=lambda BLOCK: lengths(BLOCK)`. A function that is itself the value of a constexpr is given as `st.just(function)`.
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found[name] = _resolved(draw, value, found)
+    return Launch(_resolved(draw, brackets, found), found)
+
+
+def _resolved(draw: DrawFn, value: Any, found: dict[str, Any]) -> Any:
+    if isinstance(value, types.FunctionType):
+        value = value(**{name: found[name] for name in _names_of(value, found)})
+    return _drawn(draw, value)
+
+
+def _names_of(function: Callable[..., Any], found: dict[str, Any]) -> list[str]:
+    names = list(inspect.signature(function).parameters)
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        raise ValueError(f"`{unknown[0]}` is not drawn before the function that takes it; drawn are {list(found)}")
+    return names
+
+
+def _drawn(draw: DrawFn, value: Any) -> Any:
+    return draw(value) if isinstance(value, SearchStrategy) else value
+
+
+def _known(dtype: Any) -> DType:
+    found = dtype if isinstance(dtype, DType) else dtype_from_numpy(np.dtype(dtype))
+    if found is None:
+        raise TypeError(f"kernels know no dtype {dtype}")
+    return found
+
+
+# -- contents ---------------------------------------------------------------------------------------------------------
+
+
+def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
+    """Counting or random numbers, and here and there an edge value: few draws, however large the array."""
+    seed = draw(st.integers(0, _SEEDS))
+    array = _counting(dtype, size, values) if seed == 0 else _random(dtype, size, values, seed)
+    if values != "exact" and size:
+        place = st.tuples(st.integers(0, size - 1), st.sampled_from(edge_values(dtype, values)))
+        for index, edge in draw(st.lists(place, max_size=4)):
+            array[index] = edge
+    return array
+
+
+def _counting(dtype: DType, size: int, values: Values) -> Array:
+    if dtype.kind == "bool":
+        return np.arange(size) % 2 == 0
+    period = _EXACT if values == "exact" or dtype.bits == 8 else 100
+    counting: Array = np.arange(size) % period + 1
+    return counting.astype(dtype.numpy)
+
+
+def _random(dtype: DType, size: int, values: Values, seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    if dtype.kind == "bool":
+        return generator.integers(0, 2, size).astype(np.bool_)
+    if values == "exact":
+        low = 0 if dtype.kind == "uint" else -_EXACT
+        return generator.integers(low, _EXACT + 1, size).astype(dtype.numpy)
+    if dtype.is_float:
+        return (generator.standard_normal(size) * 4).astype(dtype.numpy)
+    return generator.integers(int(dtype.min), int(dtype.max), size, endpoint=True, dtype=dtype.numpy)
+
+
+def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
+    """Numbers at which arithmetic of this dtype goes wrong first, the plainest first."""
+    if dtype.kind == "bool":
+        return (False, True)
+    if not dtype.is_float:
+        ends = [0, 1, int(dtype.max), int(dtype.max) - 1, int(dtype.min)]
+        return [dtype.numpy.type(n) for n in (*ends, *((-1, int(dtype.min) + 1) if dtype.kind == "int" else ()))]
+    largest = dtype.numpy.type(dtype.max)
+    tiny = np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1)) if dtype.bits > 16 else dtype.numpy.type(2.0**-24)
+    finite = [dtype.numpy.type(x) for x in (0.0, -0.0, 1.0, -1.5)] + [largest, -largest, tiny]
+    more = [np.inf, -np.inf, np.nan] if values == "any" else []
+    return [*finite, *(dtype.numpy.type(x) for x in more)]
+
+
+# -- layout -----------------------------------------------------------------------------------------------------------
+
+
+def _laid_out(draw: DrawFn, array: Array) -> Array:
+    """The same contents with gaps, and axes reversed or exchanged."""
+    order = draw(st.permutations(range(array.ndim))) if array.ndim > 1 else [0] * array.ndim
+    strides = [0] * array.ndim
+    step = 1
+    for axis in reversed(order):
+        step *= draw(st.integers(1, 3))
+        strides[axis] = -step if draw(st.booleans()) else step
+        step *= array.shape[axis]
+    return array if strides == _packed(array) else strided(array, strides)
+
+
+def _packed(array: Array) -> list[int]:
+    return [step // array.itemsize for step in array.strides]
