@@ -39,5 +39,9 @@ SANITIZE = Switch(
     "1: check every launch on the interpreter and raise what it finds; or options, such as order=random,seed=7,nan=no",
 )
 THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core")
+CACHE = Switch(
+    "STAGEKIT_CACHE", "", "folder of the disk cache; empty: stagekit in the platform's cache folder; 0: no disk cache"
+)
+CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes")
 
-SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS)
+SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS, CACHE, CACHE_MB)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["STAGEKIT_CACHE"] = (
+    "0"  # tests compile what they test, and leave nothing; those of the cache have a folder each
+)
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 

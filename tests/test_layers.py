@@ -16,8 +16,8 @@ PACKAGE = Path(__file__).parents[1] / "stagekit"
 EXAMPLES = PACKAGE.parent / "examples"
 
 GROUND = ("diagnostics", "config", "dtypes", "hostexpr", "signature", "artifact", "records")
-ROOMS = ("ir", "intrinsics", "frontend", "passes", "backends", "runtime", "jit")  # each sees those before it
-SEES_GROUND_ONLY = {"runtime"}  # an Artifact is all it knows of a kernel
+ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
+SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
 SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing"}
 SEES_PUBLIC_NAMES = {"lib"}
 
@@ -25,8 +25,8 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
     "llvmlite": {"backends"},
     "cuda": {"runtime"},
     "cuda.pathfinder": {"backends"},  # finds libdevice and ptxas; loads no driver
-    "numpy": {"dtypes", "ir", "intrinsics", "frontend", "backends", "runtime", "testing", "jit"},
-    "ml_dtypes": {"dtypes", "ir", "intrinsics", "backends", "runtime", "testing"},
+    "numpy": {"dtypes", "ir", "intrinsics", "frontend", "cache", "backends", "runtime", "testing", "jit"},
+    "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
 }
 

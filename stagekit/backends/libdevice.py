@@ -31,13 +31,13 @@ def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> Non
 
 
 def _library(symbol: str, loc: Loc) -> _Library:
-    path = _path()
+    path = library_path()
     if path is None:
         raise StagekitError(LibdeviceMissing(symbol), loc)
     return _parsed(path)
 
 
-def _path() -> str | None:
+def library_path() -> str | None:
     """The file of the `nvidia-nvvm` wheel, of a conda package or of a toolkit."""
     from cuda import pathfinder  # here, since it takes 35 ms and few kernels need it
 

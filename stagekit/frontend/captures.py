@@ -83,7 +83,7 @@ class Read:
         return bool(freeze(now) == (freeze(self.seen) if self.token is None else self.token))
 
     def describe_change(self) -> str:
-        return f"{self.what} changed: {self.seen!r} -> {self.again()!r}"
+        return f"{self.what} changed {self.seen!r} -> {self.again()!r}"
 
 
 class Captures:

@@ -24,6 +24,8 @@ from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import suggest
+from stagekit.jit import reasons
+from stagekit.jit.history import History
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization
@@ -47,6 +49,7 @@ class JitFunction(Launchable):
         self._lock = threading.RLock()
         self._made: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
+        self.history = History()
         functools.update_wrapper(self, fn)
 
     @property
@@ -158,11 +161,20 @@ class JitFunction(Launchable):
             if found is not None and found.is_current():
                 self._made.move_to_end(key)
                 return found
-            made = self._made[key] = Specialization(self, values, types_given)
+            why = reasons.why_new(found, self._last_used(), values)
+            made = self._made[key] = Specialization(self, values, types_given, why)
             self._made.move_to_end(key)
             while len(self._made) > MAX_SPECIALIZATIONS:
                 self._made.popitem(last=False)
             return made
+
+    def _last_used(self) -> Specialization | None:
+        return next(reversed(self._made.values()), None)
+
+    @hide_frames
+    def explain(self) -> str:
+        """Why the last call, or the last look, compiled: one line per step."""
+        return self.history.text()
 
     # -- launching ----------------------------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ from stagekit.frontend.errors import SpecializeError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
-from stagekit.jit import sanitizing
+from stagekit.jit import reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
+from stagekit.jit.history import Stopwatch
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
@@ -37,8 +38,15 @@ class Specialization(Launchable):
     contiguous arrays of the annotated types; no GPU is needed for them.
     """
 
-    def __init__(self, owner: JitFunction, constexprs: Mapping[str, Any], types_given: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        owner: JitFunction,
+        constexprs: Mapping[str, Any],
+        types_given: Mapping[str, Any],
+        why: str = reasons.FIRST_USE,
+    ) -> None:
         self._owner = owner
+        self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
         self._lock = threading.RLock()
@@ -113,10 +121,20 @@ class Specialization(Launchable):
             with self._lock:
                 found = self._variants.get(arg_types)
                 if found is None:
-                    made = Variant(self.name, self.constexprs, self._trace(arg_types), self._explained)
-                    found = self._variants[arg_types] = made
+                    found = self._variants[arg_types] = self._new_variant(arg_types)
         self._last = found
         return found
+
+    def _new_variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
+        history, watch = self._owner.history, Stopwatch()
+        why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
+        traced = self._trace(arg_types)
+        history.note("traced", "", why, watch.elapsed_s)
+        return Variant(self.name, self.constexprs, traced, self._explained, history, why)
+
+    def _types_before(self) -> tuple[ArgType, ...] | None:
+        """Those of the variant made last."""
+        return next(reversed(self._variants), None)
 
     def _trace(self, arg_types: tuple[ArgType, ...]) -> Traced:
         symbol = symbol_of(self.name, self.constexprs)
@@ -142,6 +160,10 @@ class Specialization(Launchable):
             raise InternalError(
                 f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it"
             ) from error
+
+    def changes(self) -> list[str]:
+        """What was read outside the kernel and is no longer so, in words."""
+        return [change for v in self._variants.values() for change in v.traced.captures.changes()]
 
     def is_current(self) -> bool:
         """Is everything that the traced variants read outside the kernel as it was?"""
@@ -221,6 +243,11 @@ class Specialization(Launchable):
     def style(self) -> Style:
         """What stands in the brackets: "block", "thread" or "entry"."""
         return self._shown().traced.style
+
+    @hide_frames
+    def explain(self) -> str:
+        """Why the last call, or the last look, compiled: one line per step."""
+        return self._owner.history.text()
 
     @hide_frames
     def report(self) -> Report:

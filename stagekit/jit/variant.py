@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,8 @@ from stagekit.artifact import Artifact
 from stagekit.dtypes import DType
 from stagekit.frontend.kernel import Traced
 from stagekit.ir.printer import print_function
-from stagekit.jit import compilation
+from stagekit.jit import caching, compilation
+from stagekit.jit.history import History, Stopwatch
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import Kernel, block_of
 from stagekit.runtime.launch_config import NO_BRACKETS
@@ -39,7 +41,7 @@ def _short(value: Any) -> str:
 
 
 class Variant:
-    """explained: a context manager that tells errors which specialisation they belong to."""
+    """explained: a context manager that tells errors which specialisation they belong to. why: it was made, in words."""
 
     def __init__(
         self,
@@ -47,11 +49,15 @@ class Variant:
         constexprs: Mapping[str, Any],
         traced: Traced,
         explained: Callable[[], AbstractContextManager[None]],
+        history: History,
+        why: str,
     ) -> None:
         self.traced = traced
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
+        self._history = history
+        self._why = why
         self._naming = compilation.Naming(name, tuple((k, repr(v)) for k, v in constexprs.items()))
         self._lock = threading.RLock()
         self._artifacts: dict[Any, Artifact] = {}
@@ -116,15 +122,43 @@ class Variant:
         """The compiled form for a target. block: cpu only, where the kernel does not fix it."""
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
-            return self._made(chosen, lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
+            return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
         axes = self.traced.block or (block if isinstance(block, tuple) else (block or 1,))
         x, y, z = (*axes, 1, 1)[:3]
-        return self._made((x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
+        return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
 
-    def _made(self, key: Any, make: Callable[[], Artifact]) -> Artifact:
+    def _made(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         with self._lock:
-            found = self._artifacts.get(key)
+            found = self._artifacts.get((target, *key))
             if found is None:
                 with self._explained():
-                    found = self._artifacts[key] = make()
+                    found = self._artifacts[target, *key] = self._kept(target, key, make)
             return found
+
+    def _kept(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
+        """From disk where it is there, else compiled now."""
+        watch = Stopwatch()
+        entry = caching.artifact_name(self._digest, target, key) if self._digest else None
+        artifact, was_there = caching.kept(entry, make)
+        self._history.note("read" if was_there else "compiled", target, self._why_now(target, key), watch.elapsed_s)
+        return dataclasses.replace(
+            artifact, kernel_name=self._naming.kernel_name, constexprs=self._naming.constexprs
+        )  # names for people are not part of a key
+
+    @functools.cached_property
+    def _digest(self) -> str | None:
+        return caching.digest_of(self.traced)
+
+    def _why_now(self, target: str, key: tuple[int, ...]) -> str:
+        """Why this artifact is needed: the variant is new, or it was compiled for something else before."""
+        if not self._artifacts:
+            return self._why
+        last_target, *last = next(reversed(self._artifacts))
+        if last_target != target:
+            return f"target {last_target} -> {target}"
+        word = "compute capability" if target == "cuda" else "block"
+        return f"{word} {_sizes(last)} -> {_sizes(key)}"
+
+
+def _sizes(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers)).removesuffix(" x 1").removesuffix(" x 1")

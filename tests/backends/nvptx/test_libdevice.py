@@ -43,7 +43,7 @@ def linked(symbol: str, dtype: DType) -> str:
     )
     context = llvm.create_context()
     module = optimize.parse("\n".join(lines), context)
-    library = llvm.parse_bitcode(Path(str(libdevice._path())).read_bytes(), context)
+    library = llvm.parse_bitcode(Path(str(libdevice.library_path())).read_bytes(), context)
     library.triple, library.data_layout = module.triple, module.data_layout
     module.link_in(library)
     for function in module.functions:

@@ -1,0 +1,20 @@
+"""Which LLVM and which processor code is made with: what a key of the disk cache must contain of a backend."""
+
+from __future__ import annotations
+
+import functools
+
+import llvmlite
+import llvmlite.binding as llvm
+
+
+@functools.cache
+def identity(target: str) -> tuple[str, ...]:
+    """Words that differ whenever the code of `target` may differ for another reason than the kernel."""
+    made_by = (f"llvmlite {llvmlite.__version__}", f"llvm {'.'.join(map(str, llvm.llvm_version_info))}")
+    if target == "cuda":
+        return made_by
+    from stagekit.backends.host.target import this_processor
+
+    processor = this_processor()
+    return (*made_by, processor.name, processor.features)

@@ -1,0 +1,151 @@
+"""Named entries in a folder, one file each, for several processes at once.
+
+    store = open_store()                     None where there is no cache
+    store.save("code-3f...", payload)        True when it was published
+    store.load("code-3f...")                 the payload, or None
+
+A file is written under another name and moved into place, so that a reader sees all of it or nothing, whenever the writer dies.
+It begins with a checksum over its name and its payload: what was cut off, changed or renamed counts as absent. No failure of
+the file system is an error here; at worst a kernel is compiled again. When the entries grow beyond the bound, those that were
+not used for longest go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stagekit import config
+from stagekit.cache.folder import Refused, folder_in_use, is_private
+
+_MAGIC = b"stagekit cache 1\n"
+_CHECKSUM_BYTES = 32
+_SUFFIX = ".entry"
+_TEMPORARY = ".new"
+_ABANDONED_S = 3600  # a temporary file this old belongs to nobody
+_USE_NOTED_S = 60  # how exactly uses are remembered
+_KEPT = 0.75  # how full the folder is after entries were dropped
+_SAVES_BETWEEN_SCANS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file. used_s: when it was last used, in seconds since the epoch."""
+
+    name: str
+    size_bytes: int
+    used_s: float
+
+
+class Store:
+    """The entries of one folder. limit_bytes: of all of them together."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self._saves = 0
+
+    def load(self, name: str) -> bytes | None:
+        """The payload of an entry that is complete, unchanged and this user's own."""
+        path = self._path(name)
+        try:
+            with open(path, "rb") as file:
+                found = os.fstat(file.fileno())
+                content = file.read()
+        except OSError:
+            return None
+        payload = _payload(name, content) if is_private(found) else None
+        if payload is not None and time.time() - found.st_mtime > _USE_NOTED_S:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def save(self, name: str, payload: bytes) -> bool:
+        """Publish an entry, replacing one of that name. False where the folder cannot take it."""
+        temporary = self.folder / f"{os.urandom(8).hex()}{_TEMPORARY}"
+        try:
+            with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                file.write(_MAGIC + _checksum(name, payload) + payload)
+            os.replace(temporary, self._path(name))
+        except OSError:
+            _remove(temporary)
+            return False
+        if self._saves % _SAVES_BETWEEN_SCANS == 0:
+            self.evict()
+        self._saves += 1
+        return True
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used last first."""
+        found = [Entry(p.name.removesuffix(_SUFFIX), s.st_size, s.st_mtime) for p, s in self._files(_SUFFIX)]
+        return sorted(found, key=lambda entry: -entry.used_s)
+
+    def evict(self) -> None:
+        """Drop what was not used for longest until the bound is kept with room to spare; drop what dead writers left."""
+        entries = self.entries()
+        total = sum(e.size_bytes for e in entries)
+        if total > self.limit_bytes:
+            while entries and total > _KEPT * self.limit_bytes:
+                total -= entries[-1].size_bytes
+                _remove(self._path(entries.pop().name))
+        for path, found in self._files(_TEMPORARY):
+            if time.time() - found.st_mtime > _ABANDONED_S:
+                _remove(path)
+
+    def clear(self) -> int:
+        """Remove everything; gives how many entries there were."""
+        names = [e.name for e in self.entries()]
+        for name in names:
+            _remove(self._path(name))
+        for path, _ in self._files(_TEMPORARY):
+            _remove(path)
+        return len(names)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{_SUFFIX}"
+
+    def _files(self, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
+        try:
+            with os.scandir(self.folder) as files:
+                for file in files:
+                    if file.name.endswith(suffix):
+                        with contextlib.suppress(OSError):  # another process was faster
+                            yield Path(file.path), file.stat()
+        except OSError:
+            return
+
+
+def open_store() -> Store | None:
+    """The store in the folder that the environment names now."""
+    folder = folder_in_use()
+    return None if isinstance(folder, Refused) else _store(folder, config.CACHE_MB.get())
+
+
+@functools.cache
+def _store(folder: Path, limit_mb: str) -> Store:
+    return Store(folder, int(float(limit_mb) * 1e6))
+
+
+def _checksum(name: str, payload: bytes) -> bytes:
+    digest = hashlib.sha256(name.encode())
+    digest.update(payload)
+    return digest.digest()
+
+
+def _payload(name: str, content: bytes) -> bytes | None:
+    """What follows the checksum, if it is right."""
+    start = len(_MAGIC) + _CHECKSUM_BYTES
+    payload = content[start:]
+    is_whole = content[:start] == _MAGIC + _checksum(name, payload)
+    return payload if is_whole else None
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
