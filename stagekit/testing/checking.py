@@ -97,7 +97,8 @@ def check(
 
 def _watch(is_wanted: bool) -> Sanitizer:
     checks: dict[str, Any] = {**dict.fromkeys(CHECKS, is_wanted), **dict.fromkeys(_DEFINED, False)}
-    return make_sanitizer(**checks)
+    made: Sanitizer = make_sanitizer(**checks)
+    return made
 
 
 def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from stagekit import cuda
 from stagekit.dtypes import DType, dtype_from_numpy
@@ -61,9 +60,9 @@ def strided(array: Array, strides: Sequence[int]) -> Array:
     steps = [(size - 1) * stride for size, stride in zip(array.shape, strides)] if array.size else []
     low = sum(step for step in steps if step < 0)
     length = sum(abs(step) for step in steps) + 1
-    memory = np.zeros(length, array.dtype)
+    memory = np.zeros(length * array.itemsize, np.uint8)
     bytes_ = [stride * array.itemsize for stride in strides]
-    view = as_strided(memory[-low:], array.shape, bytes_)
+    view: Array = np.ndarray(array.shape, array.dtype, memory.data, -low * array.itemsize, bytes_)
     view[...] = array
     return view
 

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -47,7 +48,8 @@ _SIMPLEST = (known.float32, known.int32)
 def dtypes(*kinds: str | DType) -> SearchStrategy[DType]:
     """Dtypes, or those of some kinds ("bool", "int", "uint", "float"). Without any, all but float8: it has no arithmetic."""
     wanted = [d for d in ALL_DTYPES if d in kinds or d.kind in kinds] if kinds else list(ARITHMETIC_DTYPES)
-    return st.sampled_from(sorted(wanted, key=lambda d: d not in _SIMPLEST))
+    simplest = [d for d in _SIMPLEST if d in wanted]
+    return st.sampled_from([*simplest, *(d for d in wanted if d not in simplest)])
 
 
 @st.composite
@@ -135,34 +137,47 @@ def _counting(dtype: DType, size: int, values: Values) -> Array:
     if dtype.kind == "bool":
         return np.arange(size) % 2 == 0
     period = _EXACT if values == "exact" or dtype.bits == 8 else 100
-    counting: Array = np.arange(size) % period + 1
-    return counting.astype(dtype.numpy)
+    counting: Array = (np.arange(size) % period + 1).astype(dtype.numpy)
+    return counting
 
 
 def _random(dtype: DType, size: int, values: Values, seed: int) -> Array:
     generator = np.random.default_rng(seed)
-    if dtype.kind == "bool":
-        return generator.integers(0, 2, size).astype(np.bool_)
-    if values == "exact":
-        low = 0 if dtype.kind == "uint" else -_EXACT
-        return generator.integers(low, _EXACT + 1, size).astype(dtype.numpy)
-    if dtype.is_float:
-        return (generator.standard_normal(size) * 4).astype(dtype.numpy)
-    return generator.integers(int(dtype.min), int(dtype.max), size, endpoint=True, dtype=dtype.numpy)
+    if dtype.is_float and values != "exact":
+        numbers: Array = generator.standard_normal(size) * 4
+        return numbers.astype(dtype.numpy)
+    if values == "exact" or dtype.kind == "bool":
+        low, high = (-_EXACT if dtype.is_float or dtype.is_signed else 0), _EXACT
+    else:
+        low, high = dtype.min, dtype.max
+    wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+    chosen: Array = generator.integers(low, high, size, endpoint=True, dtype=wide)
+    return (chosen % 2 == 0) if dtype.kind == "bool" else chosen.astype(dtype.numpy)
 
 
 def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
     """Numbers at which arithmetic of this dtype goes wrong first, the plainest first."""
-    if dtype.kind == "bool":
-        return (False, True)
-    if not dtype.is_float:
-        ends = [0, 1, int(dtype.max), int(dtype.max) - 1, int(dtype.min)]
-        return [dtype.numpy.type(n) for n in (*ends, *((-1, int(dtype.min) + 1) if dtype.kind == "int" else ()))]
-    largest = dtype.numpy.type(dtype.max)
-    tiny = np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1)) if dtype.bits > 16 else dtype.numpy.type(2.0**-24)
-    finite = [dtype.numpy.type(x) for x in (0.0, -0.0, 1.0, -1.5)] + [largest, -largest, tiny]
-    more = [np.inf, -np.inf, np.nan] if values == "any" else []
-    return [*finite, *(dtype.numpy.type(x) for x in more)]
+    return [dtype.numpy.type(number) for number in _EDGES[dtype.kind](dtype, values)]
+
+
+def _integer_edges(dtype: DType, _: Values) -> Sequence[int]:
+    below_zero = (-1, dtype.min + 1) if dtype.is_signed else ()
+    return (0, 1, dtype.max, dtype.max - 1, dtype.min, *below_zero)
+
+
+def _float_edges(dtype: DType, values: Values) -> Sequence[Any]:
+    limits: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    finite = (0.0, -0.0, 1.0, -1.5, limits.max, limits.min, limits.smallest_subnormal)
+    has_infinity = np.isinf(dtype.numpy.type(np.inf))
+    return finite if values != "any" else (*finite, *((np.inf, -np.inf) if has_infinity else ()), np.nan)
+
+
+_EDGES: dict[str, Callable[[DType, Values], Sequence[Any]]] = {
+    "bool": lambda dtype, values: (False, True),
+    "int": _integer_edges,
+    "uint": _integer_edges,
+    "float": _float_edges,
+}
 
 
 # -- layout -----------------------------------------------------------------------------------------------------------
@@ -170,7 +185,7 @@ def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
 
 def _laid_out(draw: DrawFn, array: Array) -> Array:
     """The same contents with gaps, and axes reversed or exchanged."""
-    order = draw(st.permutations(range(array.ndim))) if array.ndim > 1 else [0] * array.ndim
+    order = draw(st.permutations(range(array.ndim)))
     strides = [0] * array.ndim
     step = 1
     for axis in reversed(order):
