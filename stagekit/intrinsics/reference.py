@@ -1,9 +1,9 @@
 """How the `evaluate` of a record is made from NumPy and `math` functions: compute wider, round once.
 
-    evaluate = in_float64(np.sin, math.sin)      # float arguments of one dtype in, the result in that dtype
+    evaluate = wider(np.sin)      # float arguments of one dtype in, the result in that dtype
 
-float16, bfloat16 and float32 arguments are computed by the NumPy function in float64 and rounded once; float64 ones lane by
-lane by the `math` function, whose C library is within an ulp where NumPy's vector code may be four away.
+float16, bfloat16 and float32 arguments are computed in float64; float64 ones in the long double of the C compiler where that
+is wider (x86-64, AArch64 Linux). What NumPy lacks is computed lane by lane by `math`, in float64.
 """
 
 from __future__ import annotations
@@ -43,34 +43,33 @@ def quiet(meaning: Meaning) -> Meaning:
     return evaluate
 
 
-def in_float64(numpy_function: Meaning, scalar_function: Callable[..., float]) -> Meaning:
-    """Compute in float64 and round once."""
-    by_lane = each_lane(scalar_function, numpy_function)
+def wider(meaning: Meaning) -> Meaning:
+    """Compute in a wider float and round once."""
 
     @quiet
     def evaluate(*args: Array) -> Array:
         dtype = dtype_of(args[0])
         if dtype is float64:
-            return by_lane(*args)
-        wide = numpy_function(*(semantics.cast(a, dtype_of(a), float64) for a in args))
+            return np.asarray(meaning(*(a.astype(np.longdouble) for a in args))).astype(np.float64)
+        wide = meaning(*(semantics.cast(a, dtype_of(a), float64) for a in args))
         return np.asarray(semantics.cast(wide, float64, dtype))
 
     return evaluate
 
 
-def each_lane(scalar_function: Callable[..., float], at_edges: Meaning) -> Callable[..., Array]:
-    """Apply a Python float function to float64 arrays; where Python raises, `at_edges` says what IEEE gives."""
+def each_lane(scalar_function: Callable[..., float], at_edges: float | Callable[..., float]) -> Meaning:
+    """A function of `math` on arrays, in float64; `at_edges`: the result where it raises."""
 
     def one(*values: float) -> float:
         try:
-            return scalar_function(*values)
-        except (ValueError, OverflowError, ZeroDivisionError):
-            return float(at_edges(*map(np.float64, values)))
+            return scalar_function(*map(float, values))
+        except (ValueError, OverflowError):
+            return at_edges(*values) if callable(at_edges) else at_edges
 
     def lanes(*arrays: Array) -> Array:
         return np.asarray(np.frompyfunc(one, len(arrays), 1)(*arrays), dtype=np.float64)
 
-    return lanes
+    return wider(lanes)
 
 
 def in_place(numpy_function: Meaning) -> Meaning:
@@ -150,8 +149,10 @@ def _add_to_odd(a: Array, b: Array) -> Array:
 
 
 def _fma_exact(x: float, y: float, z: float) -> float:
-    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+    if not (math.isfinite(x) and math.isfinite(y)):
         return x * y + z
+    if not math.isfinite(z):
+        return z  # whatever the product overflows to
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return x * y + z  # for the sign of the zero
@@ -170,19 +171,6 @@ def widened(x: Any) -> Array:
     dtype = dtype_of(array)
     narrow = dtype.is_float and dtype.bits < float32.bits
     return np.asarray(semantics.cast(array, dtype, float32)) if narrow else array
-
-
-def without_numpy(scalar_function: Callable[..., float], at_edges: float | Meaning) -> tuple[Meaning, Meaning]:
-    """The two meanings of a `math` function that NumPy does not have; `at_edges`: the result where it raises."""
-    edge: Meaning = at_edges if callable(at_edges) else lambda *_: at_edges
-
-    def one(*values: float) -> float:
-        try:
-            return scalar_function(*values)
-        except (ValueError, OverflowError):
-            return float(edge(*values))
-
-    return each_lane(one, edge), one
 
 
 def gamma_at_edge(x: float) -> float:
@@ -240,11 +228,6 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
-def sigmoid_scalar(x: float) -> float:
-    small = math.exp(-abs(x))
-    return (1.0 if x >= 0 else small) / (1 + small)
-
-
 def with_ordered_zeros(numpy_function: Meaning, *, prefers_negative: bool) -> Meaning:
     """NumPy's minimum or maximum, with -0.0 below +0.0."""
 
@@ -283,7 +266,7 @@ def integer_power(bits: int, base: int, exponent: int) -> int:
     return pow(base, exponent, 1 << bits)
 
 
-_float_power = in_float64(np.power, math.pow)
+_float_power = wider(np.power)
 _integer_power = on_python_ints(integer_power)
 
 
