@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,12 @@ CACHE = Switch(
 CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes")
 
 SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS, CACHE, CACHE_MB)
+
+
+def platform_cache_folder() -> Path:
+    """Where this platform keeps a user's caches."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -30,7 +30,7 @@ def folder_in_use() -> Path | Refused:
     wanted = config.CACHE.get()
     if wanted == "0":
         return Refused("switched off by STAGEKIT_CACHE=0")
-    folder = Path(wanted).expanduser() if wanted else _platform_folder() / "stagekit"
+    folder = Path(wanted).expanduser() if wanted else config.platform_cache_folder() / "stagekit"
     try:
         folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         found = os.stat(folder)
@@ -46,12 +46,3 @@ def is_private(found: os.stat_result) -> bool:
     if sys.platform == "win32":
         return True
     return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
-
-
-def _platform_folder() -> Path:
-    """Where this platform keeps caches of a user."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
