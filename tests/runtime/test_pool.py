@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -37,7 +38,9 @@ def test_ranges_cover_the_grid_once(total: int, block_ns: float) -> None:
     assert sorted(b for first, last in ranges for b in range(first, last)) == list(range(total))
 
 
-def test_a_short_launch_stays_in_its_thread(make_kernel: MakeKernel) -> None:
+def test_a_short_launch_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own clock: on a busy machine any call can take long."""
+    monkeypatch.setattr("stagekit.runtime.pool.perf_counter_ns", itertools.count().__next__)
     used = set()
 
     run_blocks(lambda first, last: used.add(threading.get_ident()), 64, BlockCost())
