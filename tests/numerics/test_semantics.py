@@ -29,7 +29,7 @@ from stagekit.dtypes import (
 from stagekit.ir import BinaryKind, CompareKind, UnaryKind, semantics
 from tests.numerics import exact
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=25, deadline=None)
 FLOATS = [d for d in ALL_DTYPES if d.is_float]
 
 
