@@ -21,9 +21,10 @@ from stagekit.backends.host.counting import Trip
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
+from stagekit.backends.host.lifetimes import place_slots
 from stagekit.backends.host.loops import Range, loop_hint, scalar_loop, scalar_while
 from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
-from stagekit.backends.host.slots import ALIGN, Layout, is_bool, load_slot, store_slot, warp_bytes
+from stagekit.backends.host.slots import Layout, is_bool, load_slot, store_slot
 from stagekit.backends.host.spread import dtype_of, lane_word, mask_and, splat
 from stagekit.backends.host.warp import Kernel, Warp
 from stagekit.backends.llvm import arith
@@ -41,8 +42,7 @@ class BlockFlow:
 
     def __init__(self, kernel: Kernel, plan: Plan, layout: Layout) -> None:
         self.kernel, self.plan, self.w = kernel, plan, kernel.w
-        per_value = ((value, warp_bytes(value.type) * kernel.warps) for value in plan.slots)
-        self.offsets = {value: layout.take(size, ALIGN) for value, size in per_value}
+        self.offsets = place_slots(plan, kernel.warps, layout)
         self.once = Warp(kernel, kernel.w, number(0), kernel.block_values, None, None)
 
     def run(self) -> None:

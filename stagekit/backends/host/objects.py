@@ -43,7 +43,8 @@ def _undefined(code: bytes, table: tuple[int, ...], sections: list[tuple[int, ..
 
 def check_symbols(code: bytes, entry: str) -> None:
     """Raise InternalError if the process cannot provide what `code` needs."""
-    process = ctypes.CDLL(None)
-    missing = [name for name in undefined_symbols(code) if not hasattr(process, name)]
+    wanted = undefined_symbols(code)
+    process = ctypes.CDLL(None) if wanted else None
+    missing = [name for name in wanted if not hasattr(process, name)]
     if missing:
         raise InternalError(f"`{entry}` needs functions that this process does not have: {', '.join(missing)}")

@@ -50,6 +50,11 @@ class Split:
     op: Op
     bodies: list[Region]
 
+    def read_after(self, region: Region) -> tuple[Value, ...]:
+        """What block-level code reads when one of the bodies has run: the condition of a `while`."""
+        is_test = isinstance(self.op, ops.While) and region is self.bodies[0]
+        return self.op.bodies()[0].ops[-1].operands()[:1] if is_test else ()
+
 
 Step = Piece | Once | Split
 Region = list[Step]
