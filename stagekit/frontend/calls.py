@@ -317,6 +317,7 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         return made
     if cls.__module__ == "builtins" and cls is not dict:
         return _native(tracer, frame, node, cls, args, kwargs)
+    tracer.captures.note_native(cls)
     return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
 
 
@@ -351,6 +352,7 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
         nearest = builtins.nearest_intrinsic(getattr(fn, "__name__", ""))
         hint = f"it runs at compile time only{nearest}"
         raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", hint), frame, node)
+    tracer.captures.note_native(fn)
     made = static(tracer, frame, node, lambda: fn(*args, **kwargs))
     return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
 

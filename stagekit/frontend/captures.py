@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -91,6 +91,7 @@ class Captures:
 
     def __init__(self) -> None:
         self._reads: dict[Any, Read] = {}
+        self.is_repeatable = True  # would another process that reads the same get the same?
 
     def __contains__(self, place: Any) -> bool:
         return place in self._reads
@@ -101,9 +102,51 @@ class Captures:
             token = None if isinstance(value, _IMMUTABLE) else freeze(value)
             self._reads[place] = Read(what, again, value, token)
 
+    def places(self) -> Iterable[Any]:
+        """What was read: an object's id, and a name in it."""
+        return self._reads.keys()
+
+    def note_native(self, fn: Any) -> None:
+        """Record that CPython ran `fn`, which may have looked anywhere."""
+        self.is_repeatable = self.is_repeatable and _is_repeatable(fn)
+
     def is_current(self) -> bool:
         """Would reading everything again give the same values?"""
         return all(read.is_current() for read in self._reads.values())
 
     def changes(self) -> list[str]:
         return [read.describe_change() for read in self._reads.values() if not read.is_current()]
+
+
+# Modules whose functions give the same for the same arguments, whenever they are called
+_REPEATABLE_ROOTS = frozenset({
+    "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections", "enum",
+    "dataclasses", "copy", "fractions", "decimal", "_decimal", "statistics", "string", "re", "typing", "bisect", "_bisect",
+    "numpy", "ml_dtypes", "stagekit",
+})  # fmt: skip
+_ELSEWHERE = frozenset({
+    "open", "input", "id", "hash", "eval", "exec", "compile", "globals", "locals", "vars", "dir", "breakpoint", "__import__",
+    "load", "loadtxt", "fromfile", "genfromtxt", "memmap",
+})  # fmt: skip
+
+
+def _is_repeatable(fn: Any) -> bool:
+    if isinstance(fn, type):
+        return _is_known(fn.__module__) or all(map(_only_assigns, (fn.__new__, fn.__init__)))
+    owner = getattr(fn, "__self__", None)
+    if owner is None or isinstance(owner, types.ModuleType):
+        module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", None)
+    else:
+        module = (owner if isinstance(owner, type) else type(owner)).__module__
+    return _is_known(module) and getattr(fn, "__name__", "") not in _ELSEWHERE
+
+
+def _is_known(module: str | None) -> bool:
+    words = str(module).split(".")
+    return words[0] in _REPEATABLE_ROOTS and "random" not in words
+
+
+def _only_assigns(method: Any) -> bool:
+    """Is it Python's own, or generated for a dataclass or a named tuple?"""
+    code = getattr(method, "__code__", None)
+    return code is None or code.co_filename.startswith("<string>") or code.co_filename == enum.__file__

@@ -20,6 +20,7 @@ from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.jit import reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
+from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.recursion import deep_recursion
@@ -128,9 +129,26 @@ class Specialization(Launchable):
     def _new_variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
         history, watch = self._owner.history, Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
-        traced = self._trace(arg_types)
-        history.note("traced", "", why, watch.elapsed_s)
-        return Variant(self.name, self.constexprs, traced, self._explained, history, why)
+        recall = self._recall(arg_types)
+        facts = recall.load() if recall else None
+        if recall and facts:
+            history.note("recalled", "", why, watch.elapsed_s)
+            captures, trace = recall.captures, functools.partial(self._trace, arg_types)
+        else:
+            traced = self._trace(arg_types)
+            history.note("traced", "", why, watch.elapsed_s)
+            facts, captures, trace = Facts.of(traced), traced.captures, lambda: traced
+            if recall:
+                recall.save(facts, captures)
+        for line in facts.printed:
+            sys.stdout.write(line + "\n")
+        return Variant(self.name, self.constexprs, facts, captures, trace, self._explained, history, why)
+
+    def _recall(self, arg_types: tuple[ArgType, ...]) -> Recall | None:
+        with deep_recursion():
+            symbol = symbol_of(self.name, self.constexprs)
+            options = self._owner.options.trace
+            return Recall.of(self._owner.parameters, self._meanings, self.constexprs, arg_types, options, symbol)
 
     def _types_before(self) -> tuple[ArgType, ...] | None:
         """Those of the variant made last."""
@@ -140,10 +158,7 @@ class Specialization(Launchable):
         symbol = symbol_of(self.name, self.constexprs)
         request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, self._owner.options.trace, symbol)
         with self._explained(), deep_recursion():
-            traced = trace(request, self._meanings.__getitem__)
-        for line in traced.printed:
-            sys.stdout.write(line + "\n")
-        return traced
+            return trace(request, self._meanings.__getitem__)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -163,11 +178,11 @@ class Specialization(Launchable):
 
     def changes(self) -> list[str]:
         """What was read outside the kernel and is no longer so, in words."""
-        return [change for v in self._variants.values() for change in v.traced.captures.changes()]
+        return [change for v in self._variants.values() for change in v.captures.changes()]
 
     def is_current(self) -> bool:
         """Is everything that the traced variants read outside the kernel as it was?"""
-        return all(v.traced.captures.is_current() for v in self._variants.values())
+        return all(v.captures.is_current() for v in self._variants.values())
 
     # -- launching ----------------------------------------------------------------------------------------------
 
@@ -230,19 +245,19 @@ class Specialization(Launchable):
     @hide_frames
     def signature(self) -> Signature:
         """What a launch accepts."""
-        return self._shown().traced.signature
+        return self._shown().facts.signature
 
     @property
     @hide_frames
     def launch(self) -> Any:
         """The launch that the kernel computes itself (`LaunchSpec`), or None."""
-        return self._shown().traced.launch
+        return self._shown().facts.launch
 
     @property
     @hide_frames
     def style(self) -> Style:
         """What stands in the brackets: "block", "thread" or "entry"."""
-        return self._shown().traced.style
+        return self._shown().facts.style
 
     @hide_frames
     def explain(self) -> str:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType
+from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
 from stagekit.ir.printer import print_function
 from stagekit.jit import caching, compilation
+from stagekit.jit.front import Facts
 from stagekit.jit.history import History, Stopwatch
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import Kernel, block_of
@@ -47,12 +49,16 @@ class Variant:
         self,
         name: str,
         constexprs: Mapping[str, Any],
-        traced: Traced,
+        facts: Facts,
+        captures: Captures,
+        trace: Callable[[], Traced],
         explained: Callable[[], AbstractContextManager[None]],
         history: History,
         why: str,
     ) -> None:
-        self.traced = traced
+        self.facts = facts
+        self.captures = captures
+        self._trace = trace
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
@@ -62,6 +68,11 @@ class Variant:
         self._lock = threading.RLock()
         self._artifacts: dict[Any, Artifact] = {}
         self._kernels: dict[Any, Kernel] = {}
+
+    @functools.cached_property
+    def traced(self) -> Traced:
+        """With its IR; where the front cache knew the facts, it is traced when first asked for."""
+        return self._trace()
 
     @functools.cached_property
     def ir(self) -> str:
@@ -86,7 +97,7 @@ class Variant:
                 ("cuda", capability),
                 lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
             )
-        block = self.traced.block or block_of(self._unbuilt, key, args, kwargs)
+        block = self.facts.block or block_of(self._unbuilt, key, args, kwargs)
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
 
     def checked(self, options: Options | None) -> InterpKernel:
@@ -100,8 +111,8 @@ class Variant:
     @functools.cached_property
     def _unbuilt(self) -> Kernel:
         """The launch side of a kernel whose block size is not known yet."""
-        traced = self.traced
-        artifact = Artifact("cpu", self._name, "", b"", traced.signature, traced.style, traced.launch, None, 0)
+        facts = self.facts
+        artifact = Artifact("cpu", self._name, "", b"", facts.signature, facts.style, facts.launch, None, 0)
         return Kernel(artifact, self._constexprs)
 
     def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
@@ -123,7 +134,7 @@ class Variant:
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
-        axes = self.traced.block or (block if isinstance(block, tuple) else (block or 1,))
+        axes = self.facts.block or (block if isinstance(block, tuple) else (block or 1,))
         x, y, z = (*axes, 1, 1)[:3]
         return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
 
@@ -138,16 +149,13 @@ class Variant:
     def _kept(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         """From disk where it is there, else compiled now."""
         watch = Stopwatch()
-        entry = caching.artifact_name(self._digest, target, key) if self._digest else None
+        digest = self.facts.digest
+        entry = caching.artifact_name(digest, target, key) if digest else None
         artifact, was_there = caching.kept(entry, make)
         self._history.note("read" if was_there else "compiled", target, self._why_now(target, key), watch.elapsed_s)
         return dataclasses.replace(
             artifact, kernel_name=self._naming.kernel_name, constexprs=self._naming.constexprs
         )  # names for people are not part of a key
-
-    @functools.cached_property
-    def _digest(self) -> str | None:
-        return caching.digest_of(self.traced)
 
     def _why_now(self, target: str, key: tuple[int, ...]) -> str:
         """Why this artifact is needed: the variant is new, or it was compiled for something else before."""
