@@ -29,6 +29,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import describe_type, is_numeric
+from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
 from stagekit.ir import Space, Type, Value
@@ -148,7 +149,7 @@ def where(call: Call, condition: Any, if_true: Any, if_false: Any) -> Any:
     return call.tracer.arithmetic.select(on, if_true, if_false, call.loc)
 
 
-def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None, name: str) -> Array:
+def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
     if not isinstance(dtype, DType):
         raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
@@ -160,6 +161,7 @@ def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None, 
             raise _error(call, f"`shape` is {sizes}", "sizes are not negative")
         strides.insert(0, count)
         count *= size
+    name = name_given_to(call.node) or space.value
     base = call.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
     return Array(name, Address(base), sizes, tuple(strides), True)
 
@@ -168,14 +170,14 @@ def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None, 
 def alloc_shared(call: Call, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
     """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
     _ = call.loc
-    return _alloc(call, shape, dtype, Space.SHARED, align, "shared")
+    return _alloc(call, shape, dtype, Space.SHARED, align)
 
 
 @staged
 def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
     """An array private to each thread, not initialised. shape: ints known at compile time."""
     _ = call.loc
-    return _alloc(call, shape, dtype, Space.LOCAL, None, "local")
+    return _alloc(call, shape, dtype, Space.LOCAL, None)
 
 
 @staged
@@ -186,7 +188,9 @@ def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
     loc = call.loc
     if not isinstance(dtype, DType):
         raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
-    base = Address(call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, "dynamic_shared"))
+    base = Address(
+        call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(call.node) or "dynamic_shared")
+    )
     if shape is None:
         return base
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)

@@ -85,6 +85,7 @@ class Snapshot:
         node = _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
         check_syntax(source)
+        _note_names(node)
         return source
 
 
@@ -315,3 +316,15 @@ def check_syntax(source: Source) -> None:
         if found:
             what, hint = found
             raise StagekitError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))
+
+
+def _note_names(scope: ast.AST) -> None:
+    """Tell each call whose value a statement gives to one name what that name is: memory is called by it."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[-1], ast.Name):
+            node.value._assigned_to = node.targets[-1].id  # type: ignore[attr-defined]
+
+
+def name_given_to(call: ast.AST) -> str | None:
+    """`tile` in `tile = alloc_shared(...)`."""
+    return getattr(call, "_assigned_to", None)

@@ -24,7 +24,7 @@ from stagekit.jit.sanitizing import sanitize as make_sanitizer
 from stagekit.testing.comparing import Array, Tolerance, difference
 from stagekit.testing.launching import Launch
 
-TARGETS = ("cpu", "interp", "cuda")
+TARGETS = ("interp", "cpu", "cuda")  # the first catches what would write over our memory on the second
 _DEFINED = ("division", "shifts", "nan")  # have one result everywhere, which the reference decides about
 
 
@@ -38,7 +38,7 @@ class CheckFailed(AssertionError):
 
 
 def default_targets() -> tuple[str, ...]:
-    """The CPU and the interpreter, and the GPU if there is one; `pytest --stagekit-target` says otherwise."""
+    """The interpreter and the CPU, and the GPU if there is one; `pytest --stagekit-target` says otherwise."""
     return _chosen_targets or TARGETS[: 3 if cuda.is_available() else 2]
 
 

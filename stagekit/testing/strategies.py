@@ -135,7 +135,7 @@ def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
 
 def _counting(dtype: DType, size: int, values: Values) -> Array:
     if dtype.kind == "bool":
-        return np.arange(size) % 2 == 0
+        return np.asarray(np.arange(size) % 2 == 0)
     period = _EXACT if values == "exact" or dtype.bits == 8 else 100
     counting: Array = (np.arange(size) % period + 1).astype(dtype.numpy)
     return counting
@@ -152,7 +152,7 @@ def _random(dtype: DType, size: int, values: Values, seed: int) -> Array:
         low, high = dtype.min, dtype.max
     wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
     chosen: Array = generator.integers(low, high, size, endpoint=True, dtype=wide)
-    return (chosen % 2 == 0) if dtype.kind == "bool" else chosen.astype(dtype.numpy)
+    return np.asarray(chosen % 2 == 0) if dtype.kind == "bool" else np.asarray(chosen.astype(dtype.numpy))
 
 
 def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
