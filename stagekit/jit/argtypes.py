@@ -41,9 +41,10 @@ class ArgumentTypes:
     ) -> None:
         rows = parameters.run_time
         text = ", ".join(p.name if p.default is ... else f"{p.name}={p.default!r}" for p in rows)
-        keyword_only = sum(parameters.signature.parameters[p.name].kind is inspect.Parameter.KEYWORD_ONLY for p in rows)
+        kinds = [parameters.signature.parameters[p.name].kind for p in rows]
+        self.keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
         defaults = tuple(p.default for p in rows)
-        self.bind = Binder(kernel, Untyped(tuple(p.name for p in rows), defaults, keyword_only, f"({text})"))
+        self.bind = Binder(kernel, Untyped(tuple(p.name for p in rows), defaults, self.keyword_only, f"({text})"))
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:

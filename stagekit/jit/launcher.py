@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from stagekit.diagnostics import hide_frames
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import NO_BRACKETS
 
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
 
@@ -38,3 +41,24 @@ class Launchable:
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         raise NotImplementedError
+
+
+class General:
+    """The general way behind a native launcher. It does not keep its owner alive, to which the native launcher belongs;
+    when that is gone, whoever still holds the launcher can launch `kernel` and nothing else.
+    """
+
+    __slots__ = ("_kernel", "_key", "_owner")
+
+    def __init__(self, owner: weakref.ref[Any], key: Any, kernel: Kernel) -> None:
+        self._owner = owner
+        self._key = key
+        self._kernel = kernel
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        owner, key = self._owner(), self._key
+        if owner is not None:
+            owner._launch(key, args, kwargs)
+        else:
+            self._kernel.launch(args, kwargs, NO_BRACKETS if key is None else self._kernel.request(key))

@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from stagekit.jit import reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
 from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
-from stagekit.jit.launcher import Launchable
+from stagekit.jit.launcher import General, Launchable, Launcher
+from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.signature import Signature
@@ -53,6 +55,7 @@ class Specialization(Launchable):
         self._lock = threading.RLock()
         self._variants: dict[tuple[ArgType, ...], Variant] = {}
         self._last: Variant | None = None
+        self._native = NativeLaunchers(owner.name, functools.partial(General, weakref.ref(self)))
         functools.update_wrapper(self, owner.function)
 
     @property
@@ -186,6 +189,15 @@ class Specialization(Launchable):
 
     # -- launching ----------------------------------------------------------------------------------------------
 
+    def __getitem__(self, key: Any) -> Any:
+        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
+        return self._native.find(key) or Launcher(self._launch, key)
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch a kernel that computes its own grid (`device_entry`)."""
+        (self._native.find(None) or Launcher(self._launch, None))(*args, **kwargs)
+
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None) -> None:
         reader = self._argument_types
         arg_types, device = reader.of(reader.bind(args, kwargs))
@@ -194,7 +206,22 @@ class Specialization(Launchable):
             watch.launch(self._variant(arg_types), key, args, kwargs)
             return
         where = target or config.TARGET.get() or self._owner.options.target or device.kind
-        self._variant(arg_types).launch(key, args, kwargs, where, device)
+        kernel = self._variant(arg_types).launch(key, args, kwargs, where, device)
+        if target is None and where in ("cpu", "cuda"):
+            self._native.offer(key, kernel, self._call_shape)
+
+    def _call_shape(self) -> CallShape:
+        """How the kernel is called, for native launchers."""
+        parameters = self._owner.parameters
+        rows = [
+            Parameter(p.name, p.default, place, self._fixes_dtype(p.name))
+            for place, p in enumerate(parameters.run_time)
+        ]
+        return CallShape(tuple(rows), self._argument_types.keyword_only)
+
+    def _fixes_dtype(self, name: str) -> bool:
+        meaning = self._meanings[name]
+        return isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
 
     # -- inspection ---------------------------------------------------------------------------------------------
 

@@ -80,10 +80,11 @@ class Variant:
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device) -> None:
-        """`kernel[key](*args, **kwargs)` on `target`; without brackets, key is None."""
+    def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device) -> Kernel:
+        """`kernel[key](*args, **kwargs)` on `target`; without brackets, key is None. Gives what was launched."""
         kernel = self._kernel(key, args, kwargs, target, device)
         kernel.launch(args, kwargs, NO_BRACKETS if key is None else kernel.request(key))
+        return kernel
 
     def _kernel(
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device

@@ -18,10 +18,11 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
 from stagekit.runtime.checks import Native
-from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
+from stagekit.runtime.native import State
 from stagekit.runtime.pack import SLOT_BYTES, Packer
-from stagekit.runtime.pool import BlockCost, run_blocks
+from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -41,6 +42,7 @@ class CpuKernel(Kernel):
         super().__init__(artifact, constexprs)
         if artifact.block is None:
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
+        self._address = address
         self._entry = _ENTRY_TYPE(address)
         self._packer = Packer(artifact.signature.slots, extra="Q3q" if artifact.has_records else "3q")
         self._grid_offset = SLOT_BYTES * (len(artifact.signature.slots) + artifact.has_records)
@@ -85,6 +87,26 @@ class CpuKernel(Kernel):
             report(records, self.artifact.record_sites)
         finally:
             self._records.append(records)
+
+    # Native launchers ----------------------------------------------------------------------------------------------
+
+    def native_state(self, request: LaunchRequest) -> State | None:
+        if self._has_records:
+            return None
+        words = {"code": self._address, "cost": ctypes.addressof(self._cost), "scratch_bytes": self._scratch_bytes}
+        return State({**words, **size_words(request)}, {"share": self._share}, (self,))
+
+    def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
+        """The rest of a launch that a native launcher finds worth sharing, or too large for its stack."""
+        entry, scratch_bytes = self._entry, self._scratch_bytes + shared_bytes
+
+        def run(start: int, end: int) -> None:
+            entry(slots, grid, start, end, _scratch(scratch_bytes))
+
+        if first:
+            share_blocks(run, first, total, self._cost)
+        else:
+            run_blocks(run, total, self._cost)
 
 
 class _ThreadScratch(threading.local):

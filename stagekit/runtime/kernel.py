@@ -22,6 +22,7 @@ from stagekit.runtime.launch_config import (
     missing_brackets,
     read_brackets,
 )
+from stagekit.runtime.native import State
 from stagekit.signature import LaunchSpec
 
 
@@ -44,6 +45,13 @@ class Kernel:
         """Run the kernel once, or raise before anything has run."""
         raise NotImplementedError
 
+    def native_state(self, request: LaunchRequest) -> State | None:
+        """What a native launcher of this kernel works with; None where launches must go the general way.
+
+        request: the brackets; their size is one in numbers, or None for a kernel that computes its own.
+        """
+        return None
+
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
         size = brackets.size
         if type(size) is LaunchSize:
@@ -53,6 +61,16 @@ class Kernel:
         if size is None:
             raise missing_brackets(self.artifact.style, self._name)
         return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
+
+
+def size_words(request: LaunchRequest) -> dict[str, int]:
+    """The size of a launch in words of a native launcher's STATE; none for a kernel that computes its own."""
+    size = request.size
+    if not isinstance(size, LaunchSize):
+        return {}
+    axes = {"grid": size.grid, "block": size.block}
+    words = {f"{what}_{axis}": n for what, three in axes.items() for axis, n in zip("xyz", three)}
+    return {**words, "shared_bytes": size.shared_bytes, "blocks": size.blocks}
 
 
 def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], LaunchSize]:

@@ -10,7 +10,7 @@ reads the documented `__array_struct__` instead.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,27 @@ def _agrees(probe: _Array) -> bool:
         and fields.nd == probe.ndim
         and fields.data == probe.__array_interface__["data"][0]
         and fields.flags & (C_CONTIGUOUS | WRITEABLE) == bits
+        and fields.descr == id(probe.dtype)
+        and _words(fields.dimensions, probe.ndim) == probe.shape
+        and _words(fields.strides, probe.ndim) == probe.strides
     )
+
+
+def _words(address: int | None, count: int) -> tuple[int, ...]:
+    return tuple((ctypes.c_ssize_t * count).from_address(address)) if count and address else ()
+
+
+def has_layout(offsets: Mapping[str, int]) -> bool:
+    """Are these fields where the object really has them, as far as known arrays tell?"""
+    names = {
+        "data": "data",
+        "rank": "nd",
+        "shape": "dimensions",
+        "strides": "strides",
+        "dtype": "descr",
+        "flags": "flags",
+    }
+    return fields_of is fields_by_layout and all(getattr(_Object, names[n]).offset == at for n, at in offsets.items())
 
 
 fields_of: Callable[[_Array], Any] = fields_by_layout if _layout_is_known() else fields_by_interface

@@ -12,6 +12,7 @@ may launch at the same time and share the workers.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import queue
@@ -30,13 +31,10 @@ _CHUNKS_PER_THREAD = 8
 _PROBE_SHARE = 64
 
 
-class BlockCost:
-    """What a block of a kernel cost at its last launch, in ns; 0 before. Only ever a hint."""
+class BlockCost(ctypes.Structure):
+    """What a block of a kernel cost at its last launch, in ns; 0 before. Only ever a hint. Native launchers use it too."""
 
-    __slots__ = ("ns",)
-
-    def __init__(self) -> None:
-        self.ns = 0.0
+    _fields_ = (("ns", ctypes.c_double),)
 
 
 def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
@@ -53,6 +51,11 @@ def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
             if first < total:
                 call(first, total)
             return
+    share_blocks(call, first, total, cost)
+
+
+def share_blocks(call: RunBlocks, first: int, total: int, cost: BlockCost) -> None:
+    """Run `call(a, b)` for all ranges of first..total with the workers, whose cost is known to be worth it."""
     threads = thread_count()
     if threads == 1:
         call(first, total)

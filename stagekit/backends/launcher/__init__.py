@@ -1,0 +1,13 @@
+"""Native launchers: per kernel a function in machine code that CPython calls with the arguments of a launch.
+
+request     what a launcher is made from
+compiler    from a request to an object file, and to the code in this process
+frame       where code is being written
+tensors, numbers, sizes    what it reads and checks
+support     what all launchers call
+"""
+
+from stagekit.backends.launcher.compiler import ENTRY, LauncherCode, compile, load_support
+from stagekit.backends.launcher.request import CallParameter, LauncherRequest
+
+__all__ = ["ENTRY", "CallParameter", "LauncherCode", "LauncherRequest", "compile", "load_support"]

@@ -1,0 +1,190 @@
+"""Native launchers of a kernel: made when it is launched a second time, found by what stands in the brackets.
+
+    launchers = NativeLaunchers("add", general)
+    launchers.find(key)                              a built-in function, or None
+    launchers.offer(key, kernel, calling)            after a launch: have one for the next time
+
+A built-in function takes only what its kernel was specialised for, exactly, and hands everything else to the one that was
+there before it, and so on to the general way. So several dtypes may alternate behind the same brackets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from stagekit.diagnostics import StagekitError
+from stagekit.runtime import native
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
+from stagekit.runtime.native import Calling, NativeCode
+
+_MADE_AT = 2  # launches: many a kernel of a test is launched once
+_MAX_BRACKETS = 256  # per kernel
+_MAX_CHAIN = 8  # specialisations behind the same brackets
+
+General = Callable[[Any, Kernel], Callable[..., Any]]
+"""From brackets and a kernel to what launches the general way."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a call. argument: which run-time argument; None: a constexpr, which must be `expected`.
+
+    is_declared: its annotation fixes the dtype.
+    """
+
+    name: str
+    default: Any
+    argument: int | None
+    is_declared: bool = True
+    expected: Any = None
+
+
+@dataclass(frozen=True)
+class CallShape:
+    """How a kernel is called. guards: see `runtime/native.py`."""
+
+    parameters: tuple[Parameter, ...]
+    keyword_only: int
+    guards: tuple[tuple[Any, Any, Any], ...] = ()
+
+    @property
+    def calling(self) -> Calling:
+        rows = self.parameters
+        return Calling([p.name for p in rows], [p.default for p in rows], [p.expected for p in rows], self.guards)
+
+
+class NativeLaunchers:
+    """Of one kernel, by brackets."""
+
+    def __init__(self, name: str, general: General) -> None:
+        self._name = name
+        self._general = general
+        self._by_brackets: dict[Any, Any] = {}
+        self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
+        self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
+        self._last: tuple[Kernel, CallShape] | None = None
+
+    def find(self, key: Any) -> Any:
+        """The callable for these brackets, or None. Keys that are equal to others but of other types have none."""
+        if type(key) is tuple:
+            for part in key:
+                if type(part) is not int:
+                    return self._find_odd(key)
+        elif type(key) is not int:
+            return self._find_odd(key)
+        found = self._by_brackets.get(key)
+        return self._for_new(key) if found is None else found
+
+    def _find_odd(self, key: Any) -> Any:
+        if key is not None and not _is_exact(key):
+            return None
+        found = self._by_brackets.get(key)
+        return self._for_new(key) if found is None else found
+
+    def _for_new(self, key: Any) -> Any:
+        """Brackets that were not seen before, of a kernel that has native code: a callable of its last specialisation."""
+        if self._last is None:
+            return None
+        try:
+            return self._add(key, *self._last)
+        except StagekitError:  # in the brackets; the call will say so
+            return None
+
+    def offer(self, key: Any, kernel: Kernel, shape: Callable[[], CallShape | None]) -> None:
+        """After a launch the general way: have a callable for the next one. shape: how the kernel is called."""
+        launches = self._launches.get(kernel, 0) + 1
+        self._launches[kernel] = launches
+        if launches < _MADE_AT or kernel in self._behind.get(key, ()) or not native.is_available():
+            return
+        known = shape()
+        if known is not None and (key is None or _is_exact(key)):
+            self._last = (kernel, known)
+            self._add(key, kernel, known)
+
+    def _add(self, key: Any, kernel: Kernel, shape: CallShape) -> Any:
+        code = code_for(kernel, shape)
+        request = NO_BRACKETS if key is None else kernel.request(key)
+        if code is None or not (request.size is None or isinstance(request.size, LaunchSize)):
+            return None
+        if (request.size is None) == (kernel.artifact.launch is None):
+            return None  # a call without the brackets that it needs
+        state = kernel.native_state(request)
+        if state is None:
+            return None
+        if len(self._by_brackets) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
+            self._by_brackets.clear()
+            self._behind.clear()
+        before = self._by_brackets.get(key) or self._general(key, kernel)
+        made = native.make_callable(code, self._name, before, state, shape.calling)
+        self._behind.setdefault(key, []).append(kernel)
+        self._by_brackets[key] = made
+        return made
+
+
+def _is_exact(key: Any) -> bool:
+    """Is this a key that only equals what means the same? 1.0 and True are equal to 1."""
+    kind = type(key)
+    if kind is tuple:
+        return all(map(_is_exact, key))
+    return kind is int or kind is LaunchConfig
+
+
+# Code ---------------------------------------------------------------------------------------------------------------
+
+_codes: WeakValueDictionary[Any, NativeCode] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
+    """The machine code that launches a kernel, shared by all that are launched alike; None where there can be none."""
+    from stagekit.backends import launcher
+    from stagekit.backends.host import load
+
+    request = _request(kernel, shape)
+    with _lock:
+        found = _codes.get(request)
+        if found is None:
+            made = launcher.compile(request)
+            if made is None:
+                return None
+            _provide_support()
+            loaded = load(made.object_code, launcher.ENTRY)
+            found = _codes[request] = NativeCode(loaded.address, loaded.close)
+        return found
+
+
+def _request(kernel: Kernel, shape: CallShape) -> Any:
+    from stagekit.backends.launcher import CallParameter, LauncherRequest
+
+    artifact = kernel.artifact
+    return LauncherRequest.of(
+        artifact.signature,
+        target=artifact.target,
+        parameters=tuple(
+            CallParameter(p.argument, p.is_declared, _constant(p.expected) if p.argument is None else None)
+            for p in shape.parameters
+        ),
+        keyword_only=shape.keyword_only,
+        launch=artifact.launch,
+        block=artifact.block,
+        scratch_bytes=artifact.scratch_bytes,
+        added_shared_bytes=artifact.added_shared_bytes,
+        has_guards=bool(shape.guards),
+    )
+
+
+def _constant(value: Any) -> int | None:
+    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
+
+
+def _provide_support() -> None:
+    from stagekit.backends.launcher import load_support
+
+    process = native.process()
+    if not process.is_complete:
+        process.set_functions(*load_support())

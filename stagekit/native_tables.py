@@ -1,0 +1,80 @@
+"""Memory that native launchers and the runtime share: the one place that says where each word is.
+
+`backends/launcher` makes machine code that reads these tables, `runtime/native.py` fills them. All words have 8 bytes.
+
+    PROCESS     one table per process: objects, types and functions whose addresses differ from process to process
+    STATE       one per callable: what it launches. Behind it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
+    EXCHANGE    a row per array type that speaks DLPack's C exchange API
+    DEVICE      a row per GPU: where a kernel's code is
+    READING     what was read of one array: a `DLTensor`, then two words
+    GUARD       a row per place outside a kernel that its tracer read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from stagekit.dtypes import ALL_DTYPES
+
+WORD = 8  # bytes
+
+
+def _numbered(names: str) -> Mapping[str, int]:
+    """Byte offset by name."""
+    return MappingProxyType({name: WORD * place for place, name in enumerate(names.split())})
+
+
+PROCESS = _numbered(
+    "none true false int float ndarray device_array device_array_slot"
+    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
+    " exchanges exchange_count launch_kernel get_context set_context"
+    " is_diverted bind read_tensor run enqueue is_current " + " ".join(f"dtype_{dtype.name}" for dtype in ALL_DTYPES)
+)
+"""is_diverted to is_current are the functions of `backends/launcher/support.py`; dtype_*, NumPy's objects."""
+
+STATE = _numbered(
+    "general process guards guard_count code cost share fail"
+    " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks stream has_stream"
+    " slots pointers device stream_of scratch_bytes"
+)
+"""general, share, fail: Python callables. code: a cpu entry, or the DEVICE rows. slots and what follows: of a prepared launch."""
+
+EXCHANGE = _numbered("type read stream_of flags")
+EXCHANGES = 8  # rows; types beyond go the general way
+NEVER_READ_ONLY = 1  # flags, also of a READING: DLPack's struct does not say who may be written to
+MAY_BE_NEGATED = 2  # torch: an array may stand for its negative
+
+DEVICE = _numbered("function context allowed_shared")
+DEVICES = 64  # rows; GPUs beyond go the general way
+
+DLTENSOR_BYTES = 48
+TENSOR: Mapping[str, int] = MappingProxyType(
+    {"data": 0, "device_type": 8, "device": 12, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "byte_offset": 40}
+)
+READING: Mapping[str, int] = MappingProxyType({**TENSOR, "stream_of": DLTENSOR_BYTES, "flags": DLTENSOR_BYTES + WORD})
+READING_BYTES = DLTENSOR_BYTES + 2 * WORD
+
+OBJECT: Mapping[str, int] = MappingProxyType({"type": 8})
+"""CPython's object header: a count, then the type. `runtime/native.py` tries it before anything relies on it."""
+
+NDARRAY: Mapping[str, int] = MappingProxyType(
+    {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
+)
+"""`PyArrayObject_fields`, see `runtime/numpy_fields.py`, which tries it."""
+
+GUARD = _numbered("holder key seen")
+"""`holder[key] is seen`, or for key 0 the content of the cell `holder`."""
+
+
+def tail(section: int, parameters: int, place: int) -> int:
+    """Offset in a STATE of word `place` of NAMES (section 0), DEFAULTS (1) or EXPECTED (2)."""
+    return WORD * (len(STATE) + section * parameters + place)
+
+
+NAMES, DEFAULTS, EXPECTED = range(3)
+
+
+def size(table: Mapping[str, int]) -> int:
+    """Bytes of a table, or of a row."""
+    return WORD * len(table)

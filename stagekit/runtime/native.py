@@ -1,0 +1,264 @@
+"""Native launchers in this process: the tables they read, and the callables made of them.
+
+    set_functions(addresses)                           once per process: what all launchers call
+    code = NativeCode(address, closer)                 one per launcher
+    launch = make_callable(code, "add", words, ...)    a built-in function; one per kernel and brackets
+
+`stagekit/native_tables.py` says where each word is. Everything here rests on layouts of CPython and NumPy that are tried
+first: where one differs, `is_available` says no, and all launches go the general way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stagekit import config
+from stagekit import native_tables as tables
+from stagekit.dtypes import ALL_DTYPES
+from stagekit.runtime import numpy_fields
+
+_FASTCALL_KEYWORDS = 0x80 | 0x2
+_NO_ARGUMENTS = 0x4
+_EXCHANGE_NAME = b"dlpack_exchange_api"
+_EXCHANGE_MAJOR = 1
+
+
+class _MethodDef(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+class _ExchangeApi(ctypes.Structure):
+    """DLPackExchangeAPI. Source: `dlpack.h` 1.3."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
+def _python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+# Is all as expected? ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def is_available() -> bool:
+    """Can launchers rely on this interpreter and this NumPy?"""
+    return (
+        sys.implementation.name == "cpython"
+        and sys.platform == "linux"
+        and sys.byteorder == "little"
+        and _has_plain_objects()
+        and numpy_fields.has_layout(tables.NDARRAY)
+        and _environment() is not None
+    )
+
+
+def _has_plain_objects() -> bool:
+    """Is an object a count and a type, of one word each? Free-threaded builds have more."""
+    probe = (1, 2)
+    type_word = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["type"]).value
+    return object.__basicsize__ == 2 * tables.WORD and type_word == id(tuple)
+
+
+def _environment() -> dict[bytes, bytes] | None:
+    """What `os.environ` keeps its variables in, or None where that is not a plain dict of bytes."""
+    kept = getattr(os.environ, "_data", None)
+    if type(kept) is not dict or len(kept) != len(os.environ):
+        return None
+    return kept if all(type(k) is bytes and k.decode(errors="surrogateescape") in os.environ for k in kept) else None
+
+
+# The process --------------------------------------------------------------------------------------------------------
+
+
+class Process:
+    """The PROCESS table of this process. What it points to is kept here."""
+
+    def __init__(self) -> None:
+        self._memory = (ctypes.c_uint64 * len(tables.PROCESS))()
+        self._rows = (ctypes.c_uint64 * (len(tables.EXCHANGE) * tables.EXCHANGES))()
+        self._kept: dict[str, Any] = {}
+        self.address = ctypes.addressof(self._memory)
+        self.is_complete = False
+        for name, value in _known_objects().items():
+            self.point(name, value)
+        self.set("exchanges", ctypes.addressof(self._rows))
+
+    def set(self, name: str, word: int) -> None:
+        self._memory[tables.PROCESS[name] // tables.WORD] = word
+
+    def get(self, name: str) -> int:
+        return self._memory[tables.PROCESS[name] // tables.WORD]
+
+    def point(self, name: str, value: Any) -> None:
+        """Put the address of a Python object, and keep the object."""
+        self._kept[name] = value
+        self.set(name, id(value))
+
+    def set_functions(self, addresses: Mapping[str, int], keep: object) -> None:
+        """The functions of machine code that launchers call."""
+        self._kept["functions"] = addresses, keep
+        for name, address in addresses.items():
+            if name in tables.PROCESS:
+                self.set(name, address)
+        self.is_complete = True
+
+    @property
+    def functions(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = self._kept["functions"][0]
+        return found
+
+    def add_exchange(self, kind: type, api: _ExchangeApi, flags: int) -> None:
+        """A row for an array type; the table's length is raised last, as launchers may be reading it."""
+        place = self.get("exchange_count")
+        if place == tables.EXCHANGES:
+            return
+        row = [id(kind), api.tensor_from_object, api.current_work_stream, flags]
+        self._rows[len(row) * place : len(row) * (place + 1)] = row
+        self._kept[f"exchange {place}"] = kind
+        self.set("exchange_count", place + 1)
+
+
+def _known_objects() -> dict[str, Any]:
+    switches = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE}
+    return {
+        "none": None,
+        "true": True,
+        "false": False,
+        "int": int,
+        "float": float,
+        "ndarray": np.ndarray,
+        "environment": _environment(),
+        **{name: switch.name.encode() for name, switch in switches.items()},
+        "modules": sys.modules,
+        "torch_name": sys.intern("torch"),
+        "is_neg_name": sys.intern("is_neg"),
+        **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
+    }
+
+
+@functools.cache
+def process() -> Process:
+    """The table; made when the first launcher is."""
+    return Process()
+
+
+# Arrays of other libraries ------------------------------------------------------------------------------------------
+
+
+def offer_exchange(kind: type, *, is_torch: bool) -> bool:
+    """Let launchers read arrays of a type through its C exchange API, if it has one of a version known here."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if not is_available() or not _is_capsule(capsule, _EXCHANGE_NAME):
+        return False
+    api = _ExchangeApi.from_address(_capsule_pointer(capsule, _EXCHANGE_NAME))
+    if api.major != _EXCHANGE_MAJOR or not api.tensor_from_object or not api.current_work_stream:
+        return False
+    flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
+    process().add_exchange(kind, api, flags)
+    return True
+
+
+_is_valid_capsule = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_capsule_pointer = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+
+
+def _is_capsule(value: Any, name: bytes) -> bool:
+    return value is not None and bool(_is_valid_capsule(value, name))
+
+
+# Callables ----------------------------------------------------------------------------------------------------------
+
+
+class NativeCode:
+    """Machine code of a launcher, until nothing refers to it. closer: frees it."""
+
+    def __init__(self, address: int, closer: Callable[[], None]) -> None:
+        self.address = address
+        weakref.finalize(self, closer).atexit = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """How the parameters of a callable are given. defaults: `...` where there is none. expected: of constexprs."""
+
+    names: Sequence[str] = ()
+    defaults: Sequence[Any] = ()
+    expected: Sequence[Any] = ()
+    guards: Sequence[tuple[Any, Any, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Words of a STATE by name, and what must live as long as it. objects: words that are addresses of objects."""
+
+    words: Mapping[str, int]
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[Any, ...] = ()
+
+
+_new_function = _python_api("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+
+
+def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, calling: Calling) -> Any:
+    """A built-in function that launches. general: what does a whole call that the code does not recognise."""
+    guards = _guards(calling.guards)
+    words = dict(
+        state.words, process=process().address, guards=ctypes.addressof(guards), guard_count=len(calling.guards)
+    )
+    objects = {**state.objects, "general": general}
+    tail = [*calling.names, *(_absent if d is ... else d for d in calling.defaults), *calling.expected]
+    memory = _state_memory(words, objects, tail)
+    return _function(code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, calling))
+
+
+def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Any:
+    """A built-in function without arguments that launches what `state` holds. function: one of the process's."""
+    objects = {**state.objects, "general": general}
+    memory = _state_memory(dict(state.words, process=process().address), objects, ())
+    return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))
+
+
+_absent = object()
+
+
+def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
+    memory = (ctypes.c_uint64 * (len(tables.STATE) + len(tail)))()
+    for name, word in words.items():
+        memory[tables.STATE[name] // tables.WORD] = word
+    for name, value in objects.items():
+        memory[tables.STATE[name] // tables.WORD] = id(value)
+    memory[len(tables.STATE) :] = [0 if value is _absent else id(value) for value in tail]
+    return memory
+
+
+def _guards(rows: Sequence[tuple[Any, Any, Any]]) -> Any:
+    words = [0 if part is None and place == 1 else id(part) for row in rows for place, part in enumerate(row)]
+    return (ctypes.c_uint64 * max(len(words), 1))(*words)
+
+
+def _function(address: int, name: str, flags: int, memory: Any, keep: tuple[Any, ...]) -> Any:
+    """A built-in function whose `self` begins with the address of `memory`, and keeps everything else."""
+    method = _MethodDef(name.encode(), address, flags, None)
+    own = (ctypes.addressof(memory), memory, method, keep)
+    return _new_function(ctypes.addressof(method), own, None)
