@@ -92,6 +92,15 @@ class BadAnnotation(Diagnostic):
     why: str
 
 
+class BadOption(Diagnostic):
+    title: ClassVar[str] = "Option of a decorator not understood"
+    label: ClassVar[str] = "`@{decorator}`: {why}"
+    help: ClassVar[str] = "{hint}"
+    decorator: str
+    why: str
+    hint: str
+
+
 class TypesUnknown(Diagnostic):
     title: ClassVar[str] = "Argument types not known yet"
     label: ClassVar[str] = "`{kernel}` has unannotated parameters ({names}) and has not been called"

@@ -13,21 +13,14 @@ from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
-from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, TraceOptions, suggest
+from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, suggest
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launcher import Launchable
-from stagekit.jit.options import Options
+from stagekit.jit.options import TARGETS, Options, read_options
 from stagekit.jit.specialization import Specialization
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def _options(
-    fastmath: bool, debug: bool, max_registers: int | None, name: str | None, target: str | None, unroll: int, ops: int
-) -> Options:
-    trace_options = TraceOptions(fastmath, debug, max_registers, unroll, ops)
-    return Options(trace_options, name, target)
 
 
 @hide_frames
@@ -41,6 +34,7 @@ def jit(
     target: str | None = None,
     unroll_budget: int = UNROLL_BUDGET,
     op_budget: int = OP_BUDGET,
+    **unknown: Any,
 ) -> Any:
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
 
@@ -48,7 +42,16 @@ def jit(
     name: the symbol that profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops
     in all. op_budget: operations in all.
     """
-    options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
+    given = {
+        "fastmath": fastmath,
+        "debug": debug,
+        "max_registers": max_registers,
+        "name": name,
+        "target": target,
+        "unroll_budget": unroll_budget,
+        "op_budget": op_budget,
+    }
+    options = read_options("jit", given, unknown)
     frame = sys._getframe(2)  # of the caller: the first is `hide_frames`
 
     @hide_frames
@@ -69,12 +72,22 @@ def function(
     target: str | None = None,
     unroll_budget: int = UNROLL_BUDGET,
     op_budget: int = OP_BUDGET,
+    **unknown: Any,
 ) -> Any:
     """Make a kernel that is traced at once: everything it captures is fixed now, and errors show at the definition.
 
     Options as for `jit`. Every parameter is annotated, none is constexpr.
     """
-    options = _options(fastmath, debug, max_registers, name, target, unroll_budget, op_budget)
+    given = {
+        "fastmath": fastmath,
+        "debug": debug,
+        "max_registers": max_registers,
+        "name": name,
+        "target": target,
+        "unroll_budget": unroll_budget,
+        "op_budget": op_budget,
+    }
+    options = read_options("function", given, unknown)
     frame = sys._getframe(2)
 
     @hide_frames
@@ -138,9 +151,6 @@ class BoundKernel(Launchable):
 
     def __repr__(self) -> str:
         return f"{self._kernel!r} on {self.target}"
-
-
-TARGETS = ("cpu", "cuda", "interp")
 
 
 def _compile_now(kernel: Specialization, target: str | None) -> None:

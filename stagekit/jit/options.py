@@ -1,10 +1,16 @@
-"""Options of a kernel, as the decorators take them."""
+"""Options of a kernel, as the decorators take them: what may be given, and what it becomes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from stagekit.frontend.tracer import TraceOptions
+from stagekit.frontend.errors import BadOption, SpecializeError
+from stagekit.frontend.tracer import TraceOptions, suggest
+from stagekit.ir import TARGETS
+
+MAX_REGISTERS = 255  # of one thread, since compute capability 3.5
 
 
 @dataclass(frozen=True)
@@ -14,3 +20,41 @@ class Options:
     trace: TraceOptions
     name: str | None
     target: str | None
+
+
+def _is_int(value: Any, low: int, high: int | None = None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high)
+
+
+_FLAG = ("True or False", lambda value: isinstance(value, bool))
+_BUDGET = ("an int above 0", lambda value: _is_int(value, 1))
+
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "fastmath": _FLAG,
+    "debug": _FLAG,
+    "max_registers": (
+        f"an int from 1 to {MAX_REGISTERS}, or None",
+        lambda value: value is None or _is_int(value, 1, MAX_REGISTERS),
+    ),
+    "name": (
+        "a string that is not empty, or None",
+        lambda value: value is None or (isinstance(value, str) and value != ""),
+    ),
+    "target": (f"one of {', '.join(map(repr, TARGETS))}, or None", lambda value: value is None or value in TARGETS),
+    "unroll_budget": _BUDGET,
+    "op_budget": _BUDGET,
+}
+
+
+def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str, Any]) -> Options:
+    """Check the options that a decorator was given. unknown: keywords that it does not have."""
+    for name in unknown:
+        hint = f"{suggest(name, _RULES)}its options are: {', '.join(_RULES)}"
+        raise SpecializeError(BadOption(decorator, f"there is no option `{name}`", hint))
+    for name, value in given.items():
+        wanted, holds = _RULES[name]
+        if not holds(value):
+            raise SpecializeError(BadOption(decorator, f"`{name}` is {value!r}", f"give {wanted}"))
+    rest = dict(given)
+    name, target = rest.pop("name"), rest.pop("target")
+    return Options(TraceOptions(**rest), name, target)
