@@ -204,9 +204,10 @@ def _plain(signature: inspect.Signature) -> str:
 
 
 def _note_default(tracer: Tracer, fn: types.FunctionType, name: str, value: Any) -> None:
-    tracer.captures.note(
-        (id(fn), "default " + name), f"the default of `{name}`", lambda: _signature(fn).parameters[name].default, value
-    )
+    def again() -> Any:
+        return _signature(fn).parameters[name].default
+
+    tracer.captures.note(fn, f"default {name}", f"the default of `{name}`", again, value)
 
 
 def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:

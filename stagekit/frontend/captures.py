@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -69,8 +69,9 @@ _IMMUTABLE = (*_EXACT, float, np.generic, enum.Enum, types.FunctionType, *_BY_ID
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Read:
-    """One read: how to read again, the object seen, and its token when the object can change inside."""
+    """One read: from which object, how to read again, the object seen, and its token when it can change inside."""
 
+    owner: Any
     what: str
     again: Callable[[], Any]
     seen: Any
@@ -93,18 +94,18 @@ class Captures:
         self._reads: dict[Any, Read] = {}
         self.is_repeatable = True  # would another process that reads the same get the same?
 
-    def __contains__(self, place: Any) -> bool:
-        return place in self._reads
+    def has(self, owner: Any, name: str) -> bool:
+        return (id(owner), name) in self._reads
 
-    def note(self, place: Any, what: str, again: Callable[[], Any], value: Any) -> None:
-        """Record that reading `place` gave `value`."""
-        if place not in self._reads:
+    def note(self, owner: Any, name: str, what: str, again: Callable[[], Any], value: Any) -> None:
+        """Record that reading `name` in `owner` gave `value`. name: of a variable, or ".x" of an attribute."""
+        if not self.has(owner, name):
             token = None if isinstance(value, _IMMUTABLE) else freeze(value)
-            self._reads[place] = Read(what, again, value, token)
+            self._reads[id(owner), name] = Read(owner, what, again, value, token)
 
-    def places(self) -> Iterable[Any]:
-        """What was read: an object's id, and a name in it."""
-        return self._reads.keys()
+    def places(self) -> Iterator[tuple[Any, str]]:
+        """What was read: an object, and a name in it."""
+        return ((read.owner, name) for (_, name), read in self._reads.items())
 
     def note_native(self, fn: Any) -> None:
         """Record that CPython ran `fn`, which may have looked anywhere."""

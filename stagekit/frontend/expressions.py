@@ -97,7 +97,7 @@ def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
         value = again()
     except ValueError:  # an empty cell
         raise tracer.error(UnboundLocal(node.id), frame, node) from None
-    tracer.captures.note((id(frame.function), node.id), f"`{node.id}`", again, value)
+    tracer.captures.note(frame.function, node.id, f"`{node.id}`", again, value)
     return value
 
 
@@ -536,10 +536,9 @@ def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str
 
 
 def _note_attribute(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
-    place = (id(owner), "." + name)
-    if place not in tracer.captures:
+    if not tracer.captures.has(owner, f".{name}"):
         what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
-        tracer.captures.note(place, what, lambda: getattr(owner, name), value)
+        tracer.captures.note(owner, f".{name}", what, lambda: getattr(owner, name), value)
 
 
 def describe_owner(owner: Any) -> str:

@@ -44,6 +44,13 @@ def is_fixed(module: Any) -> bool:
     return isinstance(module, str) and (is_native(module) or module.partition(".")[0] == "stagekit")
 
 
+def _is_fixed_object(owner: Any) -> bool:
+    """A function, class or module whose content follows from its version."""
+    if isinstance(owner, types.FunctionType):
+        return is_fixed(owner.__globals__.get("__name__"))
+    return is_fixed(owner.__name__ if isinstance(owner, types.ModuleType) else getattr(owner, "__module__", None))
+
+
 class Reading:
     """A walk over values. The order is that of the program, so equal programs give equal digests."""
 
@@ -62,7 +69,8 @@ class Reading:
     def covers(self, captures: Captures) -> bool:
         """Was all that a trace has read seen here too?"""
         return captures.is_repeatable and all(
-            place in self.captures or place[0] in self._whole for place in captures.places()
+            self.captures.has(owner, name) or id(owner) in self._whole or _is_fixed_object(owner)
+            for owner, name in captures.places()
         )
 
     def visit(self, value: Any) -> None:
@@ -94,7 +102,7 @@ class Reading:
 
     def note(self, owner: Any, place: str, what: str, again: Callable[[], Any], value: Any) -> None:
         """A read: to be repeated in this process, and to be taken in."""
-        self.captures.note((id(owner), place), what, again, value)
+        self.captures.note(owner, place, what, again, value)
         self.say(place)
         self.visit(value)
 
@@ -108,7 +116,7 @@ class Reading:
             value = found[name]
             again = functools.partial(getattr, module, name)
             if is_fixed(module.__name__) and type(value) not in _ATOMS and not isinstance(value, types.ModuleType):
-                self.captures.note((id(module), f".{name}"), f"`{module.__name__}.{name}`", again, value)
+                self.captures.note(module, f".{name}", f"`{module.__name__}.{name}`", again, value)
                 self.say(module.__name__, name)
                 self._whole.add(id(value))
                 self._alive.append(value)
