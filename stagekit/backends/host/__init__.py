@@ -7,9 +7,26 @@ The order in which to read the modules: `forms` (how a value is held), `facts` a
 lane to lane by a known pattern), `warp` (where code is being written), `emit` and what it names (an op on one warp: `compute`,
 `memory`, `conditional`, `loops`, `intrinsic`), `uniformity` and `pieces` (what runs once per block, and where a kernel is
 cut), `blockflow` and `entry` (the block and the grid), `compiler` and `loader`.
+
+A process that finds its code in the disk cache loads it without the compiler: nothing is imported before it is asked for.
 """
 
-from stagekit.backends.host.compiler import HostCode, compile
-from stagekit.backends.host.loader import LoadedCode, load
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagekit.backends.host.compiler import HostCode, compile
+    from stagekit.backends.host.loader import LoadedCode, load
 
 __all__ = ["HostCode", "LoadedCode", "compile", "load"]
+
+_HOMES = {"HostCode": "compiler", "compile": "compiler", "LoadedCode": "loader", "load": "loader"}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

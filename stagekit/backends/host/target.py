@@ -8,9 +8,15 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from stagekit.backends.host.warp import HostFeatures
-
 _OPTIMISATION_LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HostFeatures:
+    """What of the processor changes the code that is written, beyond what LLVM does by itself."""
+
+    has_avx512: bool
+    has_half_conversions: bool
 
 
 @dataclass(frozen=True, slots=True)

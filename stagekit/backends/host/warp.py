@@ -14,19 +14,12 @@ from typing import Any
 from stagekit.backends.host.facts import Facts
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, known, number
 from stagekit.backends.host.linear import Pattern
+from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Block, Op, Value
 
 FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
-
-
-@dataclass(frozen=True, slots=True)
-class HostFeatures:
-    """What of the processor changes the code that is written, beyond what LLVM does by itself."""
-
-    has_avx512: bool
-    has_half_conversions: bool
 
 
 @dataclass(frozen=True, slots=True)
