@@ -18,7 +18,7 @@ from stagekit.ir.intrinsic import Native
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = "\n".join(
-    (DOCS / name).read_text(encoding="utf-8") for name in ("language.md", "intrinsics.md", "testing.md")
+    (DOCS / name).read_text(encoding="utf-8") for name in ("language.md", "intrinsics.md", "testing.md", "debugging.md")
 )
 
 
@@ -43,7 +43,7 @@ def test_a_public_name_says_what_it_is(name: str, value: object) -> None:
 
 @pytest.mark.parametrize(("name", "value"), NAMES)
 def test_a_public_name_is_in_the_reference(name: str, value: object) -> None:
-    """docs/language.md, docs/intrinsics.md or docs/testing.md."""
+    """docs/language.md, intrinsics.md, testing.md or debugging.md."""
     assert name.rpartition(".")[2] in REFERENCE
 
 

@@ -6,7 +6,6 @@ written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# g
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
 import traceback
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import stagekit as sk
+from stagekit.config import SWITCHES
 from stagekit.diagnostics import all_diagnostics
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ CASES = [_case(path) for path in PROGRAMS]
 def _own_folder_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a program writes, and which switches it sets, ends with it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
+    for switch in SWITCHES:
+        monkeypatch.setenv(switch.name, switch.get())  # notes the value to go back to
 
 
 @pytest.mark.parametrize("program", CASES)
