@@ -5,11 +5,16 @@ jitfunction       a kernel with nothing parsed
 specialization    its constexprs fixed
 argtypes          the types and the device of the arguments of a call
 variant           one specialisation for certain argument types: traced, compiled, loaded
+batch             many at once
+front             facts of a kernel that need not be traced again
+caching           machine code from disk
+history, reasons  what was compiled, and why
 compilation       from traced IR to something that launches
 interpreting      the checking interpreter as a target
 sanitizing        launches that are checked
 """
 
+from stagekit.jit.batch import compile_all
 from stagekit.jit.decorators import BoundKernel, InlineFunction, compile, function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize
@@ -17,5 +22,5 @@ from stagekit.jit.specialization import Specialization
 
 __all__ = [
     "BoundKernel", "InlineFunction", "JitFunction", "Sanitizer", "Specialization",
-    "compile", "function", "inline", "jit", "sanitize",
+    "compile", "compile_all", "function", "inline", "jit", "sanitize",
 ]  # fmt: skip

@@ -71,10 +71,15 @@ class Specialization(Launchable):
         names = ", ".join(p.name for p in self._owner.parameters.run_time)
         return f"<stagekit kernel {self.name}({names}){' with ' + fixed if fixed else ''}>"
 
+    @property
+    def specialized_with(self) -> dict[str, Any]:
+        """What `.specialize(...)` of the kernel takes to give this."""
+        return {**self.constexprs, **self._types_given}
+
     @hide_frames
     def specialize(self, **values: Any) -> Any:
         """Specialise again, starting from these constexprs."""
-        return self._owner.specialize(**{**self.constexprs, **self._types_given, **values})
+        return self._owner.specialize(**{**self.specialized_with, **values})
 
     # -- argument types -----------------------------------------------------------------------------------------
 
@@ -133,19 +138,21 @@ class Specialization(Launchable):
         history, watch = self._owner.history, Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
         recall = self._recall(arg_types)
+        traced: Traced | None = None
         facts = recall.load() if recall else None
         if recall and facts:
             history.note("recalled", "", why, watch.elapsed_s)
-            captures, trace = recall.captures, functools.partial(self._trace, arg_types)
+            captures = recall.captures
         else:
             traced = self._trace(arg_types)
             history.note("traced", "", why, watch.elapsed_s)
-            facts, captures, trace = Facts.of(traced), traced.captures, lambda: traced
+            facts, captures = Facts.of(traced), traced.captures
             if recall:
                 recall.save(facts, captures)
         for line in facts.printed:
             sys.stdout.write(line + "\n")
-        return Variant(self.name, self.constexprs, facts, captures, trace, self._explained, history, why)
+        make = functools.partial(self._trace, arg_types)
+        return Variant(self.name, self.constexprs, facts, captures, traced or make, self._explained, history, why)
 
     def _recall(self, arg_types: tuple[ArgType, ...]) -> Recall | None:
         with deep_recursion():

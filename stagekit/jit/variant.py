@@ -51,14 +51,14 @@ class Variant:
         constexprs: Mapping[str, Any],
         facts: Facts,
         captures: Captures,
-        trace: Callable[[], Traced],
+        traced: Traced | Callable[[], Traced],
         explained: Callable[[], AbstractContextManager[None]],
         history: History,
         why: str,
     ) -> None:
         self.facts = facts
         self.captures = captures
-        self._trace = trace
+        self._traced = traced
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
@@ -72,7 +72,7 @@ class Variant:
     @functools.cached_property
     def traced(self) -> Traced:
         """With its IR; where the front cache knew the facts, it is traced when first asked for."""
-        return self._trace()
+        return self._traced if isinstance(self._traced, Traced) else self._traced()
 
     @functools.cached_property
     def ir(self) -> str:

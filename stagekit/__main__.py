@@ -1,0 +1,114 @@
+"""The command line: `python -m stagekit cache {list,explain,clear}` looks after the disk cache."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
+from stagekit.cache.artifacts import from_bytes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m stagekit", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    cache = commands.add_parser("cache", help="look after the disk cache").add_subparsers(dest="action", required=True)
+    cache.add_parser("list", help="what is kept, the last used first")
+    cache.add_parser("clear", help="remove everything")
+    explain = cache.add_parser("explain", help="where the cache is and what an entry was made for")
+    explain.add_argument("word", nargs="?", default="", help="part of a kernel's or an entry's name")
+    given = parser.parse_args(arguments)
+    store = open_store()
+    if store is None:
+        why = folder_in_use()
+        _say(f"no disk cache: {why.why if isinstance(why, Refused) else why}")
+        return 1
+    _ACTIONS[given.action](store, given)
+    return 0
+
+
+def _list(store: Store, given: argparse.Namespace) -> None:
+    entries = store.entries()
+    for entry in entries:
+        _say(f"{_age(entry):>9}  {entry.size_bytes / 1e3:8.1f} kB  {_title(store, entry)}")
+    total_mb = sum(e.size_bytes for e in entries) / 1e6
+    _say(f"{len(entries)} entries, {total_mb:.1f} of {store.limit_bytes / 1e6:.0f} MB, in {store.folder}")
+
+
+def _clear(store: Store, given: argparse.Namespace) -> None:
+    _say(f"{store.clear()} entries removed from {store.folder}")
+
+
+def _explain(store: Store, given: argparse.Namespace) -> None:
+    _say(f"{store.folder} (STAGEKIT_CACHE), at most {store.limit_bytes / 1e6:.0f} MB (STAGEKIT_CACHE_MB)")
+    for entry in store.entries():
+        title = _title(store, entry)
+        if given.word in title or given.word in entry.name:
+            _say(f"\n{entry.name}\n  {title}, last used {_age(entry)} ago")
+            for line in _details(store, entry):
+                _say(f"  {line}")
+
+
+_ACTIONS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
+    "list": _list,
+    "clear": _clear,
+    "explain": _explain,
+}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _age(entry: Entry) -> str:
+    seconds = max(0.0, time.time() - entry.used_s)
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _title(store: Store, entry: Entry) -> str:
+    """What an entry is, in a few words."""
+    payload = store.load(entry.name) or b""
+    if entry.name.startswith("front-"):
+        return f"{_json(payload).get('kernel', 'damaged')}: what tracing found"
+    try:
+        artifact, _ = from_bytes(payload)
+    except ValueError:
+        return "damaged; it will be made again when it is needed"
+    fixed = "".join(f" {name}={value}" for name, value in artifact.constexprs)
+    made_for = f"compute capability {artifact.capability}" if artifact.target == "cuda" else f"block {artifact.block}"
+    return f"{artifact.kernel_name}{fixed}: {artifact.target}, {made_for}"
+
+
+def _details(store: Store, entry: Entry) -> list[str]:
+    payload = store.load(entry.name) or b""
+    if entry.name.startswith("front-"):
+        content = _json(payload)
+        return [
+            *(f"reads {what}" for what in content.get("reads", ())),
+            *(f"from {p}" for p in content.get("places", ())),
+        ]
+    try:
+        artifact, _ = from_bytes(payload)
+    except ValueError:
+        return []
+    return [f"signature {artifact.signature}", f"{len(artifact.code)} bytes of {artifact.target} code"]
+
+
+def _json(payload: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(payload)
+    except ValueError:
+        return {}
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

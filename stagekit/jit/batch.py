@@ -1,0 +1,135 @@
+"""Many kernels compiled at once, by any `concurrent.futures.Executor`.
+
+    compile_all([k.specialize(BLOCK=b) for b in (64, 128, 256)], "cuda", executor=ProcessPoolExecutor())
+
+Threads gain little, since LLVM and the tracer hold locks. Processes are told which kernel it is, by module and name, put what
+they compile into the disk cache, and answer with plain data; this process then reads it from there. A kernel that another
+process could not find by name, and one that failed there, is compiled here, where its error can be raised.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stagekit.diagnostics import StagekitError, hide_frames
+from stagekit.runtime import driver
+
+if TYPE_CHECKING:
+    from stagekit.jit.specialization import Specialization
+
+Progress = Callable[[int, int], None]
+_BAR_WIDTH = 30
+
+
+@dataclass(frozen=True)
+class Request:
+    """A specialisation as another process finds it. values: constexprs and types, as `.specialize` takes them."""
+
+    module: str
+    name: str
+    values: dict[str, Any]
+    target: str
+    capability: int | None
+    block: int | tuple[int, ...] | None
+
+
+@hide_frames
+def compile_all(
+    kernels: Iterable[Specialization],
+    target: str | None = None,
+    *,
+    block: int | tuple[int, ...] | None = None,
+    executor: Executor | None = None,
+    progress: Progress | bool | None = None,
+) -> list[Specialization]:
+    """Compile specialised kernels and return them in order; the first error is raised when all are done.
+
+    target: "cuda" or "cpu"; left out, cuda where there is a device. block: cpu, where the kernels do not fix it.
+    executor: left out, one after the other. progress: called with how many are done, and of how many; True draws a bar.
+    """
+    wanted = list(kernels)
+    capability = driver.capability_if_present()
+    where = target or ("cuda" if capability else "cpu")
+    tell = _bar if progress is True else progress or _silent
+    if executor is not None:
+        _send(wanted, where, capability, block, executor, tell)
+    errors: list[StagekitError] = []
+    for done, kernel in enumerate(wanted, 1):
+        try:
+            kernel.compile(where, capability=capability, block=block)
+        except StagekitError as error:
+            errors.append(error)
+        if executor is None:
+            tell(done, len(wanted))
+    if errors:
+        raise errors[0]
+    return wanted
+
+
+def _send(
+    kernels: Sequence[Specialization],
+    target: str,
+    capability: int | None,
+    block: int | tuple[int, ...] | None,
+    executor: Executor,
+    tell: Progress,
+) -> None:
+    """Let the executor compile what it can; whatever it could not is compiled by the caller."""
+    sent: list[Future[bool]] = []
+    for kernel in kernels:
+        if isinstance(executor, ThreadPoolExecutor):
+            sent.append(executor.submit(_try_compile, kernel, target, capability, block))
+        elif (request := _request(kernel, target, capability, block)) is not None:
+            sent.append(executor.submit(compile_request, request))
+    for done, _ in enumerate(as_completed(sent), 1):
+        tell(done, len(sent))
+
+
+def _request(
+    kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
+) -> Request | None:
+    fn = kernel.__stagekit_fragment__
+    request = Request(fn.__module__, fn.__qualname__, kernel.specialized_with, target, capability, block)
+    try:
+        return request if _find(request) is kernel else None
+    except (AttributeError, ImportError, TypeError, StagekitError):
+        return None
+
+
+def _find(request: Request) -> Any:
+    found: Any = importlib.import_module(request.module)
+    for part in request.name.split("."):
+        found = getattr(found, part)
+    return found.specialize(**request.values)
+
+
+def compile_request(request: Request) -> bool:
+    """What a worker does. False where it failed: the error is found again, and raised, by who asked."""
+    return _try_compile(_find(request), request.target, request.capability, request.block)
+
+
+def _try_compile(
+    kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
+) -> bool:
+    try:
+        kernel.compile(target, capability=capability, block=block)
+    except StagekitError:
+        return False
+    return True
+
+
+def _silent(done: int, total: int) -> None:
+    pass
+
+
+def _bar(done: int, total: int) -> None:
+    filled = _BAR_WIDTH * done // max(total, 1)
+    sys.stderr.write(
+        f"\r[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {done}/{total}{chr(10) if done == total else ''}"
+    )
+    sys.stderr.flush()
