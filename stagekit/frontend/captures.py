@@ -87,6 +87,14 @@ class Read:
         return f"{self.what} changed {self.seen!r} -> {self.again()!r}"
 
 
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+_MOST_SHOWN = 60  # characters
+
+
 class Captures:
     """All reads of one trace, each place once."""
 
@@ -106,6 +114,10 @@ class Captures:
     def places(self) -> Iterator[tuple[Any, str]]:
         """What was read: an object, and a name in it."""
         return ((read.owner, name) for (_, name), read in self._reads.items())
+
+    def described(self) -> list[str]:
+        """What was read and how it was, for people."""
+        return [f"{read.what} = {_shown(read.seen)}" for read in self._reads.values()]
 
     def note_native(self, fn: Any) -> None:
         """Record that CPython ran `fn`, which may have looked anywhere."""

@@ -363,7 +363,7 @@ def _attributes(value: Any) -> dict[str, Any] | None:
     """All that an object holds, or None where it may hold more than Python shows."""
     cls = type(value)
     python_made = all(base.__flags__ & _HEAP_TYPE for base in cls.__mro__ if base is not object)
-    if not python_made or hasattr(cls, "__getattr__") or cls.__getattribute__ is not object.__getattribute__:
+    if not python_made or hasattr(cls, "__getattr__") or any("__getattribute__" in vars(c) for c in cls.__mro__[:-1]):
         return None
     slots = [
         s for base in cls.__mro__ for s in _as_names(base.__dict__.get("__slots__", ())) if s not in _MADE_BY_PYTHON

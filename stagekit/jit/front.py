@@ -109,7 +109,13 @@ class Recall:
             return
         plain = [getattr(facts, name) for name in Facts.__dataclass_fields__]
         try:
-            content = {"facts": [to_plain(v) for v in plain], "places": self._reading.places, "kernel": self._kernel}
+            facts_plain = [to_plain(v) for v in plain]
         except NotPlain:
             return
+        content = {
+            "facts": facts_plain,
+            "places": self._reading.places,
+            "kernel": self._kernel,
+            "reads": captures.described(),
+        }
         self._store.save(self._name, json.dumps(content, separators=(",", ":")).encode())
