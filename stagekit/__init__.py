@@ -154,7 +154,18 @@ from stagekit.intrinsics.warp import (
     shfl_up_sync,
     shfl_xor_sync,
 )
-from stagekit.jit import BoundKernel, JitFunction, Sanitizer, Specialization, compile, function, inline, jit, sanitize
+from stagekit.jit import (
+    BoundKernel,
+    JitFunction,
+    Sanitizer,
+    Specialization,
+    compile,
+    compile_all,
+    function,
+    inline,
+    jit,
+    sanitize,
+)
 from stagekit.lib import Tile, arange, block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
 from stagekit.runtime.errors import ArgumentError, KernelAssertionError, LaunchError
 
@@ -212,6 +223,7 @@ __all__ = [
     "ceildiv",
     "clz",
     "compile",
+    "compile_all",
     "constexpr",
     "copysign",
     "cos",

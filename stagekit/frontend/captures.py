@@ -145,7 +145,7 @@ _ELSEWHERE = frozenset({
 
 def _is_repeatable(fn: Any) -> bool:
     if isinstance(fn, type):
-        return _is_known(fn.__module__) or all(map(_only_assigns, (fn.__new__, fn.__init__)))
+        return _is_known(fn.__module__) or all(_only_assigns(getattr(fn, name)) for name in ("__new__", "__init__"))
     owner = getattr(fn, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType):
         module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", None)
