@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
-from stagekit.runtime import dlpack
+from stagekit.runtime import dlpack, native
 from stagekit.runtime.numpy_fields import fields_by_interface
 from stagekit.runtime.views import CPU, ArrayView, Device
 
@@ -44,10 +44,13 @@ def _reader_for(kind: type) -> Reader | None:
     if issubclass(kind, np.generic):
         return None
     if _is_torch_tensor(kind):
+        native.offer_exchange(kind, is_torch=True)
         return _read_torch
     if hasattr(kind, "__stagekit_view__"):
         return _read_own
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        if "__dlpack_c_exchange_api__" in vars(kind):  # an inherited one may not fit
+            native.offer_exchange(kind, is_torch=False)
         return _read_dlpack
     return _read_cuda_interface if hasattr(kind, "__cuda_array_interface__") else None
 

@@ -9,18 +9,23 @@ stream. Whoever made an argument is asked to have it ready for that stream.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
-from stagekit.runtime import driver
+from stagekit.runtime import driver, native
 from stagekit.runtime.checks import GpuReading
+from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
-from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.native import State
 from stagekit.runtime.pack import Packer
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
 
@@ -36,6 +41,7 @@ class CudaKernel(Kernel):
         super().__init__(artifact, constexprs)
         self._packer = Packer(artifact.signature.slots, extra="Q" if artifact.has_records else "")
         self._modules: dict[int, _Module] = {}
+        self._rows: Any = None  # for native launchers, once there are any
         self._load_lock = threading.Lock()
         weakref.finalize(self, _unload, self._modules).atexit = False
         if artifact.has_records:
@@ -56,6 +62,8 @@ class CudaKernel(Kernel):
             module = self._module(device)
             shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
             module.allow_shared(shared_bytes)
+            if self._rows is not None:
+                self._tell_native(device, module)
             module.report()
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
@@ -70,6 +78,24 @@ class CudaKernel(Kernel):
         for device, module in list(self._modules.items()):
             with driver.on_device(device):
                 module.report()
+
+    def native_state(self, request: LaunchRequest) -> State | None:
+        if self.artifact.has_records:
+            return None
+        _complete_process()
+        if self._rows is None:
+            self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()
+            for device, module in list(self._modules.items()):
+                self._tell_native(device, module)
+        stream = 0 if request.stream is None else driver.stream_handle(request.stream)
+        words = {"code": ctypes.addressof(self._rows), "stream": stream, "has_stream": request.stream is not None}
+        return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
+
+    def _tell_native(self, device: int, module: _Module) -> None:
+        """Put a module where native launchers look for it."""
+        if device < tables.DEVICES:
+            row = [int(module.function), driver.context_handle(device), module.allowed_shared]
+            self._rows[len(row) * device : len(row) * (device + 1)] = row
 
     def _module(self, device: int) -> _Module:
         module = self._modules.get(device)
@@ -102,7 +128,7 @@ class _Module:
         self._device = device
         self.handle = _load(artifact, device)
         self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
-        self._allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
+        self.allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
         self._records = _record_buffer() if artifact.has_records else None
 
     @property
@@ -112,7 +138,7 @@ class _Module:
 
     def allow_shared(self, dynamic_bytes: int) -> None:
         """Opt in to this much dynamic shared memory."""
-        if dynamic_bytes <= self._allowed_shared:
+        if dynamic_bytes <= self.allowed_shared:
             return
         limit = driver.attribute("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", self._device)
         static = self._artifact.shared_bytes
@@ -121,7 +147,7 @@ class _Module:
             raise LaunchError(SharedMemoryLimit(self._artifact.kernel_name, static, dynamic_bytes, name, limit))
         attribute = driver.api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         driver.call("cuFuncSetAttribute", self.function, attribute, dynamic_bytes)
-        self._allowed_shared = dynamic_bytes
+        self.allowed_shared = dynamic_bytes
 
     def report(self) -> None:
         """Deal with records if there are any; waits for the device only then."""
@@ -136,6 +162,24 @@ class _Module:
             driver.call("cuModuleUnload", self.handle)
             if self._records is not None:
                 driver.call("cuMemFreeHost", self._records.address)
+
+
+def _fail_launch(status: int) -> None:
+    """What a native launcher calls when the driver refuses."""
+    driver.check("cuLaunchKernel", status)
+
+
+@functools.cache
+def _complete_process() -> None:
+    """Tell native launchers where the driver is, and how to read our own arrays."""
+    process = native.process()
+    for name, function in _FUNCTIONS.items():
+        process.set(name, driver.function_address(function))
+    process.set("device_array_slot", tensor_slot())
+    process.point("device_array", DeviceArray)
+
+
+_FUNCTIONS = {"launch_kernel": "cuLaunchKernel", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}
 
 
 def _load(artifact: Artifact, device: int) -> Any:

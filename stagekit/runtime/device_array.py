@@ -11,13 +11,15 @@ A `DeviceArray` is always in C order. torch, CuPy and JAX read it without a copy
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 import weakref
 from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import hide_frames
+from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import dlpack, driver
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
@@ -26,6 +28,8 @@ from stagekit.runtime.views import ArrayView, Device
 
 class DeviceArray:
     """An array in the memory of one GPU; made by `to_device` and `empty`. Values are NumPy's: strides are in bytes."""
+
+    __slots__ = ("__dict__", "__weakref__", "_tensor_address")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, device: int) -> None:
         self.shape = shape
@@ -36,6 +40,8 @@ class DeviceArray:
             with driver.on_device(device):
                 self._address = int(driver.call("cuMemAlloc", self.nbytes))
             weakref.finalize(self, _free, device, self._address).atexit = False
+        self._tensor = dlpack.tensor_of(self.__stagekit_view__())
+        self._tensor_address = ctypes.addressof(self._tensor)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -130,6 +136,18 @@ def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceAr
     if known is None:
         raise ArgumentError(UnsupportedDtype(str(np.dtype(dtype))))
     return DeviceArray(sizes, known, device)
+
+
+@functools.cache
+def tensor_slot() -> int:
+    """Where in a `DeviceArray` CPython keeps `_tensor_address`, in bytes: native launchers read it there."""
+    probe, mark = DeviceArray.__new__(DeviceArray), 1 << 62
+    probe._tensor_address = mark
+    places = range(object.__basicsize__, DeviceArray.__basicsize__, ctypes.sizeof(ctypes.c_void_p))
+    found = [place for place in places if ctypes.c_size_t.from_address(id(probe) + place).value == id(mark)]
+    if len(found) != 1:
+        raise InternalError("a slot of DeviceArray is not where it was looked for")
+    return found[0]
 
 
 def _free(device: int, address: int) -> None:

@@ -128,17 +128,22 @@ def _drop_unused(capsule: int) -> None:
         _release(_pointer_at(capsule, _NAME))
 
 
-def wrap(view: ArrayView, owner: object) -> Any:
-    """A capsule for `view`, keeping `owner` alive as long as somebody uses it."""
+def tensor_of(view: ArrayView) -> _Tensor:
+    """A `DLTensor` of an array of ours, with its own shape and strides."""
     rank = len(view.shape)
     shape = (ctypes.c_int64 * rank)(*view.shape)
     strides = (ctypes.c_int64 * rank)(*(view.strides or ()))
     code, bits = dtype_code(view.dtype)  # type: ignore[arg-type]  # an array of ours has one of our dtypes
     kind = next(number for number, kind in _KINDS.items() if kind == view.device.kind)
-    tensor = _Tensor(view.address, kind, view.device.ordinal, rank, code, bits, 1, shape, strides, 0)
+    return _Tensor(view.address, kind, view.device.ordinal, rank, code, bits, 1, shape, strides, 0)
+
+
+def wrap(view: ArrayView, owner: object) -> Any:
+    """A capsule for `view`, keeping `owner` alive as long as somebody uses it."""
+    tensor = tensor_of(view)
     managed = _Managed(tensor, None, ctypes.cast(_release, ctypes.c_void_p))
     address = ctypes.addressof(managed)
-    _exported[address] = (owner, managed, shape, strides)
+    _exported[address] = (owner, managed, tensor)
     return _new_capsule(address, _NAME, ctypes.cast(_drop_unused, ctypes.c_void_p))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stagekit.runtime import native
 from stagekit.runtime.errors import CudaError, DriverCallFailed, LaunchError, LaunchSizeType, NoCudaDriver
 
 
@@ -36,11 +37,26 @@ def call(name: str, *args: Any) -> Any:
     """Call a driver function: its one result, a tuple of several, or None; its failure as a `CudaError`."""
     status, *results = getattr(api(), name)(*args)
     if status:
-        error_name, text = _status_text(api(), status).split(" ", 1)
-        raise CudaError(DriverCallFailed(name, error_name, text))
+        check(name, status)
     if len(results) > 1:
         return tuple(results)
     return results[0] if results else None
+
+
+def check(name: str, status: int) -> None:
+    """Raise the failure of a driver function as a `CudaError`. status: 0 is success."""
+    if status:
+        error_name, text = _status_text(api(), status).split(" ", 1)
+        raise CudaError(DriverCallFailed(name, error_name, text))
+
+
+def function_address(name: str) -> int:
+    """Where a driver function is, for machine code that calls it."""
+    address, _ = call("cuGetProcAddress", name.encode(), _CUDA_12, 0)
+    return int(address)
+
+
+_CUDA_12 = 12000  # the version whose functions are meant
 
 
 def _status_text(driver: Any, status: Any) -> str:
@@ -104,6 +120,11 @@ def _context(device: int) -> Any:
     return context
 
 
+def context_handle(device: int) -> int:
+    """The primary context of a device as the driver's own pointer."""
+    return int(_context(device))
+
+
 def used_devices() -> tuple[int, ...]:
     """The devices on which this process has done anything through stagekit."""
     return tuple(sorted(_used_devices))
@@ -143,6 +164,7 @@ def current_stream(device: int) -> int:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0
+    native.trust_torch_stream()
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 

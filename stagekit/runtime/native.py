@@ -176,7 +176,18 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
         return False
     flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
     process().add_exchange(kind, api, flags)
+    if is_torch:
+        _torch_stream.append(api.current_work_stream)
     return True
+
+
+_torch_stream: list[int] = []
+
+
+def trust_torch_stream() -> None:
+    """torch uses CUDA: launches whose arrays are all ours are to run on its current stream."""
+    if _torch_stream:
+        process().set("torch_stream", _torch_stream[0])
 
 
 _is_valid_capsule = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
