@@ -106,5 +106,12 @@ def _library_of(name: str) -> str:
     return part if part in LIBRARY_ROOMS else name.split(".")[0]
 
 
+def test_the_architecture_page_has_every_room() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {*GROUND, *ROOMS, *SEES_PUBLIC_NAMES}
+
+    assert [] == [room for room in rooms if f"`{room}/`" not in page and f"`{room}.py`" not in page]
+
+
 def _is_ours(name: str) -> bool:
     return name == "stagekit" or name.startswith("stagekit.")
