@@ -315,8 +315,11 @@ class Generator:
         return opened.done()
 
     def if_(self) -> None:
-        is_uniform = self.chance(30)
-        condition = self.of(bool_, uniform=is_uniform)
+        condition = self.of(bool_)
+        if self.chance(40):
+            a, other = self.of(i64, uniform=True), self.of(i64, uniform=True)
+            condition = self.builder.compare(self.pick(list(CompareKind)), a, other)
+            self.uniform.add(condition)
         carried = [self.pick(DTYPES) for _ in range(self.random.randrange(3))]
         arms = [self._yielding(carried, (), is_converged=condition in self.uniform) for _ in range(2)]
         if self.chance(30):
@@ -329,9 +332,9 @@ class Generator:
         b, is_uniform = self.builder, self.chance(40)
         start, step = b.index(self.pick((0, 1, -3))), b.index(self.pick((1, 2, 3, -1)))
         stop = b.sub(b.and_(self.of(i64, uniform=is_uniform), b.index(7)), b.index(self.pick((0, 2))))
-        if self.chance(20):
+        if self.chance(20) and not is_uniform:
             start = b.and_(self.of(i64), b.index(3))
-        self._loop(start, stop, step, is_converged=is_uniform and stop in self.uniform)
+        self._loop(start, stop, step, is_converged=is_uniform)
 
     def strided_for(self) -> None:
         """`for i in range(tid, n, threads)`."""
@@ -355,13 +358,13 @@ class Generator:
         types: list[Type] = [INDEX, *(Scalar(d) for d in carried)]
         count = b.and_(self.of(i64, uniform=is_uniform), b.index(7))
         inits = (count, *(self.of(d) for d in carried))
-        converged = is_uniform and count in self.uniform
+        converged = is_uniform
         before_params = [Value(t) for t in types]
         with self.body(before_params, is_converged=converged) as before:
             if self.chance(30):
                 self.statements(2)
             flag = b.compare(CompareKind.GT, before_params[0], b.index(0))
-            if self.chance(30) and not converged:
+            if self.chance(30) and not converged:  # else all threads must leave together
                 flag = b.and_(flag, self.of(bool_))
             passed = before_params if self.chance(60) else [before_params[0], *(self.of(d) for d in carried)]
             b.condition(flag, *passed)
@@ -405,7 +408,7 @@ def random_kernel(source: random.Random, block: tuple[int, int, int], most: int)
     generator.uniform.update(given)
     _indices(generator, threads)
     generator.statements(most)
-    for _ in range(3):
+    for _ in range(8):
         generator.store()
     builder.yield_()
     return Function("program", builder.current.done())
