@@ -7,9 +7,10 @@ user's class answers through its own methods, which are staged like any other fu
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from stagekit.frontend.errors import (
     StaticFailure,
     UnboundLocal,
     UnknownName,
+    UnrollBudget,
     UnsupportedSyntax,
 )
 from stagekit.frontend.frame import Frame, Scope, free_variable
@@ -701,8 +703,24 @@ def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequenc
         raise tracer.error(
             NotIterable(f"{describe(value)} is not iterable", "use a list, a tuple or `range(...)`"), frame, node
         )
-    items: list[Any] = static(tracer, frame, node, lambda: list(value))
+    return _listed(tracer, frame, node, value)
+
+
+def _listed(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> list[Any]:
+    """The items of an ordinary iterable; one without a length may have no end, and meets the budget."""
+    budget = tracer.options.unroll_budget
+    most = None if hasattr(value, "__len__") else budget + 1
+    items: list[Any] = static(tracer, frame, node, lambda: list(itertools.islice(iter(value), most)))
+    if most is not None and len(items) == most:
+        raise tracer.error(UnrollBudget(most, budget, f"the items of {describe(value)}"), frame, node)
     return items
+
+
+def one_by_one(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Any]:
+    """The items of an ordinary iterable as Python's `for` takes them: what the body appends comes too."""
+    iterator, end = static(tracer, frame, node, lambda: iter(value)), object()
+    while (item := static(tracer, frame, node, lambda: next(iterator, end))) is not end:
+        yield item
 
 
 # -- functions, comprehensions, strings ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from stagekit import dtypes
@@ -275,13 +275,17 @@ def _for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
     if isinstance(iterable, range | StagedRange):
         _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
     else:
-        values = (
-            iterable.values
-            if isinstance(iterable, StaticRange)
-            else expressions.items_of(tracer, frame, node.iter, iterable)
-        )
-        _unrolled(tracer, frame, node, values, flags)
+        _unrolled(tracer, frame, node, _items(tracer, frame, node.iter, iterable), flags)
     frame.loops.pop()
+
+
+def _items(tracer: Tracer, frame: Frame, node: ast.expr, iterable: Any) -> Iterable[Any]:
+    """What an unrolled loop goes through. Containers that its body may change, and iterators, are not read ahead."""
+    if isinstance(iterable, StaticRange):
+        return iterable.values
+    if type(iterable) in (list, dict, set) or isinstance(iterable, Iterator):
+        return expressions.one_by_one(tracer, frame, node, iterable)
+    return expressions.items_of(tracer, frame, node, iterable)
 
 
 def _refuse_else(tracer: Tracer, frame: Frame, node: ast.For | ast.While) -> None:

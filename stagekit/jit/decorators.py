@@ -14,9 +14,10 @@ from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, suggest
+from stagekit.ir import TARGETS
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launcher import Launchable
-from stagekit.jit.options import TARGETS, Options, read_options
+from stagekit.jit.options import Options, read_options
 from stagekit.jit.specialization import Specialization
 
 P = ParamSpec("P")

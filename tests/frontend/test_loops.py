@@ -208,6 +208,55 @@ def test_static_names_are_rebound_in_every_copy_p3():
         agree(program(trips), 5)
 
 
+def test_an_unrolled_loop_meets_what_its_body_appends():
+    def program(a):
+        todo, s = [3], 0
+        for n in todo:
+            s = s * 10 + n + a
+            if n > 0:
+                todo.append(n - 1)
+        return s, len(todo)
+
+    agree(program, 2)
+
+
+def test_an_iterator_without_end_is_read_as_far_as_needed():
+    def program(a):
+        s = 0
+        for n in itertools.count():
+            if n == 4:
+                break
+            s = s * 10 + n + a
+        return s
+
+    agree(program, 2)
+
+
+def test_an_iterator_without_end_meets_the_budget():
+    @sk.jit(unroll_budget=10)
+    def loop(out):
+        for n in itertools.count():
+            out[0] = n
+
+    @sk.jit(unroll_budget=10)
+    def comprehension(out):
+        out[0] = sum(n for n in [n for n in itertools.count()])
+
+    for kernel in (loop, comprehension):
+        with pytest.raises(sk.StagekitError, match="UNROLL_BUDGET"):
+            kernel[1, 1](np.zeros(1, np.int64))
+
+
+def test_a_dict_that_grows_under_its_own_loop_is_refused():
+    def program(a):
+        d = {1: a}
+        for key in d:
+            d[key + 1] = a
+        return len(d)
+
+    assert refuse(program, 1).id == "STATIC_FAILURE"
+
+
 def test_break_under_a_run_time_if_in_an_unrolled_loop_p4():
     def program(t, u):
         s, n = 0, 0
