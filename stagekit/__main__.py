@@ -75,7 +75,7 @@ def _age(entry: Entry) -> str:
 
 def _title(store: Store, entry: Entry) -> str:
     """What an entry is, in a few words."""
-    payload = store.load(entry.name) or b""
+    payload = store.load(entry.name, is_use=False) or b""
     if entry.name.startswith("front-"):
         return f"{_json(payload).get('kernel', 'damaged')}: what tracing found"
     try:
@@ -88,7 +88,7 @@ def _title(store: Store, entry: Entry) -> str:
 
 
 def _details(store: Store, entry: Entry) -> list[str]:
-    payload = store.load(entry.name) or b""
+    payload = store.load(entry.name, is_use=False) or b""
     if entry.name.startswith("front-"):
         content = _json(payload)
         return [

@@ -51,8 +51,8 @@ class Store:
         self.limit_bytes = limit_bytes
         self._saves = 0
 
-    def load(self, name: str) -> bytes | None:
-        """The payload of an entry that is complete, unchanged and this user's own."""
+    def load(self, name: str, *, is_use: bool = True) -> bytes | None:
+        """The payload of an entry that is complete, unchanged and this user's own. is_use: it counts as used now."""
         path = self._path(name)
         try:
             with open(path, "rb") as file:
@@ -61,7 +61,7 @@ class Store:
         except OSError:
             return None
         payload = _payload(name, content) if is_private(found) else None
-        if payload is not None and time.time() - found.st_mtime > _USE_NOTED_S:
+        if is_use and payload is not None and time.time() - found.st_mtime > _USE_NOTED_S:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return payload

@@ -116,8 +116,9 @@ class Captures:
         return ((read.owner, name) for (_, name), read in self._reads.items())
 
     def described(self) -> list[str]:
-        """What was read and how it was, for people."""
-        return [f"{read.what} = {_shown(read.seen)}" for read in self._reads.values()]
+        """The values that were read, for people; functions, classes and modules are left out."""
+        reads = [r for r in self._reads.values() if not isinstance(r.seen, (types.FunctionType, *_BY_IDENTITY))]
+        return [f"{read.what} = {_shown(read.seen)}" for read in reads]
 
     def note_native(self, fn: Any) -> None:
         """Record that CPython ran `fn`, which may have looked anywhere."""

@@ -17,6 +17,7 @@ import enum
 import functools
 import hashlib
 import itertools
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -28,9 +29,9 @@ from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.frame import free_variable
 from stagekit.frontend.markers import Dynamic, SizeOp
-from stagekit.frontend.values import is_native
 from stagekit.ir import Intrinsic
 
+_FIXED_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "stagekit"}
 _MOST_VALUES = 4_000
 _MOST_BYTES = 1 << 22  # of an array
 
@@ -41,7 +42,7 @@ class Unstable(Exception):
 
 def is_fixed(module: Any) -> bool:
     """Is this module's code known by its version: Python's own, NumPy's, ours?"""
-    return isinstance(module, str) and (is_native(module) or module.partition(".")[0] == "stagekit")
+    return isinstance(module, str) and module.partition(".")[0] in _FIXED_ROOTS
 
 
 def _is_fixed_object(owner: Any) -> bool:
