@@ -167,12 +167,13 @@ from stagekit.jit import (
     sanitize,
 )
 from stagekit.lib import Tile, arange, block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
-from stagekit.runtime.errors import ArgumentError, KernelAssertionError, LaunchError
+from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "BarrierError",
     "BoundKernel",
     "DType",
     "JitFunction",

@@ -18,6 +18,7 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
 from stagekit.runtime.checks import Native
+from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native import State
@@ -25,7 +26,7 @@ from stagekit.runtime.pack import SLOT_BYTES, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 
-_ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
 
 
@@ -69,7 +70,8 @@ class CpuKernel(Kernel):
         scratch_bytes = self._scratch_bytes + shared_bytes
 
         def run(first: int, last: int) -> None:
-            entry(address, grid, first, last, _scratch(scratch_bytes))
+            if entry(address, grid, first, last, _scratch(scratch_bytes)):
+                raise BarrierError(MissedBarrier(self.artifact.kernel_name))
 
         if blocks == 1:
             run(0, 1)
@@ -91,7 +93,7 @@ class CpuKernel(Kernel):
     # Native launchers ----------------------------------------------------------------------------------------------
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        if self._has_records:
+        if self._has_records or self.artifact.may_miss_barrier:
             return None
         words = {"code": self._address, "cost": ctypes.addressof(self._cost), "scratch_bytes": self._scratch_bytes}
         return State({**words, **size_words(request)}, {"share": self._share}, (self,))

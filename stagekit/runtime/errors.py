@@ -17,6 +17,10 @@ class LaunchError(StagekitError, ValueError):
     """A grid, block or amount of memory that cannot be launched. Nothing was launched."""
 
 
+class BarrierError(StagekitError, RuntimeError):
+    """Some threads of a block waited at a barrier that others never reached. The launch was left at that block."""
+
+
 class CudaError(StagekitError, RuntimeError):
     """The CUDA driver is missing, or one of its calls failed."""
 
@@ -375,3 +379,10 @@ class AssertionFailed(Diagnostic):
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
     others: str
+
+
+class MissedBarrier(Diagnostic):
+    title = "A barrier that not every thread reached"
+    label = "`{kernel}`: threads of one block took different ways around a barrier"
+    help = "a barrier must be reached by all threads of a block: move it out of the condition"
+    kernel: str

@@ -1,0 +1,13 @@
+import numpy as np
+
+import stagekit as sk
+
+
+@sk.jit
+def kernel(x):
+    i = sk.cuda.thread_idx("x")
+    if x[i] > 2:
+        sk.syncthreads()
+
+
+kernel[1, 64](np.arange(64, dtype=np.float32))
