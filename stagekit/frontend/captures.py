@@ -67,6 +67,16 @@ class _ById:
 _IMMUTABLE = (*_EXACT, float, np.generic, enum.Enum, types.FunctionType, *_BY_IDENTITY)
 
 
+def is_immutable(value: Any) -> bool:
+    """Does the same object mean the same value for ever, as far as Python's own means go?"""
+    if type(value) is tuple or type(value) is frozenset:
+        return all(map(is_immutable, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        is_frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]  # every dataclass has it
+        return is_frozen and all(is_immutable(getattr(value, f.name, None)) for f in fields(value))
+    return isinstance(value, _IMMUTABLE)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Read:
     """One read: from which object, how to read again, the object seen, and its token when it can change inside."""
@@ -82,6 +92,11 @@ class Read:
         if now is self.seen and self.token is None:
             return True
         return bool(freeze(now) == (freeze(self.seen) if self.token is None else self.token))
+
+    @property
+    def is_told_by_identity(self) -> bool:
+        """Is the value as it was whenever the object is the same?"""
+        return self.token is None or is_immutable(self.seen) or self.token == (type(self.seen), _ById(self.seen))
 
     def describe_change(self) -> str:
         return f"{self.what} changed {self.seen!r} -> {self.again()!r}"
@@ -114,6 +129,10 @@ class Captures:
     def places(self) -> Iterator[tuple[Any, str]]:
         """What was read: an object, and a name in it."""
         return ((read.owner, name) for (_, name), read in self._reads.items())
+
+    def reads(self) -> Iterator[tuple[str, Read]]:
+        """Each read with the name of its place, as in `note`."""
+        return ((name, read) for (_, name), read in self._reads.items())
 
     def described(self) -> list[str]:
         """The values that were read, for people; functions, classes and modules are left out."""
