@@ -17,7 +17,6 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError
-from stagekit.jit.guards import Guards
 from stagekit.runtime import native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
@@ -47,17 +46,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class CallShape:
-    """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
+    """How a kernel is called. guards: see `runtime/native.py`."""
 
     parameters: tuple[Parameter, ...]
     keyword_only: int
-    guards: Guards | None = None
+    guards: tuple[tuple[Any, Any, Any], ...] = ()
 
     @property
     def calling(self) -> Calling:
-        rows, guards = self.parameters, self.guards or Guards()
-        texts, defaults, expected = zip(*((p.name, p.default, p.expected) for p in rows)) if rows else ((), (), ())
-        return Calling(texts, defaults, expected, guards.rows, guards.ask)
+        rows = self.parameters
+        return Calling([p.name for p in rows], [p.default for p in rows], [p.expected for p in rows], self.guards)
 
 
 class NativeLaunchers:
@@ -176,7 +174,7 @@ def _request(kernel: Kernel, shape: CallShape) -> Any:
         block=artifact.block,
         scratch_bytes=artifact.scratch_bytes,
         added_shared_bytes=artifact.added_shared_bytes,
-        has_guards=shape.guards is not None,
+        has_guards=bool(shape.guards),
     )
 
 
