@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,7 +92,7 @@ def _moved(tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Ex
 
 def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
     """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
-    if isinstance(index, np.integer):
+    if isinstance(index, np.integer) or (isinstance(index, int) and not isinstance(index, bool)):
         index = int(index)
     if type(index) is not int:
         if isinstance(index, bool):
@@ -249,11 +250,19 @@ def _size(tracer: Tracer, loc: Loc, array: Array) -> Extent:
 
 # -- changes of containers ----------------------------------------------------------------------------------------------
 
-MUTATORS: dict[type, tuple[str, ...]] = {
-    list: ("append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"),
-    dict: ("pop", "popitem", "clear", "update", "setdefault"),
-    set: ("add", "discard", "remove", "pop", "clear", "update"),
-}
+_MUTATORS: tuple[tuple[type, str], ...] = (
+    (list, "append extend insert pop remove clear reverse sort __setitem__ __delitem__ __iadd__ __imul__"),
+    (dict, "pop popitem clear update setdefault __setitem__ __delitem__ __ior__ move_to_end"),
+    (set, "add discard remove pop clear update difference_update intersection_update symmetric_difference_update"),
+    (deque, "append appendleft extend extendleft insert pop popleft remove rotate clear reverse"),
+    (bytearray, "append extend insert pop remove clear reverse"),
+    (np.ndarray, "fill sort partition put itemset resize setfield setflags byteswap"),
+)
+
+
+def changes(owner: Any, name: str) -> bool:
+    """Is `owner.name` a method that changes a container?"""
+    return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
 
 
 def restorer(container: Any) -> Callable[[], None]:
@@ -265,6 +274,14 @@ def restorer(container: Any) -> Callable[[], None]:
             container[:] = kept
 
         return restore_list
+    if isinstance(container, deque | bytearray):
+        items = list(container)
+
+        def restore_items() -> None:
+            container.clear()
+            container.extend(items)
+
+        return restore_items
     saved = container.copy()
 
     def restore() -> None:
@@ -276,10 +293,13 @@ def restorer(container: Any) -> Callable[[], None]:
 
 def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
     """A method that changes a container: checked and noted in the journal first."""
+    from stagekit.frontend import builtins
 
     def run(*args: Any, **kwargs: Any) -> Any:
         tracer.check_mutable(owner, f"`.{name}(...)` of a {type(owner).__name__}", frame.loc(node))
         tracer.journal.restructure(owner, f"`.{name}(...)` of a {type(owner).__name__}", restorer(owner))
-        return getattr(owner, name)(*args, **kwargs)
+        given = [builtins.native_argument(tracer, frame, node, a) for a in args]
+        named = {key: builtins.native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
+        return getattr(owner, name)(*given, **named)
 
     return BoundMethod(owner, name, run)

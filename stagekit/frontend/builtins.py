@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
+import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.frontend import expressions
-from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadCall, BadOperands, NotCallable
+from stagekit.frontend import expressions, objects
+from stagekit.frontend.control import branch, describe, parts_of, remade
+from stagekit.frontend.errors import BadCall, BadOperands, NotCallable, StaticFailure
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Array, Number, StagedRange, holds_run_time
+from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time
 from stagekit.intrinsics import registry
 from stagekit.ir import Intrinsic, Value
 
 Builtin = Callable[..., Any]
+NO_KEYWORDS: Mapping[str, Any] = {}
 
 
 def find(fn: Any) -> Builtin | None:
@@ -72,6 +75,9 @@ def nearest_intrinsic(name: str) -> str:
 
 
 def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+    method = objects.users_method(x, "__abs__")
+    if method is not None and not _is_mapped(x):
+        return _call(tracer, frame, node, method, [x])
     if not isinstance(x, Number | np.generic) and not _is_mapped(x):
         return _python(tracer, frame, node, abs, x)
     return _call(tracer, frame, node, registry.by_name("abs"), [x])
@@ -81,18 +87,31 @@ def _is_mapped(value: Any) -> bool:
     return hasattr(type(value), "__stagekit_map__")
 
 
-def _call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any]) -> Any:
+def _call(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: Mapping[str, Any] = NO_KEYWORDS
+) -> Any:
     from stagekit.frontend.calls import call
 
-    return call(tracer, frame, node, fn, args, {})
+    return call(tracer, frame, node, fn, args, dict(kwargs))
 
 
 def _python(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    args = tuple(native_argument(tracer, frame, node, a) for a in args)
+    kwargs = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
     if any(isinstance(a, Number) for a in args):
         shown = ", ".join(map(describe, args))
         raise tracer.error(BadCall(f"`{fn.__name__}({shown})`", "it needs compile-time values"), frame, node)
     made = expressions.static(tracer, frame, node, lambda: fn(*args, **kwargs))
     return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+
+
+def native_argument(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+    """What CPython gets: of a generator its items, of a function of the kernel one that runs it."""
+    if isinstance(value, Generator):
+        return expressions.items_of(tracer, frame, node, value)
+    if isinstance(value, Closure):
+        return lambda *args, **kwargs: _call(tracer, frame, node, value, list(args), kwargs)
+    return value
 
 
 def _extremum(op: ast.cmpop) -> Builtin:
@@ -102,7 +121,7 @@ def _extremum(op: ast.cmpop) -> Builtin:
         items = list(args) if len(args) > 1 else list(expressions.items_of(tracer, frame, node, args[0]))
         if not any(_needs_staging(i) for i in items):
             python = max if isinstance(op, ast.Gt) else min
-            return _python(tracer, frame, node, python, *args, **kwargs)
+            return _python(tracer, frame, node, python, items, **kwargs)
         if kwargs or not items:
             message = "`key` and `default` are not available on run-time values" if kwargs else "an empty sequence"
             raise tracer.error(BadCall(message, "min(a, b, ...)"), frame, node)
@@ -160,6 +179,9 @@ def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Any:
 
 def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) -> Any:
     """Integers stay; bool becomes int32; floats truncate to int64."""
+    method = objects.users_method(x, "__int__") or objects.users_method(x, "__index__")
+    if method is not None:
+        return _int(tracer, frame, node, _call(tracer, frame, node, method, [x]))
     if isinstance(x, np.generic):
         x = tracer.arithmetic.convert(x, x_dtype := default_dtype(x))
         return (
@@ -176,6 +198,9 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) ->
 
 def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0) -> Any:
     """Floats stay; everything else becomes float32."""
+    method = objects.users_method(x, "__float__")
+    if method is not None:
+        return _float(tracer, frame, node, _call(tracer, frame, node, method, [x]))
     if not isinstance(x, Number | np.generic):
         return _python(tracer, frame, node, float, x)
     return x if default_dtype(x).is_float else tracer.arithmetic.convert(x, dtypes.float32)
@@ -202,6 +227,8 @@ def _len(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
         if not x.shape:
             raise tracer.error(BadOperands("len", "a zero-dimensional array", ""), frame, node)
         return x.shape[0]
+    if isinstance(x, Generator):
+        raise tracer.error(StaticFailure("TypeError", "a generator has no len()"), frame, node)
     method = getattr(type(x), "__len__", None)
     if method is not None and hasattr(method, "__code__"):
         return _call(tracer, frame, node, method, [x])
@@ -237,37 +264,77 @@ def _tuple(tracer: Tracer, frame: Frame, node: ast.AST, items: Any = ()) -> Any:
     return tuple(_items(tracer, frame, node, items))
 
 
+def iterator(tracer: Tracer, thunks: Iterable[Callable[[], Any]]) -> Generator:
+    """An iterator as Python's own functions give them: it can be used once."""
+
+    def each(visit: Callable[[Callable[[], Any]], bool]) -> None:
+        for thunk in thunks:
+            if not visit(thunk):
+                return
+
+    return tracer.journal.born(Generator(each))  # type: ignore[no-any-return]
+
+
+def _over(tracer: Tracer, items: Iterable[Any]) -> Generator:
+    return iterator(tracer, [lambda item=item: item for item in items])  # type: ignore[misc]
+
+
+def _iter(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    return items if isinstance(items, Generator) else _over(tracer, _items(tracer, frame, node, items))
+
+
 def _zip(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, strict: bool = False) -> Any:
-    return _python(
-        tracer, frame, node, lambda: list(zip(*(_items(tracer, frame, node, i) for i in iterables), strict=strict))
-    )
+    rows = [_items(tracer, frame, node, i) for i in iterables]
+    return _over(tracer, _python(tracer, frame, node, lambda: list(zip(*rows, strict=strict))))
 
 
-def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: int = 0) -> Any:
-    return list(enumerate(_items(tracer, frame, node, items), start))
+def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, start: int = 0) -> Any:
+    return _over(tracer, enumerate(_items(tracer, frame, node, iterable), start))
 
 
 def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    method = objects.users_method(items, "__reversed__")
+    if method is not None:
+        return _call(tracer, frame, node, method, [items])
     if isinstance(items, range):
         return items[::-1]
-    return _items(tracer, frame, node, items)[::-1]
+    return _over(tracer, _items(tracer, frame, node, items)[::-1])
+
+
+def _sorted(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    """The keys decide, which are known at compile time; the items need not be."""
+    values = _items(tracer, frame, node, items)
+    keys = values if key is None else [_call(tracer, frame, node, key, [v]) for v in values]
+    for each in keys:
+        if holds_run_time(each):
+            hint = "what is sorted by must be known at compile time"
+            raise tracer.error(NotCallable("`sorted` by run-time values", hint), frame, node)
+    order = _python(tracer, frame, node, lambda: sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse))
+    return tracer.journal.born([values[i] for i in order])
 
 
 def _map(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, *iterables: Any) -> Any:
     rows = zip(*(_items(tracer, frame, node, i) for i in iterables))
-    return [_call(tracer, frame, node, fn, list(row)) for row in rows]
+    return iterator(tracer, [lambda row=row: _call(tracer, frame, node, fn, list(row)) for row in rows])  # type: ignore[misc]
 
 
 def _filter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any) -> Any:
-    kept = []
-    for item in _items(tracer, frame, node, items):
-        keep = expressions.truth(tracer, frame, node, item if fn is None else _call(tracer, frame, node, fn, [item]))
-        if not isinstance(keep, bool):
-            hint = "what is kept must be known at compile time"
-            raise tracer.error(NotCallable("`filter` with a run-time condition", hint), frame, node)
-        if keep:
-            kept.append(item)
-    return kept
+    values = _items(tracer, frame, node, items)
+
+    def each(visit: Callable[[Callable[[], Any]], bool]) -> None:
+        for value in values:
+            if _is_kept(tracer, frame, node, fn, value) and not visit(lambda kept=value: kept):  # type: ignore[misc]
+                return
+
+    return tracer.journal.born(Generator(each))
+
+
+def _is_kept(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, item: Any) -> bool:
+    keep = expressions.truth(tracer, frame, node, item if fn is None else _call(tracer, frame, node, fn, [item]))
+    if not isinstance(keep, bool):
+        hint = "what is kept must be known at compile time"
+        raise tracer.error(NotCallable("`filter` with a run-time condition", hint), frame, node)
+    return keep
 
 
 def _reduce(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any, *start: Any) -> Any:
@@ -278,34 +345,107 @@ def _reduce(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, items: Any, *s
 
 
 def _any(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    """Items after the first that holds are not made."""
     found: bool | Number = False
-    for item in _items(tracer, frame, node, items):
-        found = expressions.either(tracer, found, expressions.truth(tracer, frame, node, item))
+
+    def visit(item: Callable[[], Any]) -> bool:
+        nonlocal found
+
+        def holds() -> bool | Number:
+            return expressions.truth(tracer, frame, node, item())
+
+        found = (
+            holds() if isinstance(found, bool) else branch(tracer, found.value, lambda: True, holds, frame.loc(node))
+        )
+        return found is not True
+
+    _visit(tracer, frame, node, items, visit)
     return found
 
 
 def _all(tracer: Tracer, frame: Frame, node: ast.AST, items: Any) -> Any:
+    """Items after the first that does not hold are not made."""
     found: bool | Number = True
-    for item in _items(tracer, frame, node, items):
-        found = expressions.both(tracer, frame, found, lambda i=item: expressions.truth(tracer, frame, node, i), node)  # type: ignore[misc]
+
+    def visit(item: Callable[[], Any]) -> bool:
+        nonlocal found
+        found = expressions.both(tracer, frame, found, lambda: expressions.truth(tracer, frame, node, item()), node)
+        return found is not False
+
+    _visit(tracer, frame, node, items, visit)
     return found
+
+
+def _visit(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, visit: Callable[[Callable[[], Any]], bool]) -> None:
+    generator = _iter(tracer, frame, node, items)
+    if expressions.begin(tracer, frame, node, generator):
+        generator.each(visit)
 
 
 # -- objects ------------------------------------------------------------------------------------------------------------
 
 
-def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, cls: Any) -> bool:
+def _stands_for(value: Any) -> Any:
     """A run-time number counts as the Python number it stands for."""
     if isinstance(value, Number):
-        stands_for: Any = False if value.dtype is dtypes.bool_ else 0.0 if value.dtype.is_float else 0
-        return isinstance(stands_for, cls)
-    return isinstance(value, cls)
+        return False if value.dtype is dtypes.bool_ else 0.0 if value.dtype.is_float else 0
+    return value
+
+
+def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, cls: Any) -> Any:
+    return expressions.static(tracer, frame, node, lambda: isinstance(_stands_for(value), cls))
+
+
+def _type(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> type:
+    return type(_stands_for(value))
 
 
 def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, *default: Any) -> Any:
-    if default and not hasattr(owner, name) and name not in _attribute_names(owner):
+    if default and not _hasattr(tracer, frame, node, owner, name):
         return default[0]
-    return expressions.attribute(tracer, frame, node, owner, name)
+    return objects.attribute(tracer, frame, node, owner, name)
+
+
+def _setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    objects.put(tracer, frame, node, owner, name, value)
+
+
+def _plain_setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    objects.put_plainly(tracer, frame, node, owner, name, value)
+
+
+def _delattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
+    objects.delete(tracer, frame, node, owner, name)
+
+
+def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, **changes: Any) -> Any:
+    """`dataclasses.replace`."""
+    fields = {f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init}
+    return _call(tracer, frame, node, type(owner), [], {**fields, **changes})
+
+
+def _copy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+    """`copy.copy`: a container or object of its own, with the same items."""
+    parts = parts_of(value)
+    if parts is None or isinstance(value, Array):
+        return value if isinstance(value, Number) else _python(tracer, frame, node, copy.copy, value)
+    return tracer.journal.born(remade(value, parts))
+
+
+def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+    known: dict[int, Any] = {}  # what is met twice is copied once
+
+    def deep(each: Any) -> Any:
+        if id(each) not in known:
+            parts = parts_of(each)
+            is_leaf = parts is None or isinstance(each, Array)
+            known[id(each)] = _copy(tracer, frame, node, each) if is_leaf else _deep(each, parts or [])
+        return known[id(each)]
+
+    def _deep(each: Any, parts: list[Any]) -> Any:
+        return tracer.journal.born(remade(each, [deep(p) for p in parts]))
+
+    return deep(value)
 
 
 def _attribute_names(owner: Any) -> tuple[str, ...]:
@@ -315,7 +455,8 @@ def _attribute_names(owner: Any) -> tuple[str, ...]:
 
 
 def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> bool:
-    return hasattr(owner, name) or name in _attribute_names(owner)
+    is_known = name in _attribute_names(owner) or objects.in_class(owner, name) is not None
+    return is_known or bool(expressions.static(tracer, frame, node, lambda: hasattr(owner, name)))
 
 
 def _callable(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool:
@@ -364,15 +505,24 @@ _STAGED: dict[Any, Builtin] = {
     builtins.range: _range,
     builtins.list: _list,
     builtins.tuple: _tuple,
+    builtins.iter: _iter,
     builtins.zip: _zip,
     builtins.enumerate: _enumerate,
     builtins.reversed: _reversed,
+    builtins.sorted: _sorted,
     builtins.map: _map,
     builtins.filter: _filter,
     builtins.any: _any,
     builtins.all: _all,
     builtins.isinstance: _isinstance,
+    builtins.type: _type,
     builtins.getattr: _getattr,
+    builtins.setattr: _setattr,
+    builtins.delattr: _delattr,
+    object.__setattr__: _plain_setattr,
+    dataclasses.replace: _replace,
+    copy.copy: _copy,
+    copy.deepcopy: _deepcopy,
     builtins.hasattr: _hasattr,
     builtins.callable: _callable,
     builtins.super: _super,

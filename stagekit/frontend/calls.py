@@ -9,9 +9,9 @@ import ast
 import dataclasses
 import functools
 import inspect
-import sys
 import types
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,10 @@ from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import BoundMethod, holds_run_time
+from stagekit.frontend.values import BoundMethod, holds_run_time, is_native
 from stagekit.ir import Intrinsic
 
 MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interpreter
-_NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
 
 
 def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -46,11 +45,13 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         return _staged(tracer, frame, node, fn, args, kwargs, mapper)
     dtype = fn if isinstance(fn, DType) else _dtype_called(fn, args)
     if dtype is not None:
-        return _convert(tracer, frame, node, dtype, args, mapper)
+        return _convert(tracer, frame, node, dtype, args, kwargs, mapper)
     if isinstance(fn, Closure):
         return _closure(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, BoundMethod):
         return _bound(tracer, frame, node, fn, args, kwargs)
+    if _moves_a_tuple(fn):
+        return _native(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, types.MethodType):
         return call(tracer, frame, node, fn.__func__, [fn.__self__, *args], kwargs)
     if isinstance(fn, functools.partial):
@@ -58,11 +59,11 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     fragment = getattr(fn, "__stagekit_fragment__", None)
     if fragment is not None and not isinstance(fn, type):
         return _function(tracer, frame, node, fragment, args, kwargs)
-    if isinstance(fn, types.FunctionType):
-        return _python_function(tracer, frame, node, fn, args, kwargs)
     builtin = builtins.find(fn)
     if builtin is not None:
-        return builtin(tracer, frame, node, *args, **kwargs)
+        return _builtin(tracer, frame, node, fn, builtin, args, kwargs)
+    if isinstance(fn, types.FunctionType):
+        return _python_function(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, type):
         return _construct(tracer, frame, node, fn, args, kwargs)
     method = next((c.__dict__["__call__"] for c in type(fn).__mro__ if "__call__" in c.__dict__), None)
@@ -124,11 +125,13 @@ def _dtype_called(fn: Any, args: list[Any]) -> DType | None:
     return dtype_from_numpy(np.dtype(fn)) if is_scalar_type else None
 
 
-def _convert(tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: list[Any], mapper: Any) -> Any:
-    if len(args) == 1 and mapper is not None:
+def _convert(
+    tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: list[Any], kwargs: dict[str, Any], mapper: Any
+) -> Any:
+    if len(args) == 1 and not kwargs and mapper is not None:
         return call(tracer, frame, node, mapper, [args[0], dtype, tuple(args), {}], {})
-    if len(args) != 1 or not is_numeric(args[0]):
-        shown = ", ".join(map(describe, args)) or "nothing"
+    if len(args) != 1 or kwargs or not is_numeric(args[0]):
+        shown = ", ".join([*map(describe, args), *(f"{k}=" for k in kwargs)]) or "nothing"
         raise tracer.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"), frame, node)
     return tracer.arithmetic.convert(args[0], dtype)
 
@@ -137,6 +140,16 @@ def _bound(
     tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     return static(tracer, frame, node, lambda: fn.run(*args, **kwargs))
+
+
+def _builtin(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    try:
+        inspect.signature(staged).bind(tracer, frame, node, *args, **kwargs)
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", "as in Python"), frame, node) from None
+    return staged(tracer, frame, node, *args, **kwargs)
 
 
 # -- Python functions -----------------------------------------------------------------------------------------------------
@@ -169,7 +182,7 @@ def _python_function(
 ) -> Any:
     """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
     is_static = not holds_run_time(args) and not holds_run_time(kwargs)
-    if is_static and fn.__module__ is not None and fn.__module__.partition(".")[0] in _NATIVE_ROOTS:
+    if is_native(fn.__module__) or hasattr(fn, "__stagekit_host__"):
         return _native(tracer, frame, node, fn, args, kwargs)
     try:
         _ = snapshot_of(fn).source
@@ -306,13 +319,12 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
         return language.staged_launch(cls, args, kwargs)
-    post_init = getattr(cls, "__post_init__", None)
-    if dataclasses.is_dataclass(cls) and isinstance(post_init, types.FunctionType) and holds_run_time([args, kwargs]):
-        return _dataclass_with_post_init(tracer, frame, node, cls, post_init, args, kwargs)
+    if dataclasses.is_dataclass(cls) and _is_generated(getattr(cls, "__init__", None)):
+        return _dataclass(tracer, frame, node, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
-    is_own = isinstance(init, types.FunctionType) and not init.__code__.co_filename.startswith("<")
+    is_own = isinstance(init, types.FunctionType) and not _is_generated(init)
     is_plain_new = getattr(cls, "__new__", None) is object.__new__
-    if is_own and is_plain_new and cls.__module__.partition(".")[0] not in _NATIVE_ROOTS:
+    if is_own and is_plain_new and not is_native(cls.__module__):
         made = tracer.journal.born(object.__new__(cls))
         call(tracer, frame, node, init, [made, *args], kwargs)
         return made
@@ -322,24 +334,42 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
     return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
 
 
-def _dataclass_with_post_init(
-    tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, post_init: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _is_generated(init: Any) -> bool:
+    return isinstance(init, types.FunctionType) and init.__code__.co_filename.startswith("<")
+
+
+def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What a generated `__init__` does, with factories and `__post_init__` staged."""
     try:
         bound = inspect.signature(cls).bind(*args, **kwargs)
     except TypeError as error:
         raise tracer.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__), frame, node) from None
     made = tracer.journal.born(object.__new__(cls))
+    given = dict(bound.arguments)
     for field in dataclasses.fields(cls):
-        if field.name in bound.arguments:
-            value = bound.arguments[field.name]
+        if field.name in given:
+            value = given.pop(field.name)
         elif field.default_factory is not dataclasses.MISSING:
-            value = tracer.journal.born(field.default_factory())
-        else:
+            value = call(tracer, frame, node, field.default_factory, [], {})
+        elif field.default is not dataclasses.MISSING:
             value = field.default
+        else:
+            continue
         object.__setattr__(made, field.name, value)
-    call(tracer, frame, node, post_init, [made], {})
+    post_init = getattr(cls, "__post_init__", None)
+    if post_init is not None:
+        call(tracer, frame, node, post_init, [made, *given.values()], {})  # what is left are its `InitVar`s
     return made
+
+
+_CONTAINERS = (list, tuple, dict, set, deque)
+
+
+def _moves_a_tuple(fn: Any) -> bool:
+    """Is this a method of a namedtuple that only moves its items?"""
+    owner = getattr(fn, "__self__", None)
+    kind = owner if isinstance(owner, type) else type(owner)
+    return hasattr(kind, "_fields") and getattr(fn, "__name__", "") in ("_replace", "_asdict", "_make")
 
 
 def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -347,7 +377,9 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
-    moves_only = isinstance(getattr(fn, "__self__", None), list | tuple | dict | set)
+    args = [builtins.native_argument(tracer, frame, node, a) for a in args]
+    kwargs = {name: builtins.native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
+    moves_only = _moves_a_tuple(fn) or isinstance(getattr(fn, "__self__", None), _CONTAINERS)
     if not moves_only and (holds_run_time(args) or holds_run_time(kwargs)):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         nearest = builtins.nearest_intrinsic(getattr(fn, "__name__", ""))

@@ -24,7 +24,7 @@ def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: An
     """`left op right` where one of the two holds run-time values."""
     is_alike = _kind(left) is not None and _kind(left) is _kind(right)
     if isinstance(op, ast.Eq | ast.NotEq):
-        equal = is_alike and _equal(tracer, frame, node, left, right)
+        equal = left is right or (is_alike and _equal(tracer, frame, node, left, right))
         return expressions.negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
     if not is_alike or not (_is_ordered(left) and _is_ordered(right)):
         symbol = COMPARISONS[type(op)][0]

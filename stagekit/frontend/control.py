@@ -7,7 +7,9 @@ for `if`, expressions for `and`, `or` and ternaries, and early exits to guard wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
+import types
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from stagekit.frontend.frame import is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import Address, Array, Number, Poison
+from stagekit.frontend.values import Address, Array, Number, Poison, is_open, state_of
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
 
@@ -71,22 +73,13 @@ def parts_of(value: Any) -> list[Any] | None:
 
 
 def _is_plain_object(value: Any) -> bool:
-    """Is this an object of a user's class (or of the library written in the language), with its state in attributes?"""
-    kind = type(value)
-    root, _, rest = kind.__module__.partition(".")
-    if (
-        isinstance(value, type)
-        or root in ("builtins", "numpy", "ml_dtypes")
-        or (root == "stagekit" and not rest.startswith("lib"))
-    ):
-        return False
-    return is_dataclass(value) or (
-        hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__slots__")
-    )
+    """Do its attributes make up this object? What derives from a list or an int is more than they are."""
+    new: Any = type(value).__new__
+    return is_open(value) and not isinstance(value, Enum) and new in (object.__new__, types.SimpleNamespace.__new__)
 
 
 def _attributes(value: Any) -> list[str]:
-    return [f.name for f in fields(value)] if is_dataclass(value) else list(value.__dict__)
+    return list(state_of(value))
 
 
 def same_shape(a: Any, b: Any) -> bool:
@@ -104,19 +97,26 @@ def same_shape(a: Any, b: Any) -> bool:
 
 def rebuild(tracer: Tracer, like: Any, parts: list[Any]) -> Any:
     """A value like `like` made of other parts. A mutable one is sealed: it stands for one of several."""
+    made = remade(like, parts)
+    return made if isinstance(like, Array | tuple) else tracer.journal.seal(made)
+
+
+def remade(like: Any, parts: list[Any]) -> Any:
+    """A value like `like` made of other parts."""
     if isinstance(like, Array):
         n = like.ndim
         return Array(like.name, parts[0], tuple(parts[1 : 1 + n]), tuple(parts[1 + n :]), like.is_contiguous)
     if isinstance(like, tuple):
         return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
     if type(like) is list:
-        return tracer.journal.seal(parts)
+        return parts
     if type(like) is dict:
-        return tracer.journal.seal(dict(zip(like, parts)))
-    made = object.__new__(type(like))
+        return dict(zip(like, parts))
+    kind: Any = type(like)
+    made = kind.__new__(kind)
     for name, part in zip(_attributes(like), parts):
         object.__setattr__(made, name, part)
-    return tracer.journal.seal(made)
+    return made
 
 
 # -- joining two arms ---------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def join_dtype(a: Any, b: Any) -> DType | None:
         if weak.is_float
         else (strong.is_float or strong.is_integer if weak.is_integer else strong is weak)
     )
-    if type(literal) is int and strong.is_integer and not strong.holds(literal):
+    if isinstance(literal, int) and strong.is_integer and not strong.holds(literal):
         return None
     return strong if fits else None
 

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, StagekitError
-from stagekit.frontend import arrays
+from stagekit.diagnostics import InternalError, Loc, StagekitError
+from stagekit.frontend import arrays, objects
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import (
     BadIndex,
     BadOperands,
-    NoAttribute,
     NotIterable,
     RunTimeValue,
     StaticFailure,
@@ -36,11 +35,12 @@ from stagekit.frontend.frame import Frame, Scope, free_variable
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import names_of
-from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.tracer import NeedMoreThreads, Tracer, suggest
 from stagekit.frontend.values import (
     STAND_INS,
     Address,
     Array,
+    Generator,
     Number,
     StagedRange,
     StaticRange,
@@ -58,15 +58,9 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], An
     """Run Python at compile time; what it raises becomes an error at `node`."""
     try:
         return compute()
-    except (
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        NotImplementedError,
-        AssertionError,
-    ) as error:
+    except (StagekitError, InternalError, NeedMoreThreads):
+        raise
+    except Exception as error:
         raise tracer.error(StaticFailure(type(error).__name__, str(error)), frame, node) from error
 
 
@@ -209,9 +203,17 @@ def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any
 
 def _by_method(tracer: Tracer, frame: Frame, node: ast.AST, name: str, left: Any, right: Any) -> Any:
     """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`."""
-    for owner, other, method_name in ((left, right, f"__{name}__"), (right, left, f"__r{name}__")):
-        method = _user_method(owner, method_name)
-        if method is not None:
+    return _first_answer(tracer, frame, node, (left, right, f"__{name}__"), (right, left, f"__r{name}__"))
+
+
+def _first_answer(
+    tracer: Tracer, frame: Frame, node: ast.AST, plain: tuple[Any, Any, str], mirrored: tuple[Any, Any, str]
+) -> Any:
+    """Two ways to ask, each (owner, other, method). The right side is asked first where its class derives from the left's."""
+    is_derived = type(plain[1]) is not type(plain[0]) and isinstance(plain[1], type(plain[0]))
+    for owner, other, name in (mirrored, plain) if is_derived else (plain, mirrored):
+        method = _user_method(owner, name)
+        if method is not None and _has_source(method):
             answer = _call(tracer, frame, node, method, [owner, other])
             if answer is not NotImplemented:
                 return answer
@@ -254,7 +256,7 @@ def power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any)
     """`base ** exponent`: small compile-time integer powers multiply (as NumPy's square does), integers by squaring."""
     loc = frame.loc(node)
     is_integer_base = not _dtype_of(base).is_float
-    if type(exponent) is int and exponent >= 0 and (is_integer_base or exponent <= 2):
+    if isinstance(exponent, int) and exponent >= 0 and (is_integer_base or exponent <= 2):
         return _integer_power(tracer, base, exponent, loc)
     if is_integer_base and not _dtype_of(exponent).is_float:
         hint = "an integer power needs an exponent known at compile time and not negative; or make the base a float"
@@ -295,7 +297,11 @@ def _unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
         return negate_condition(tracer, condition(tracer, frame, node.operand))
     operand = evaluate(tracer, frame, node.operand)
     loc = tracer.at(frame, node)
-    if isinstance(node.op, ast.Invert) and is_numeric(operand) and type(operand) is not int:
+    if (
+        isinstance(node.op, ast.Invert)
+        and is_numeric(operand)
+        and (isinstance(operand, bool) or not is_literal(operand))
+    ):
         return tracer.arithmetic.invert(operand, loc)
     if isinstance(operand, Number | np.generic):
         if isinstance(node.op, ast.USub):
@@ -381,29 +387,27 @@ def _by_comparison_method(
     tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
     name = COMPARISONS[op][1].value
-    for owner, other, method_name in ((left, right, name), (right, left, _MIRRORED[name])):
-        method = _user_method(owner, f"__{method_name}__")
-        if method is not None and _has_source(method):
-            answer = _call(tracer, frame, node, method, [owner, other])
-            if answer is not NotImplemented:
-                return answer
-    return NotImplemented
+    return _first_answer(tracer, frame, node, (left, right, f"__{name}__"), (right, left, f"__{_MIRRORED[name]}__"))
 
 
 def _has_source(method: types.FunctionType) -> bool:
-    """Dataclasses generate `__eq__` without source; Python runs those itself."""
+    """Dataclasses generate methods without source; Python runs those itself."""
     return not method.__code__.co_filename.startswith("<")
 
 
 def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: Any) -> bool | Number:
     """`item in container` for a compile-time container; a run-time item is compared with each element."""
+    method = _user_method(container, "__contains__")
+    if method is not None:
+        return truth(tracer, frame, node, _call(tracer, frame, node, method, [container, item]))
     if not holds_run_time(item) and not holds_run_time(container):
         return bool(static(tracer, frame, node, lambda: item in container))
     if isinstance(container, range) and is_numeric(item):
         return _in_range(tracer, frame, node, item, container)
     found: bool | Number = False
     for element in items_of(tracer, frame, node, container):
-        equal = truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), item, element))
+        is_same = element is item
+        equal = is_same or truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), item, element))
         found = either(tracer, found, equal)
     return found
 
@@ -516,48 +520,7 @@ def _conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
 
 def _attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
     owner = evaluate(tracer, frame, node.value)
-    return tracer.read(attribute(tracer, frame, node, owner, node.attr), frame, node)
-
-
-def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
-    """`owner.name`: of a stand-in, of a container's changing methods, of a property (staged), else Python's own."""
-    if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
-        return arrays.attribute(tracer, frame, node, owner, name)
-    if isinstance(owner, list | dict | set) and name in arrays.MUTATORS.get(type(owner), ()):
-        return arrays.container_method(tracer, frame, node, owner, name)
-    getter = _property_of(owner, name)
-    if getter is not None:
-        return _call(tracer, frame, node, getter, [owner])
-    try:
-        value = getattr(owner, name)
-    except AttributeError:
-        raise tracer.error(NoAttribute(describe_owner(owner), name, suggest(name, dir(owner))), frame, node) from None
-    if not tracer.journal.is_born(owner) and not isinstance(value, types.MethodType | types.BuiltinMethodType):
-        _note_attribute(tracer, node, owner, name, value)
-    return value
-
-
-def _note_attribute(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
-    if not tracer.captures.has(owner, f".{name}"):
-        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
-        tracer.captures.note(owner, f".{name}", what, lambda: getattr(owner, name), value)
-
-
-def describe_owner(owner: Any) -> str:
-    if isinstance(owner, types.ModuleType):
-        return f"the module `{owner.__name__}`"
-    return describe(owner)
-
-
-def _property_of(owner: Any, name: str) -> types.FunctionType | None:
-    if isinstance(owner, type):
-        return None
-    for cls in type(owner).__mro__:
-        found = cls.__dict__.get(name)
-        if found is not None:
-            getter = found.fget if isinstance(found, property) else None
-            return getter if isinstance(getter, types.FunctionType) else None
-    return None
+    return tracer.read(objects.attribute(tracer, frame, node, owner, node.attr), frame, node)
 
 
 def _subscript(tracer: Tracer, frame: Frame, node: ast.Subscript) -> Any:
@@ -606,7 +569,10 @@ def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
         )
     if isinstance(target, ast.Attribute):
         owner = evaluate(tracer, frame, target.value)
-        return _attribute_place(tracer, frame, target, owner)
+        return Place(
+            lambda: tracer.read(objects.attribute(tracer, frame, target, owner, target.attr), frame, target),
+            lambda value: objects.put(tracer, frame, target, owner, target.attr, value),
+        )
     if isinstance(target, ast.Subscript):
         owner = evaluate(tracer, frame, target.value)
         index = evaluate(tracer, frame, target.slice)
@@ -620,32 +586,6 @@ def binding_scope(frame: Frame, name: str) -> Scope:
     """The scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
     scope = frame.scope.owner_of(name)
     return scope if scope is not None else frame.scope
-
-
-def _attribute_place(tracer: Tracer, frame: Frame, node: ast.Attribute, owner: Any) -> Place:
-    def put(value: Any) -> None:
-        loc = frame.loc(node)
-        if isinstance(owner, STAND_INS):
-            raise tracer.error(NoAttribute(describe(owner), node.attr, "it cannot be assigned"), frame, node)
-        tracer.check_mutable(owner, f"`{ast.unparse(node)} = ...`", loc)
-        setter = _setter_of(owner, node.attr)
-        if setter is not None:
-            _call(tracer, frame, node, setter, [owner, value])
-            return
-        if getattr(type(owner), "__dataclass_params__", None) is not None and type(owner).__dataclass_params__.frozen:
-            message = f"cannot assign to field {node.attr!r} of a frozen dataclass"
-            raise tracer.error(StaticFailure("FrozenInstanceError", message), frame, node)
-        tracer.assign(owner, node.attr, value, is_attribute=True)
-
-    return Place(lambda: tracer.read(attribute(tracer, frame, node, owner, node.attr), frame, node), put)
-
-
-def _setter_of(owner: Any, name: str) -> Any:
-    for cls in type(owner).__mro__:
-        found = cls.__dict__.get(name)
-        if isinstance(found, property):
-            return found.fset
-    return None
 
 
 def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, index: Any) -> Place:
@@ -677,10 +617,13 @@ def _put_item(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, ind
         owner[index] = value
         return
     if isinstance(owner, list):
+        if isinstance(index, slice):
+            put_slice = arrays.container_method(tracer, frame, node, owner, "__setitem__")
+            static(tracer, frame, node, lambda: put_slice.run(index, items_of(tracer, frame, node, value)))
+            return
         if not isinstance(index, int | np.integer):
-            raise tracer.error(
-                BadIndex("a slice of a list cannot be assigned", "assign the items one by one"), frame, node
-            )
+            message = f"list indices must be integers or slices, not {type(index).__name__}"
+            raise tracer.error(StaticFailure("TypeError", message), frame, node)
         position = int(index) + (len(owner) if index < 0 else 0)
         if not 0 <= position < len(owner):
             raise tracer.error(StaticFailure("IndexError", "list assignment index out of range"), frame, node)
@@ -692,6 +635,8 @@ def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequenc
     """The items of a compile-time iterable, as a list."""
     if isinstance(value, StaticRange):
         return list(value.values)
+    if isinstance(value, Generator):
+        return all_of(value) if begin(tracer, frame, node, value) else []
     if isinstance(value, STAND_INS):
         what = "a range with run-time bounds" if isinstance(value, StagedRange) else describe(value)
         hint = "its length is not known at compile time; loop over `range(...)` and index"
@@ -745,38 +690,84 @@ def _call_node(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
     return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame, node)
 
 
-def _comprehension(
-    tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-) -> Any:
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def _comprehension(tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Any:
     """Comprehensions run at compile time, over compile-time items; their variables are their own."""
-    found: list[Any] = []
-    outer = frame.scope
-    first = node.generators[0].iter
-    first_items = items_of(
-        tracer, frame, first, evaluate(tracer, frame, first)
-    )  # in the scope around, as Python has it
-    frame.scope = Scope(_comprehension_names(node), tracer.journal.born({}), outer)
-
-    def level(depth: int) -> None:
-        if depth == len(node.generators):
-            found.append(_comprehended(tracer, frame, node))
-            return
-        generator = node.generators[depth]
-        for value in (
-            first_items if depth == 0 else items_of(tracer, frame, first, evaluate(tracer, frame, generator.iter))
-        ):
-            _assign(tracer, frame, generator.target, value)
-            tracer.count_unrolled(frame.loc(node))
-            if all(_static_condition(tracer, frame, test) for test in generator.ifs):
-                level(depth + 1)
-
-    try:
-        level(0)
-    finally:
-        frame.scope = outer
+    found = all_of(_generator(tracer, frame, node))
     if isinstance(node, ast.DictComp):
         return tracer.journal.born(dict(found))
     return tracer.journal.born(_set_of(tracer, frame, node, found) if isinstance(node, ast.SetComp) else found)
+
+
+def _generator(tracer: Tracer, frame: Frame, node: Comprehension) -> Generator:
+    """The items of a comprehension, made when they are asked for; the first iterable is evaluated now, as Python has it."""
+    outer = frame.scope
+    first = items_of(tracer, frame, node.generators[0].iter, evaluate(tracer, frame, node.generators[0].iter))
+
+    def each(visit: Callable[[Callable[[], Any]], bool]) -> None:
+        around, frame.scope = frame.scope, Scope(_comprehension_names(node), tracer.journal.born({}), outer)
+        try:
+            _level(tracer, frame, node, 0, first, visit)
+        finally:
+            frame.scope = around
+
+    return Generator(each)
+
+
+def _level(
+    tracer: Tracer,
+    frame: Frame,
+    node: Comprehension,
+    depth: int,
+    items: Sequence[Any],
+    visit: Callable[[Callable[[], Any]], bool],
+) -> bool:
+    """One `for` of a comprehension, and those inside it; says whether to go on."""
+    generator, is_last = node.generators[depth], depth + 1 == len(node.generators)
+    for value in items:
+        _assign(tracer, frame, generator.target, value)
+        tracer.count_unrolled(frame.loc(node))
+        if not all(_static_condition(tracer, frame, test) for test in generator.ifs):
+            continue
+        if is_last:
+            goes_on = visit(lambda: _comprehended(tracer, frame, node))
+        else:
+            inner = node.generators[depth + 1].iter
+            goes_on = _level(
+                tracer, frame, node, depth + 1, items_of(tracer, frame, inner, evaluate(tracer, frame, inner)), visit
+            )
+        if not goes_on:
+            return False
+    return True
+
+
+def all_of(generator: Generator) -> list[Any]:
+    """Every item of a generator."""
+    found: list[Any] = []
+
+    def visit(item: Callable[[], Any]) -> bool:
+        found.append(item())
+        return True
+
+    generator.each(visit)
+    return found
+
+
+def begin(tracer: Tracer, frame: Frame, node: ast.AST, generator: Generator) -> bool:
+    """Is a generator still fresh? It can be used once."""
+    if generator.is_spent is False:
+        tracer.assign(generator, "is_spent", True, is_attribute=True)
+        return True
+    if generator.is_spent is True:
+        return False
+    what = "whether the generator was used already"
+    raise tracer.error(RunTimeValue(what, describe(generator.is_spent), "make a list of its items first"), frame, node)
+
+
+def _generator_expression(tracer: Tracer, frame: Frame, node: ast.GeneratorExp) -> Generator:
+    return tracer.journal.born(_generator(tracer, frame, node))  # type: ignore[no-any-return]
 
 
 def _assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:
@@ -785,7 +776,7 @@ def _assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:
     assign(tracer, frame, target, value)
 
 
-def _comprehension_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Any:
+def _comprehension_names(node: Comprehension) -> Any:
     targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
     names = names_of(node)
     return type(names)(frozenset(targets), names.nonlocal_, names.global_)
@@ -874,7 +865,7 @@ _EVALUATE: dict[type[ast.expr], Callable[..., Any]] = {
     ast.ListComp: _comprehension,
     ast.SetComp: _comprehension,
     ast.DictComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
+    ast.GeneratorExp: _generator_expression,
     ast.NamedExpr: _walrus,
     ast.JoinedStr: _joined,
 }

@@ -14,6 +14,7 @@ and may not be changed.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ class Location:
 
     def get(self) -> Any:
         if self.is_attribute:
-            return getattr(self.container, self.key, MISSING)
+            return _attribute(self.container, self.key)
         if isinstance(self.container, list):
             return self.container[self.key]
         return self.container.get(self.key, MISSING)
@@ -64,6 +65,17 @@ class Location:
         if self.is_attribute:
             return f".{self.key}"
         return str(self.key) if isinstance(self.container, dict) else f"[{self.key}]"
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """What an attribute holds, without running the code of a property: the object's own, else a plain one of its class."""
+    state = getattr(owner, "__dict__", {})
+    if name in state:
+        return state[name]
+    found = next((cls.__dict__[name] for cls in type(owner).__mro__ if name in cls.__dict__), MISSING)
+    if isinstance(found, types.MemberDescriptorType):
+        return getattr(owner, name, MISSING)
+    return MISSING if hasattr(found, "__get__") else found
 
 
 @dataclass(frozen=True, slots=True)

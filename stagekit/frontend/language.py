@@ -28,7 +28,7 @@ from stagekit.frontend.errors import (
     StaticAssertion,
 )
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.numbers import describe_type, is_numeric
+from stagekit.frontend.numbers import describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
@@ -88,9 +88,9 @@ def _static_int(call: Call, value: Any, what: str) -> int:
         raise StagingError(RunTimeValue(f"`{what}`", describe_type(value), "use a constexpr"), call.loc)
     if isinstance(value, np.integer):
         return int(value)
-    if type(value) is not int:
+    if not isinstance(value, int) or isinstance(value, bool):
         raise _error(call, f"`{what}` is {value!r}", "a Python int is needed")
-    return value
+    return int(value)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
         raise StagingError(RunTimeValue(what, describe_type(length), "use a constexpr"), call.loc)
     if isinstance(length, np.integer):
         length = int(length)
-    if type(length) is not int:
+    if not isinstance(length, int) or isinstance(length, bool):
         raise StagingError(BadBlockSize(what, repr(length), f"it is a {type(length).__name__}, not an int"), call.loc)
     if length < 1:
         raise StagingError(BadBlockSize(what, repr(length), "it is less than 1"), call.loc)
@@ -389,6 +389,8 @@ def _asm_operand(call: Call, value: Any) -> Value:
         return arrays.base_of(value, call.loc).value
     if not is_numeric(value):
         raise _error(call, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
+    if is_literal(value) and isinstance(value, float):
+        return call.tracer.arithmetic.to_value(value, dtypes.float32, call.loc)
     return call.tracer.arithmetic.number(value, call.loc).value
 
 

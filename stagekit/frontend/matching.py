@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from stagekit.frontend import expressions
+from stagekit.frontend import expressions, objects
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import UnsupportedSyntax
 from stagekit.frontend.frame import CAPTURE, Frame
@@ -119,7 +119,7 @@ def _class(tracer: Tracer, frame: Frame, pattern: ast.MatchClass, subject: Any) 
     names = [*getattr(cls, "__match_args__", ())[: len(pattern.patterns)], *pattern.kwd_attrs]
     wanted = [*pattern.patterns, *pattern.kwd_patterns]
     if not pattern.patterns or len(names) == len(wanted):
-        pairs = [(p, expressions.attribute(tracer, frame, pattern, subject, n)) for n, p in zip(names, wanted)]
+        pairs = [(p, objects.attribute(tracer, frame, pattern, subject, n)) for n, p in zip(names, wanted)]
         return _all(tracer, frame, pattern, [lambda p=p, s=s: matches(tracer, frame, p, s) for p, s in pairs])  # type: ignore[misc]
     what = f"a positional pattern of `{cls.__name__}`"
     raise tracer.error(UnsupportedSyntax(what, "name the attributes"), frame, pattern)

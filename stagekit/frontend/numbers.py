@@ -68,8 +68,8 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, CompareKind, Callable[[Any, Any], 
 
 
 def is_literal(value: Any) -> bool:
-    """Is this a plain Python number, which has no dtype of its own?"""
-    return type(value) in (bool, int, float)
+    """Is this a Python number (an `IntEnum` member is one), which has no dtype of its own?"""
+    return isinstance(value, int | float) and not isinstance(value, np.generic)
 
 
 def is_numeric(value: Any) -> bool:
@@ -86,17 +86,19 @@ def strong_dtype(value: Any) -> DType | None:
 
 
 def default_dtype(value: Any) -> DType:
-    """The dtype of a value when nothing else decides: literals are bool, int32 (int64 when they need it), float32."""
+    """The dtype of a value when nothing else decides. Literals are bool, int32 (int64 when they need it) or float64, which
+    is rounded once, when it meets a dtype, as a literal is.
+    """
     if isinstance(value, Number):
         return value.dtype
     if isinstance(value, np.generic):
         found = dtype_from_numpy(value.dtype)
         return found if found is not None else dtypes.float64
-    if type(value) is bool:
+    if isinstance(value, bool):
         return dtypes.bool_
-    if type(value) is int:
+    if isinstance(value, int):
         return dtypes.int32 if dtypes.int32.holds(value) else dtypes.int64
-    return dtypes.float32
+    return dtypes.float64
 
 
 def describe_type(value: Any) -> str:
@@ -121,7 +123,7 @@ def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
         return _meet_weak(default_dtype(left), default_dtype(right)), True
     literal = default_dtype(right if a is not None else left)
     if literal.is_float and not strong.is_float:
-        return dtypes.float32, False
+        return true_divide_dtype(strong), False
     if literal.is_integer and strong is dtypes.bool_:
         return dtypes.int32, False
     return strong, False
@@ -144,10 +146,14 @@ class Arithmetic:
         """`value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
         if isinstance(value, Number):
             return self.builder.cast(value.value, dtype)
-        if type(value) is int and dtype.is_integer and not dtype.holds(value):
-            low, high = str(dtype.min), str(dtype.max)
-            raise StagingError(LiteralRange(value=str(value), dtype=dtype.name, low=low, high=high), loc)
+        self._check_range(value, dtype, loc)
         return self.builder.constant(self.payload(value, dtype), dtype)
+
+    def _check_range(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> None:
+        """An integer literal must fit."""
+        if isinstance(value, int) and dtype.is_integer and not dtype.holds(value):
+            low, high = str(dtype.min), str(dtype.max)
+            raise StagingError(LiteralRange(value=str(int(value)), dtype=dtype.name, low=low, high=high), loc)
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """A compile-time number converted to what a `Constant` of `dtype` holds."""
@@ -187,7 +193,7 @@ class Arithmetic:
     def _operation_dtype(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
         dtype, is_weak = meet(left, right, loc)
         if symbol == "/":
-            dtype = true_divide_dtype(dtype)
+            dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
         elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
             dtype = dtypes.int32
         is_allowed = not dtype.is_float if symbol in _INTEGER_ONLY else True
@@ -201,9 +207,7 @@ class Arithmetic:
         return dtype, is_weak
 
     def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> Static:
-        if type(value) is int and dtype.is_integer and not dtype.holds(value):
-            low, high = str(dtype.min), str(dtype.max)
-            raise StagingError(LiteralRange(value=str(value), dtype=dtype.name, low=low, high=high), loc)
+        self._check_range(value, dtype, loc)
         return semantics.typed(self.payload(value, dtype), dtype)
 
     def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
@@ -211,7 +215,7 @@ class Arithmetic:
         _, kind, python = COMPARISONS[op]
         dtype, _ = meet(left, right, loc)
         for literal, other, flip in ((left, right, False), (right, left, True)):
-            if type(literal) is int and dtype.is_integer and not dtype.holds(literal):
+            if isinstance(literal, int) and dtype.is_integer and not dtype.holds(literal):
                 outcome = python(0, literal) if flip else python(literal, 0)
                 return (
                     Number(self.builder.constant(bool(outcome), dtypes.bool_))
@@ -235,8 +239,8 @@ class Arithmetic:
     def invert(self, operand: Numeric, loc: Loc) -> Number | Static:
         """`~x`: bitwise on integers, logical on run-time bools. A Python bool is refused: Python's own answer is an integer."""
         dtype = default_dtype(operand)
-        if dtype.is_float or type(operand) is bool:
-            hint = "use `not` for a Python bool" if type(operand) is bool else "bit operations need integers"
+        if dtype.is_float or isinstance(operand, bool):
+            hint = "use `not` for a Python bool" if isinstance(operand, bool) else "bit operations need integers"
             raise StagingError(BadOperands("~", describe_type(operand), hint), loc)
         if isinstance(operand, Number):
             return Number(self.builder.not_(operand.value), operand.is_weak)

@@ -186,7 +186,7 @@ def _fold(
     is_weak = all(is_literal(v) for v in values)
     fixed = _fixed_types(spec)
     candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(spec, values, fixed, None, loc)
-    if is_weak and all(type(v) is not float for v in values):
+    if is_weak and not any(isinstance(v, float) for v in values):
         candidates = [dtypes.int64, dtypes.float64]
     for dtype in candidates:
         wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))

@@ -50,7 +50,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
         iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None)
     bounds = (iterable.start, iterable.stop, iterable.step)
     for bound in bounds:
-        if not is_numeric(bound) or not (default_dtype(bound).is_integer or type(bound) is bool):
+        if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
             shown = describe_type(bound) if is_numeric(bound) else describe(bound)
             raise StagingError(BadOperands("range", shown, "bounds and step are integers"), loc)
     is_static = not any(isinstance(b, Number) for b in bounds)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from stagekit.diagnostics import Loc, StagekitError
-from stagekit.frontend.errors import SourceStale, SourceUnavailable, UnsupportedSyntax
+from stagekit.diagnostics import Loc
+from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingError, UnsupportedSyntax
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 Scope = ast.FunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -64,7 +64,7 @@ class Snapshot:
     @staticmethod
     def take(function: types.FunctionType) -> Snapshot:
         try:
-            lines, first = inspect.getsourcelines(function)
+            lines, first = inspect.getsourcelines(function.__code__)  # not what it wraps
         except (OSError, TypeError, IndexError):
             return Snapshot(function, None, function.__code__.co_firstlineno)
         linecache.getlines(function.__code__.co_filename)  # error texts quote the file as it is now
@@ -73,13 +73,14 @@ class Snapshot:
     @property
     def loc(self) -> Loc:
         code = self.function.__code__
-        return Loc(code.co_filename, self.first_line, 0, self.first_line, 0, code.co_name)
+        column = len(self.lines[0]) - len(self.lines[0].lstrip()) if self.lines else 0
+        return Loc(code.co_filename, self.first_line, column, self.first_line, column, code.co_name)
 
     @cached_property
     def source(self) -> Source:
-        """Parse. Raises StagekitError when there is no text, or not this function's text."""
+        """Parse. Raises StagingError when there is no text, or not this function's text."""
         if self.lines is None:
-            raise StagekitError(
+            raise StagingError(
                 SourceUnavailable(name=self.function.__qualname__, file=self.function.__code__.co_filename)
             )
         node = _find(self.function, _parse(self), self)
@@ -118,7 +119,7 @@ def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
     try:
         tree = ast.parse("".join(lines))
     except SyntaxError:
-        raise StagekitError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc) from None
+        raise StagingError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc) from None
     for node in _placed(tree):
         node.lineno -= snapshot.first_line - 1
         node.end_lineno -= snapshot.first_line - 1
@@ -143,16 +144,16 @@ def _characters(line: str, byte_offset: int) -> int:
 
 def _find(function: types.FunctionType, tree: ast.Module, snapshot: Snapshot) -> FunctionNode:
     """The node of `function` in `tree`: right kind, right name, and it compiles to the same bytecode."""
-    nodes = list(ast.walk(tree))
-    if any(isinstance(n, ast.AsyncFunctionDef) and n.name == function.__name__ for n in nodes):
-        raise StagekitError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
-    kind = ast.Lambda if function.__name__ == "<lambda>" else ast.FunctionDef
+    nodes, name = list(ast.walk(tree)), function.__code__.co_name  # a wrapper goes by another name
+    if any(isinstance(n, ast.AsyncFunctionDef) and n.name == name for n in nodes):
+        raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
+    kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
     for node in nodes:
-        if isinstance(node, kind) and getattr(node, "name", "<lambda>") == function.__name__:
+        if isinstance(node, kind) and getattr(node, "name", "<lambda>") == name:
             assert isinstance(node, ast.FunctionDef | ast.Lambda)
             if _is_code_of(function.__code__, node):
                 return node
-    raise StagekitError(SourceStale(name=function.__qualname__), snapshot.loc)
+    raise StagingError(SourceStale(name=function.__qualname__), snapshot.loc)
 
 
 def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:
@@ -315,7 +316,7 @@ def check_syntax(source: Source) -> None:
         found = _UNSUPPORTED.get(type(node))
         if found:
             what, hint = found
-            raise StagekitError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))
+            raise StagingError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))
 
 
 def _note_names(scope: ast.AST) -> None:

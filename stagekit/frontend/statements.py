@@ -13,10 +13,10 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
-from stagekit.frontend import expressions, matching, rangeloop
+from stagekit.frontend import expressions, matching, objects, rangeloop
 from stagekit.frontend.calls import call, make_closure
 from stagekit.frontend.control import branch
-from stagekit.frontend.errors import BadIndex, NotIterable, UnsupportedSyntax
+from stagekit.frontend.errors import BadIndex, NotIterable, UnboundLocal, UnsupportedSyntax
 from stagekit.frontend.frame import RETURN, VALUE, Frame, LoopFlags
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import Carried, LeafType, settle
@@ -122,11 +122,24 @@ def _augmented(tracer: Tracer, frame: Frame, node: ast.AugAssign) -> None:
     place = expressions.place_of(tracer, frame, node.target)
     old = place.get()
     value = expressions.evaluate(tracer, frame, node.value)
-    if type(old) is list and symbol == "+":
-        call(tracer, frame, node, expressions.attribute(tracer, frame, node, old, "extend"), [value], {})
+    method = next((m for kind, m in _IN_PLACE.get(symbol, {}).items() if isinstance(old, kind)), None)
+    if method is not None:
+        call(tracer, frame, node, objects.attribute(tracer, frame, node, old, method), [value], {})
+        place.put(old)
         return
     loc = tracer.at(frame, node)
     place.put(expressions.in_place(tracer, frame, node, symbol, old, value, loc))
+
+
+# Containers change in place, so that every name of theirs sees it.
+_IN_PLACE: dict[str, dict[type, str]] = {
+    "+": {list: "extend"},
+    "*": {list: "__imul__"},
+    "|": {dict: "update", set: "update"},
+    "&": {set: "intersection_update"},
+    "-": {set: "difference_update"},
+    "^": {set: "symmetric_difference_update"},
+}
 
 
 def assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:
@@ -155,12 +168,25 @@ def _unpack(tracer: Tracer, frame: Frame, target: ast.Tuple | ast.List, value: A
 
 def _delete(tracer: Tracer, frame: Frame, node: ast.Delete) -> None:
     for target in node.targets:
-        if isinstance(target, ast.Name):
-            tracer.assign(expressions.binding_scope(frame, target.id).variables, target.id, MISSING)
-        else:
-            owner = expressions.evaluate(tracer, frame, target.value)  # type: ignore[attr-defined]
-            index = expressions.evaluate(tracer, frame, target.slice)  # type: ignore[attr-defined]
-            call(tracer, frame, node, expressions.attribute(tracer, frame, node, owner, "pop"), [index], {})
+        _unbind(tracer, frame, target)
+
+
+def _unbind(tracer: Tracer, frame: Frame, target: ast.expr) -> None:
+    if isinstance(target, ast.Tuple | ast.List):
+        for each in target.elts:
+            _unbind(tracer, frame, each)
+    elif isinstance(target, ast.Name):
+        variables = expressions.binding_scope(frame, target.id).variables
+        if variables.get(target.id, MISSING) is MISSING:
+            raise tracer.error(UnboundLocal(target.id), frame, target)
+        tracer.assign(variables, target.id, MISSING)
+    elif isinstance(target, ast.Attribute):
+        objects.delete(tracer, frame, target, expressions.evaluate(tracer, frame, target.value), target.attr)
+    elif isinstance(target, ast.Subscript):
+        owner = expressions.evaluate(tracer, frame, target.value)
+        index = expressions.evaluate(tracer, frame, target.slice)
+        remove = objects.attribute(tracer, frame, target, owner, "__delitem__")
+        call(tracer, frame, target, remove, [index], {})
 
 
 def _define(tracer: Tracer, frame: Frame, node: ast.FunctionDef) -> None:

@@ -6,13 +6,17 @@ address. `Poison` is a variable that has no single value here; using it raises t
 
 from __future__ import annotations
 
+import sys
+import types
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.diagnostics import Loc, Note, StagekitError
+from stagekit.diagnostics import Loc, Note
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.dtypes import DType
+from stagekit.frontend.errors import StagingError
 from stagekit.ir import Pointer, Scalar, Value
 
 
@@ -93,8 +97,8 @@ class Poison:
     diagnostic: Diagnostic
     notes: tuple[Note, ...]
 
-    def error(self, loc: Loc) -> StagekitError:
-        return StagekitError(self.diagnostic, loc, self.notes)
+    def error(self, loc: Loc) -> StagingError:
+        return StagingError(self.diagnostic, loc, self.notes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -112,6 +116,17 @@ class StaticRange:
     """`static_range(...)`: its loop is unrolled."""
 
     values: range
+
+
+@dataclass(eq=False)
+class Generator:
+    """A generator expression, or another iterator: its items are made when it is first used, and only then.
+
+    each: calls its argument with a function per item; the answer says whether to go on.
+    """
+
+    each: Callable[[Callable[[Callable[[], Any]], bool]], None]
+    is_spent: Any = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -137,11 +152,38 @@ def holds_run_time(value: Any, depth: int = 8) -> bool:
         return True
     if depth == 0 or isinstance(value, str | int | float | bool | type(None) | DType):
         return False
-    if isinstance(value, tuple | list | set | frozenset):
+    if isinstance(value, tuple | list | set | frozenset | deque):
         return any(holds_run_time(v, depth - 1) for v in value)
     if isinstance(value, dict):
         return any(holds_run_time(v, depth - 1) for v in value.values())
-    attributes = getattr(value, "__dict__", None)
-    if attributes and not isinstance(value, type) and not callable(value):
-        return any(holds_run_time(v, depth - 1) for v in attributes.values())
-    return False
+    return is_open(value) and any(holds_run_time(v, depth - 1) for v in state_of(value).values())
+
+
+def is_open(value: Any) -> bool:
+    """Is this an object of a user's class (or of the library written in the language), with its state in attributes?"""
+    kind = type(value)
+    root, _, rest = kind.__module__.partition(".")
+    if kind is types.SimpleNamespace:
+        return True
+    if isinstance(value, type) or is_native(kind.__module__) or (root == "stagekit" and not rest.startswith("lib")):
+        return False
+    return hasattr(value, "__dict__") or any("__slots__" in cls.__dict__ for cls in kind.__mro__)
+
+
+def state_of(value: Any) -> dict[str, Any]:
+    """The attributes that an object itself stores, in slots or in its dict."""
+    found: dict[str, Any] = {}
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if isinstance(cls.__dict__.get(name), types.MemberDescriptorType) and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return {**found, **getattr(value, "__dict__", {})}
+
+
+_NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
+
+
+def is_native(module: str | None) -> bool:
+    """Does CPython run what this module defines, and never the tracer?"""
+    return module is not None and module.partition(".")[0] in _NATIVE_ROOTS

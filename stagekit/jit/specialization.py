@@ -19,14 +19,15 @@ from stagekit.frontend.errors import SpecializeError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
-from stagekit.jit import reasons, sanitizing
+from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
 from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
 from stagekit.jit.launcher import General, Launchable, Launcher
-from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
+from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
+from stagekit.runtime.kernel import Kernel
 from stagekit.signature import Signature
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ class Specialization(Launchable):
     def _default_type(self, name: str, meaning: Any) -> ArgType | None:
         inner = meaning.inner if isinstance(meaning, Optional) else meaning
         if isinstance(inner, Tensor | Pointer):
-            is_tensor = isinstance(inner, Tensor)
-            return ArrayArg(inner.dtype, len(inner.shape) if is_tensor else 1, not is_tensor or inner.strides is None)
+            rank, is_packed = (len(inner.shape), inner.strides is None) if isinstance(inner, Tensor) else (1, True)
+            return ArrayArg(inner.dtype, rank, is_packed)
         if isinstance(inner, DType):
             return ScalarArg(inner)
         return NoneArg() if name in self._types_given else None
@@ -206,25 +207,35 @@ class Specialization(Launchable):
         (self._native.find(None) or Launcher(self._launch, None))(*args, **kwargs)
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None) -> None:
+        launched = self.launch_generally(key, args, kwargs, target)
+        if launched is not None and target is None:
+            self._native.offer(key, launched[1], lambda: CallShape(self.native_parameters(), self.keyword_only))
+
+    def launch_generally(
+        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None
+    ) -> tuple[Variant, Kernel] | None:
+        """Launch by the general way. Gives what ran, None on the checking interpreter."""
         reader = self._argument_types
-        arg_types, device = reader.of(reader.bind(args, kwargs))
+        values = tuple(reader.bind(args, kwargs))
+        arg_types, device = reader.of(values)
+        variant = self._variant(arg_types)
         watch = sanitizing.current()
         if watch is not None:
-            watch.launch(self._variant(arg_types), key, args, kwargs)
-            return
+            watch.launch(variant, key, values, {})
+            return None
         where = target or config.TARGET.get() or self._owner.options.target or device.kind
-        kernel = self._variant(arg_types).launch(key, args, kwargs, where, device)
-        if target is None and where in ("cpu", "cuda"):
-            self._native.offer(key, kernel, self._call_shape)
+        kernel = variant.launch(key, values, {}, where, device)
+        return None if where == "interp" else (variant, kernel)
 
-    def _call_shape(self) -> CallShape:
-        """How the kernel is called, for native launchers."""
-        parameters = self._owner.parameters
-        rows = [
-            Parameter(p.name, p.default, place, self._fixes_dtype(p.name))
-            for place, p in enumerate(parameters.run_time)
-        ]
-        return CallShape(tuple(rows), self._argument_types.keyword_only)
+    @property
+    def keyword_only(self) -> int:
+        """How many of the last run-time parameters cannot be given by position."""
+        return self._argument_types.keyword_only
+
+    def native_parameters(self) -> tuple[native.Parameter, ...]:
+        """The run-time parameters, as native launchers read them."""
+        rows = enumerate(self._owner.parameters.run_time)
+        return tuple(native.Parameter(p.name, p.default, place, self._fixes_dtype(p.name)) for place, p in rows)
 
     def _fixes_dtype(self, name: str) -> bool:
         meaning = self._meanings[name]

@@ -380,6 +380,48 @@ def test_zip_enumerate_reversed_map_filter_any_all_sorted():
     agree(program, 4, 5)
 
 
+def test_any_and_all_stop_as_soon_as_they_know():
+    def program(a, b):
+        seen = [0, 0]
+
+        def see(k, value):
+            seen[k] += 1
+            return value
+
+        x = any(see(0, v) > 2 for v in (a, 1, b, 4))
+        y = all(see(1, v) > 2 for v in (a, b, 5) if v is not None)
+        return x, y, seen[0], seen[1], any(map(lambda v: v > 3, (a, b))), all([])
+
+    for a, b in itertools.product((1, 3), (1, 5)):
+        agree(program, a, b)
+
+
+def test_generators_are_lazy_and_can_be_used_once():
+    def program(a, b):
+        k = 1
+        g = (v * k for v in (a, b))
+        k = 10
+        first, second = sum(g), sum(g)
+        z = zip((a, b), (1, 2))
+        pairs = list(z)
+        m = map(lambda v: v + k, [a])
+        k = 100
+        return first, second, len(pairs), len(list(z)), *m, *m, [*filter(None, (0, 3))][0], list(iter((a,)))[0]
+
+    agree(program, 2, 5)
+    assert refuse(lambda a: len(v for v in (a, a)), 1).id == "STATIC_FAILURE"
+
+
+def test_sorting_and_choosing_by_compile_time_keys():
+    def program(a, b):
+        rows = [(3, a), (1, b), (2, 7)]
+        xs = sorted(rows, key=lambda row: row[0])
+        rows.sort(key=lambda row: -row[0])
+        return xs[0][1], rows[0][1], min((3, 1), key=lambda v: -v), sorted((2, 3), reverse=True)[0]
+
+    agree(program, 2, 5)
+
+
 def test_familiar_reductions():
     def program(a, b):
         return (

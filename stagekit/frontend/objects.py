@@ -1,0 +1,167 @@
+"""Attributes of any value: reading, assigning and deleting them, by Python's protocol.
+
+What a user's class says in Python (properties, descriptors, `__getattr__`, `__setattr__`) is staged like any other function; what
+the class merely stores is read, and noted as a capture where the object was made outside the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit.frontend import arrays
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import NoAttribute, StaticFailure
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.journal import MISSING
+from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.values import STAND_INS, is_native
+
+
+def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+    """`owner.name`."""
+    if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
+        return arrays.attribute(tracer, frame, node, owner, name)
+    if arrays.changes(owner, name):
+        return arrays.container_method(tracer, frame, node, owner, name)
+    getter = _getter(tracer, frame, node, owner, name)
+    return getter() if getter is not None else _stored(tracer, frame, node, owner, name)
+
+
+def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+    """What Python's own lookup finds."""
+    try:
+        value = getattr(owner, name)
+    except AttributeError:
+        raise tracer.error(NoAttribute(describe_owner(owner), name, suggest(name, dir(owner))), frame, node) from None
+    if not tracer.journal.is_born(owner) and not isinstance(value, types.MethodType | types.BuiltinMethodType):
+        _note(tracer, node, owner, name, value)
+    return value
+
+
+def _note(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    if not tracer.captures.has(owner, f".{name}"):
+        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
+        tracer.captures.note(owner, f".{name}", what, lambda: getattr(owner, name), value)
+
+
+def describe_owner(owner: Any) -> str:
+    if isinstance(owner, types.ModuleType):
+        return f"the module `{owner.__name__}`"
+    return describe(owner)
+
+
+def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    """`owner.name = value`."""
+    if isinstance(owner, STAND_INS):
+        raise tracer.error(NoAttribute(describe(owner), name, "it cannot be assigned"), frame, node)
+    tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
+    found = in_class(owner, name)
+    if isinstance(found, property):
+        if found.fset is None:
+            message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
+            raise tracer.error(StaticFailure("AttributeError", message), frame, node)
+        _call(tracer, frame, node, found.fset, [owner, value])
+        return
+    setter = users_method(owner, "__setattr__")
+    if setter is not None:
+        _call(tracer, frame, node, setter, [owner, name, value])
+        return
+    descriptor = users_method(found, "__set__")
+    if descriptor is not None:
+        _call(tracer, frame, node, descriptor, [found, owner, value])
+        return
+    if _is_frozen(owner):
+        message = f"cannot assign to field {name!r} of a frozen dataclass"
+        raise tracer.error(StaticFailure("FrozenInstanceError", message), frame, node)
+    put_plainly(tracer, frame, node, owner, name, value)
+
+
+def put_plainly(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    """`object.__setattr__(owner, name, value)`."""
+    tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
+    tracer.assign(owner, name, value, is_attribute=True)
+
+
+def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
+    """`del owner.name`."""
+    tracer.check_mutable(owner, f"`del {_place_text(node, name)}`", frame.loc(node))
+    if isinstance(owner, STAND_INS) or name not in getattr(owner, "__dict__", ()):
+        raise tracer.error(NoAttribute(describe(owner), name, "it cannot be deleted"), frame, node)
+    tracer.assign(owner, name, MISSING, is_attribute=True)
+
+
+def _place_text(node: ast.AST, name: str) -> str:
+    return ast.unparse(node) if isinstance(node, ast.Attribute) else f".{name}"
+
+
+def _is_frozen(owner: Any) -> bool:
+    params = getattr(type(owner), "__dataclass_params__", None)
+    return params is not None and params.frozen
+
+
+def _call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any]) -> Any:
+    from stagekit.frontend.calls import call
+
+    return call(tracer, frame, node, fn, args, {})
+
+
+# -- what the class says --------------------------------------------------------------------------------------------------
+
+
+def in_class(owner: Any, name: str) -> Any:
+    """What the classes of `owner` store under `name`; None where they store nothing."""
+    return next((cls.__dict__[name] for cls in _classes(owner) if name in cls.__dict__), None)
+
+
+def _classes(owner: Any) -> tuple[type, ...]:
+    """The classes in which attributes of `owner` are looked up; for `super()` those after the one it was called in."""
+    if not isinstance(owner, super):
+        return type(owner).__mro__
+    bound: Any = owner
+    order = bound.__self_class__.__mro__ if bound.__self_class__ is not None else ()
+    return order[order.index(bound.__thisclass__) + 1 :] if bound.__thisclass__ in order else ()
+
+
+def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Callable[[], Any] | None:
+    """How a class that is written in Python computes the attribute; None where it is only stored."""
+    if isinstance(owner, type | types.ModuleType):
+        return None
+    instance = getattr(owner, "__self__", None) if isinstance(owner, super) else owner
+    found = in_class(owner, name)
+    if found is None:
+        fallback = None if name in _state(instance) else users_method(owner, "__getattr__")
+        return fallback and (lambda: _call(tracer, frame, node, fallback, [instance, name]))
+    if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
+        return lambda: _call(tracer, frame, node, found.fget, [instance])
+    if isinstance(found, functools.cached_property):
+        return None if name in _state(instance) else lambda: _cached(tracer, frame, node, instance, name, found)
+    descriptor = users_method(found, "__get__")
+    if descriptor is None or hasattr(found, "__stagekit_fragment__"):
+        return None
+    return lambda: _call(tracer, frame, node, descriptor, [found, instance, type(instance)])
+
+
+def _state(owner: Any) -> Any:
+    return getattr(owner, "__dict__", ())
+
+
+def _cached(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: Any) -> Any:
+    """A `cached_property` is computed at its first use; an object from outside the kernel is left as it is."""
+    value = _call(tracer, frame, node, found.func, [owner])
+    if tracer.journal.is_born(owner):
+        tracer.assign(owner, name, value, is_attribute=True)
+    return value
+
+
+def users_method(owner: Any, name: str) -> types.FunctionType | None:
+    """A method that a user's class writes in Python. Generated ones (of dataclasses, of namedtuples) have no source."""
+    found = in_class(owner, name)
+    if not isinstance(found, types.FunctionType) or found.__code__.co_filename.startswith("<"):
+        return None
+    return None if is_native(found.__module__) else found
