@@ -31,7 +31,7 @@ from stagekit.frontend.errors import (
     UnrollBudget,
     UnsupportedSyntax,
 )
-from stagekit.frontend.frame import Frame, Scope, free_variable
+from stagekit.frontend.frame import Frame, Scope, free_variable, name_of_free
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import names_of
@@ -93,7 +93,7 @@ def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
         value = again()
     except ValueError:  # an empty cell
         raise tracer.error(UnboundLocal(node.id), frame, node) from None
-    tracer.captures.note(frame.function, node.id, f"`{node.id}`", again, value)
+    tracer.captures.note(frame.function, node.id, name_of_free(frame.function, node.id), again, value)
     return value
 
 

@@ -100,6 +100,13 @@ class Closure:
         return self.source.name
 
 
+def name_of_free(function: types.FunctionType, name: str) -> str:
+    """What to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
+    if name in function.__code__.co_freevars:
+        return f"captured `{name}`"
+    return f"global `{name}`" if name in function.__globals__ else f"`{name}`"
+
+
 def free_variable(function: types.FunctionType, name: str) -> Callable[[], Any] | None:
     """How to read a name that the function does not bind: its cell, else its module's global, else a builtin."""
     code = function.__code__

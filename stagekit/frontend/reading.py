@@ -27,7 +27,7 @@ import numpy as np
 from stagekit.dtypes import DType
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.frame import free_variable
+from stagekit.frontend.frame import free_variable, name_of_free
 from stagekit.frontend.markers import Dynamic, SizeOp
 from stagekit.ir import Intrinsic
 
@@ -172,7 +172,7 @@ def _function(reading: Reading, fn: types.FunctionType) -> None:
         except ValueError:
             reading.say("empty", name)
             continue
-        reading.note(fn, name, f"`{name}`", again, value)
+        reading.note(fn, name, name_of_free(fn, name), again, value)
         if isinstance(value, types.ModuleType):
             reading.module_attributes(value, names)
 
