@@ -148,4 +148,5 @@ def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
             error.__suppress_context__ = True
             raise
 
+    entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it
     return entry

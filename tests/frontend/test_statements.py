@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -642,3 +643,35 @@ def test_code_after_a_taken_compile_time_return_is_not_looked_at_p4():
         return a.no_such_attribute
 
     agree(program, 3)
+
+
+# -- wrappers -------------------------------------------------------------------------------------------------------------
+
+
+def _one_more(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs) + 1
+
+    return wrapper
+
+
+class _Scaled:
+    factor = 3
+
+    @_one_more
+    def apply(self, value):
+        return value * self.factor
+
+
+@_one_more
+@_one_more
+def _squared(value):
+    return value * value
+
+
+def test_a_wrapped_helper_is_its_wrapper():
+    def program(p):
+        return _squared(p), _Scaled().apply(p)
+
+    agree(program, 5)
