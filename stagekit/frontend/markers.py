@@ -5,6 +5,7 @@ def k(A: Tensor((n, 4), float32), p: Pointer(int32), scale: float32, bias: Tenso
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,17 +19,17 @@ class _Constexpr:
     Called, `constexpr(x)` returns x and refuses a run-time value.
     """
 
-    def __init__(self, type_: type | None = None) -> None:
-        self.type = type_
+    def __init__(self, type_: Any = ...) -> None:
+        self.type = type_  # what stands in the brackets; `...` where there are none
 
-    def __getitem__(self, type_: type) -> _Constexpr:
+    def __getitem__(self, type_: Any) -> _Constexpr:
         return _Constexpr(type_)
 
     def __call__(self, value: Any) -> Any:
         return value
 
     def __repr__(self) -> str:
-        return f"constexpr[{self.type.__name__}]" if self.type else "constexpr"
+        return "constexpr" if self.type is ... else f"constexpr[{inspect.formatannotation(self.type)}]"
 
 
 constexpr = _Constexpr()

@@ -56,7 +56,7 @@ class Parameter:
     name: str
     default: Any
     is_constexpr: bool
-    type: type | None  # of `constexpr[int]`
+    types: tuple[type, ...] = (object,)  # of `constexpr[int]`: the value is one of these
 
 
 class Parameters:
@@ -85,8 +85,12 @@ class Parameters:
     def _parameter(self, p: inspect.Parameter) -> Parameter:
         default = ... if p.default is p.empty else p.default
         meaning = self._constexpr_meaning(p.annotation)
-        is_constexpr = meaning is not None
-        return Parameter(p.name, default, is_constexpr, meaning.type if meaning else None)
+        if meaning is None or meaning.type is ...:
+            return Parameter(p.name, default, meaning is not None)
+        allowed = _classes(meaning.type)
+        if allowed is None:
+            raise self._bad(p.name, repr(meaning), "in the brackets stands a class, or a union of classes")
+        return Parameter(p.name, default, True, allowed)
 
     def _constexpr_meaning(self, annotation: Any) -> _Constexpr | None:
         if isinstance(annotation, str) and "constexpr" not in annotation and not annotation.isidentifier():
@@ -162,6 +166,16 @@ class Parameters:
             if isinstance(inner, Tensor) and probe in inner.shape:
                 return parameter.name, inner.shape.index(probe)
         return None
+
+
+def _classes(annotation: Any) -> tuple[type, ...] | None:
+    """The classes that a value may have: `int | None` names two, `tuple[int, ...]` is a tuple. None: it does not say."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        parts = [_classes(part) for part in typing.get_args(annotation)]
+        return None if None in parts else tuple(each for part in parts for each in part or ())
+    found = type(None) if annotation is None else origin or annotation
+    return (found,) if isinstance(found, type) else None
 
 
 def _is_filled(cell: types.CellType) -> bool:

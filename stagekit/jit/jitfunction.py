@@ -21,7 +21,7 @@ from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.captures import freeze
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
 from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.parameters import Parameters
+from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import reasons
@@ -38,9 +38,15 @@ class JitFunction(Launchable):
     """A kernel before its constexprs are fixed. `.specialize(...)` fixes them; brackets and call do so from the arguments."""
 
     def __init__(
-        self, fn: types.FunctionType, options: Options, outer: Mapping[str, Any], fixed: Mapping[str, Any] | None = None
+        self,
+        fn: types.FunctionType,
+        options: Options,
+        outer: Mapping[str, Any],
+        fixed: Mapping[str, Any] | None = None,
+        whole: JitFunction | None = None,
     ) -> None:
         self.function = fn
+        self._whole = whole or self  # the kernel with nothing fixed: the same values give the same object, in any order
         self.options = options
         self._outer = dict(outer)
         self._fixed = dict(fixed or {})
@@ -64,7 +70,11 @@ class JitFunction(Launchable):
 
     @functools.cached_property
     def parameters(self) -> Parameters:
-        return Parameters(self._snapshot, self._outer)
+        parameters = Parameters(self._snapshot, self._outer)
+        for parameter in parameters.constexprs:
+            if parameter.default is not ...:
+                self._check_constexpr(parameter, parameter.default)
+        return parameters
 
     @property
     def name(self) -> str:
@@ -87,6 +97,7 @@ class JitFunction(Launchable):
         fixed = {**self._fixed, **values}
         for name, value in values.items():
             self._check_value(name, value)
+            self._refuse_change(name, value)
         missing = self._missing(fixed)
         if not missing:
             return self.with_values(fixed)
@@ -95,7 +106,14 @@ class JitFunction(Launchable):
             raise self._missing_error(missing)
         key = self._key(fixed)
         with self._lock:
-            return self._partials.setdefault(key, JitFunction(self.function, self.options, self._outer, fixed))
+            partial = JitFunction(self.function, self.options, self._outer, fixed, self._whole)
+            return self._whole._partials.setdefault(key, partial)
+
+    def _refuse_change(self, name: str, value: Any) -> None:
+        if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
+            why = f"it is fixed to {self._fixed[name]!r} already"
+            hint = "specialise the kernel in which it is open"
+            raise SpecializeError(BadConstexpr(name, repr(value), type(value).__name__, why, hint), self.loc)
 
     def _constexpr_names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.parameters.constexprs)
@@ -118,19 +136,14 @@ class JitFunction(Launchable):
             if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
                 raise SpecializeError(NotConstexpr(self.name, name, repr(value)), self.loc)
             return
-        self._check_constexpr(name, parameter.type, value)
+        self._check_constexpr(parameter, value)
 
-    def _check_constexpr(self, name: str, wanted: type | None, value: Any) -> None:
-        shown, kind = repr(value), type(value).__name__
-        if (
-            wanted is not None
-            and type(value) is not wanted
-            and not (isinstance(value, wanted) and not isinstance(value, bool))
-        ):
-            why = f"the parameter is constexpr[{wanted.__name__}]"
-            raise SpecializeError(
-                BadConstexpr(name, shown, kind, why, f"give a value of type {wanted.__name__}"), self.loc
-            )
+    def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
+        name, shown, kind = parameter.name, repr(value), type(value).__name__
+        if not _is_one_of(value, parameter.types):
+            wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
+            why = f"the parameter is constexpr[{wanted}]"
+            raise SpecializeError(BadConstexpr(name, shown, kind, why, f"give a value of type {wanted}"), self.loc)
         if read_array(value) is not None and not isinstance(value, np.generic):
             raise SpecializeError(
                 BadConstexpr(
@@ -153,6 +166,8 @@ class JitFunction(Launchable):
 
     def with_values(self, fixed: Mapping[str, Any]) -> Specialization:
         """The specialisation with these values; a new one where something captured has changed since it was traced."""
+        if self._whole is not self:
+            return self._whole.with_values(fixed)
         values = {p.name: fixed.get(p.name, p.default) for p in self.parameters.constexprs}
         types_given = {k: v for k, v in fixed.items() if k not in values}
         key = self._key({**values, **types_given})
@@ -205,6 +220,7 @@ class JitFunction(Launchable):
             self._check_value(name, constexprs[name])
         missing = self._missing(constexprs)
         if missing:
+            self._refuse_unknown(named)
             self._infer(missing, constexprs, run_time, named)
         return self.with_values(constexprs), tuple(run_time), named
 
@@ -216,6 +232,11 @@ class JitFunction(Launchable):
     @functools.cached_property
     def _constexpr_set(self) -> frozenset[str]:
         return frozenset(self._constexpr_names())
+
+    def _refuse_unknown(self, named: Mapping[str, Any]) -> None:
+        """A constexpr that is missing may have been given by a name that is misspelt."""
+        for name in named.keys() - set(self.parameters.names):
+            self._check_value(name, named[name])
 
     def _infer(
         self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any], named: dict[str, Any]
@@ -234,3 +255,8 @@ class JitFunction(Launchable):
     def cache_size(self) -> int:
         """Number of specialisations kept."""
         return len(self._made)
+
+
+def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:
+    """`isinstance`, but a bool is no int."""
+    return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
