@@ -100,8 +100,10 @@ class Closure:
         return self.source.name
 
 
-def name_of_free(function: types.FunctionType, name: str) -> str:
+def name_of_free(function: types.FunctionType | None, name: str) -> str:
     """What to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
+    if function is None:
+        return f"`{name}`"
     if name in function.__code__.co_freevars:
         return f"captured `{name}`"
     return f"global `{name}`" if name in function.__globals__ else f"`{name}`"

@@ -12,11 +12,13 @@ raises `Unstable`: a kernel that reads one is traced in every process.
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import enum
 import functools
 import hashlib
 import itertools
+import struct
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -363,20 +365,26 @@ def _instance(reading: Reading, value: Any) -> None:
 def _attributes(value: Any) -> dict[str, Any] | None:
     """All that an object holds, or None where it may hold more than Python shows."""
     cls = type(value)
-    python_made = all(base.__flags__ & _HEAP_TYPE for base in cls.__mro__ if base is not object)
-    if not python_made or hasattr(cls, "__getattr__") or any("__getattribute__" in vars(c) for c in cls.__mro__[:-1]):
+    own = [vars(base) for base in cls.__mro__ if base is not object]
+    answers = any("__getattr__" in each or isinstance(each.get("__getattribute__"), types.FunctionType) for each in own)
+    if answers or _holds_more(cls):
         return None
-    slots = [
-        s for base in cls.__mro__ for s in _as_names(base.__dict__.get("__slots__", ())) if s not in _MADE_BY_PYTHON
-    ]
-    return {**{s: getattr(value, s) for s in slots if hasattr(value, s)}, **getattr(value, "__dict__", {})}
+    slots = {name: getattr(value, name) for name in _slot_names(cls) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
 
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+def _holds_more(cls: type) -> bool:
+    """Is there room in an object for more than its slots, its `__dict__` and weak references? What `pickle` asks, too."""
+    pointers = len(_slot_names(cls)) + (cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0)
+    return cls.__itemsize__ != 0 or cls.__basicsize__ > object.__basicsize__ + pointers * _POINTER_BYTES
 
 
-def _as_names(slots: Any) -> tuple[str, ...]:
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+_POINTER_BYTES = struct.calcsize("P")
+
+
+def _slot_names(cls: type) -> list[str]:
+    found: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # private names as they are stored
+    return found
 
 
 _RULES: tuple[tuple[Any, _Rule], ...] = (
