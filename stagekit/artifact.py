@@ -53,7 +53,6 @@ class Artifact:
     has_records: bool = False
     uses_dynamic_shared: bool = False
     added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for
-    may_miss_barrier: bool = False  # cpu: the entry checks at run time that all threads of a block reach a barrier
     record_sites: tuple[RecordSite, ...] = ()
     constexprs: tuple[tuple[str, str], ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)

@@ -34,11 +34,11 @@ PROCESS = _numbered(
 """is_diverted to is_current are the functions of `backends/launcher/support.py`; dtype_*, NumPy's objects."""
 
 STATE = _numbered(
-    "general process guards guard_count code cost share fail"
+    "general process guards guard_count ask code cost share fail"
     " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks stream has_stream"
     " slots pointers device stream_of scratch_bytes"
 )
-"""general, share, fail: Python callables. code: a cpu entry, or the DEVICE rows. slots and what follows: of a prepared launch."""
+"""general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows. From slots on: of a prepared launch."""
 
 EXCHANGE = _numbered("type read stream_of flags")
 EXCHANGES = 8  # rows; types beyond go the general way

@@ -81,7 +81,6 @@ def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) ->
         block=block,
         shared_bytes=code.shared_bytes,
         scratch_bytes=code.scratch_bytes,
-        may_miss_barrier=code.may_miss_barrier,
         stages={"ir": print_function(traced.function), "llvm": code.llvm},
     )
 

@@ -18,18 +18,22 @@ import numpy as np
 from stagekit.diagnostics import Loc, hide_frames
 from stagekit.dtypes import DType
 from stagekit.frontend.calls import keep_snapshot
-from stagekit.frontend.captures import freeze
+from stagekit.frontend.captures import freeze, is_immutable
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import suggest
-from stagekit.jit import reasons
+from stagekit.jit import native, reasons
+from stagekit.jit.guards import Guards
 from stagekit.jit.history import History
-from stagekit.jit.launcher import Launchable
+from stagekit.jit.launcher import General, Launchable, Launcher
+from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization
+from stagekit.jit.variant import Variant
 from stagekit.runtime.args import read_array
+from stagekit.signature import ArraySpec
 
 MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
 
@@ -56,6 +60,7 @@ class JitFunction(Launchable):
         self._made: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
         self.history = History()
+        self._native = NativeLaunchers(self.name, functools.partial(General, lambda: self))
         functools.update_wrapper(self, fn)
 
     @property
@@ -193,9 +198,45 @@ class JitFunction(Launchable):
 
     # -- launching ----------------------------------------------------------------------------------------------
 
+    def __getitem__(self, key: Any) -> Any:
+        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
+        return self._native.find(key) or Launcher(self._launch, key)
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch a kernel that computes its own grid (`device_entry`)."""
+        (self._native.find(None) or Launcher(self._launch, None))(*args, **kwargs)
+
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         kernel, run_time, named = self._split(args, kwargs)
-        kernel._launch(key, run_time, named)
+        launched = kernel.launch_generally(key, run_time, named, None)
+        if launched is not None:
+            variant, machine = launched
+            self._native.offer(key, machine, lambda: self._call_shape(kernel, variant))
+
+    def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape | None:
+        """How this function is called when it launches `variant`; None where a constexpr can change inside."""
+        run_time = {p.name: p for p in kernel.native_parameters()}
+        rows: list[native.Parameter] = []
+        for p in self.parameters.all:
+            if p.name in run_time:
+                rows.append(run_time[p.name])
+            elif p.name not in self._fixed:
+                value = kernel.constexprs[p.name]
+                if not is_immutable(value):
+                    return None
+                default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
+                rows.append(native.Parameter(p.name, default, None, expected=value))
+        keyword_only = sum(row.name not in self._positional for row in rows)
+        return CallShape(tuple(rows), keyword_only, Guards.of(variant.captures))
+
+    def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
+        """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
+        place = self.parameters.sizes_named(name, kernel.constexprs)
+        if place is None:
+            return False
+        spec = next(s for s in variant.facts.signature.specs if s.name == place[0])
+        return isinstance(spec, ArraySpec) and spec.shape[place[1]] == kernel.constexprs[name]
 
     def _split(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,13 +43,13 @@ class Launchable:
 
 
 class General:
-    """The general way behind a native launcher. It does not keep its owner alive, to which the native launcher belongs;
-    when that is gone, whoever still holds the launcher can launch `kernel` and nothing else.
+    """The general way behind a native launcher. owner: gives to whom the launcher belongs; when that is gone, whoever still
+    holds the launcher can launch `kernel` and nothing else.
     """
 
     __slots__ = ("_kernel", "_key", "_owner")
 
-    def __init__(self, owner: weakref.ref[Any], key: Any, kernel: Kernel) -> None:
+    def __init__(self, owner: Callable[[], Any], key: Any, kernel: Kernel) -> None:
         self._owner = owner
         self._key = key
         self._kernel = kernel

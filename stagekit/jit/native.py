@@ -17,6 +17,8 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError
+from stagekit.jit.guards import Guards
+from stagekit.jit.sanitizing import active_session
 from stagekit.runtime import native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
@@ -46,16 +48,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class CallShape:
-    """How a kernel is called. guards: see `runtime/native.py`."""
+    """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
 
     parameters: tuple[Parameter, ...]
     keyword_only: int
-    guards: tuple[tuple[Any, Any, Any], ...] = ()
+    guards: Guards | None = None
 
     @property
     def calling(self) -> Calling:
-        rows = self.parameters
-        return Calling([p.name for p in rows], [p.default for p in rows], [p.expected for p in rows], self.guards)
+        rows, guards = self.parameters, self.guards or Guards()
+        texts, defaults, expected = zip(*((p.name, p.default, p.expected) for p in rows)) if rows else ((), (), ())
+        return Calling(texts, defaults, expected, guards.rows, guards.ask)
 
 
 class NativeLaunchers:
@@ -174,7 +177,7 @@ def _request(kernel: Kernel, shape: CallShape) -> Any:
         block=artifact.block,
         scratch_bytes=artifact.scratch_bytes,
         added_shared_bytes=artifact.added_shared_bytes,
-        has_guards=bool(shape.guards),
+        has_guards=shape.guards is not None,
     )
 
 
@@ -187,4 +190,5 @@ def _provide_support() -> None:
 
     process = native.process()
     if not process.is_complete:
+        process.point("sanitizer", active_session)
         process.set_functions(*load_support())

@@ -61,11 +61,11 @@ class Sanitizer:
         return tuple(f for report in self.reports for f in report.findings)
 
     def __enter__(self) -> Self:
-        self._tokens.append(_active.set(self))
+        self._tokens.append(active_session.set(self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _active.reset(self._tokens.pop())
+        active_session.reset(self._tokens.pop())
 
     def __call__(self, decorated: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function whose launches are to be checked."""
@@ -117,12 +117,12 @@ class SanitizedKernel(Launchable):
         return f"{self._kernel!r}, checked"
 
 
-_active: ContextVar[Sanitizer | None] = ContextVar("stagekit_sanitizer", default=None)
+active_session: ContextVar[Sanitizer | None] = ContextVar("stagekit_sanitizer", default=None)
 
 
 def current() -> Sanitizer | None:
     """The session that a launch made now belongs to, if any."""
-    return _active.get() or _from_environment(config.SANITIZE.get())
+    return active_session.get() or _from_environment(config.SANITIZE.get())
 
 
 @functools.lru_cache(maxsize=8)

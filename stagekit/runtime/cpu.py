@@ -26,7 +26,9 @@ from stagekit.runtime.pack import SLOT_BYTES, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 
-_ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_ENTRY_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+)
 _SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
 
 
@@ -70,8 +72,9 @@ class CpuKernel(Kernel):
         scratch_bytes = self._scratch_bytes + shared_bytes
 
         def run(first: int, last: int) -> None:
-            if entry(address, grid, first, last, _scratch(scratch_bytes)):
-                raise BarrierError(MissedBarrier(self.artifact.kernel_name))
+            fault = entry(address, grid, first, last, _scratch(scratch_bytes))
+            if fault:
+                self._fail(fault)
 
         if blocks == 1:
             run(0, 1)
@@ -93,17 +96,23 @@ class CpuKernel(Kernel):
     # Native launchers ----------------------------------------------------------------------------------------------
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        if self._has_records or self.artifact.may_miss_barrier:
+        if self._has_records:
             return None
         words = {"code": self._address, "cost": ctypes.addressof(self._cost), "scratch_bytes": self._scratch_bytes}
-        return State({**words, **size_words(request)}, {"share": self._share}, (self,))
+        return State({**words, **size_words(request)}, {"share": self._share, "fail": self._fail}, (self,))
+
+    def _fail(self, fault: int) -> None:
+        """Raise what the entry reports; there is one fault so far."""
+        raise BarrierError(MissedBarrier(self.artifact.kernel_name))
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
         """The rest of a launch that a native launcher finds worth sharing, or too large for its stack."""
         entry, scratch_bytes = self._entry, self._scratch_bytes + shared_bytes
 
         def run(start: int, end: int) -> None:
-            entry(slots, grid, start, end, _scratch(scratch_bytes))
+            fault = entry(slots, grid, start, end, _scratch(scratch_bytes))
+            if fault:
+                self._fail(fault)
 
         if first:
             share_blocks(run, first, total, self._cost)

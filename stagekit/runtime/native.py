@@ -211,12 +211,17 @@ class NativeCode:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """How the parameters of a callable are given. defaults: `...` where there is none. expected: of constexprs."""
+    """How the parameters of a callable are given. defaults: `...` where there is none. expected: of constexprs.
+
+    guards: (dict, key, object) or (cell, None, object) that must be so at each call; an object may be ABSENT. ask: must then
+    be true as well.
+    """
 
     names: Sequence[str] = ()
     defaults: Sequence[Any] = ()
     expected: Sequence[Any] = ()
     guards: Sequence[tuple[Any, Any, Any]] = ()
+    ask: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +242,8 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
     words = dict(
         state.words, process=process().address, guards=ctypes.addressof(guards), guard_count=len(calling.guards)
     )
-    objects = {**state.objects, "general": general}
-    tail = [*calling.names, *(_absent if d is ... else d for d in calling.defaults), *calling.expected]
+    objects = {**state.objects, "general": general, **({} if calling.ask is None else {"ask": calling.ask})}
+    tail = [*calling.names, *(ABSENT if d is ... else d for d in calling.defaults), *calling.expected]
     memory = _state_memory(words, objects, tail)
     return _function(code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, calling))
 
@@ -250,7 +255,8 @@ def make_prepared(function: str, name: str, general: Callable[[], Any], state: S
     return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))
 
 
-_absent = object()
+ABSENT = object()
+"""Stands for no object: a default that there is not, a key that must not be there."""
 
 
 def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
@@ -259,12 +265,16 @@ def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Se
         memory[tables.STATE[name] // tables.WORD] = word
     for name, value in objects.items():
         memory[tables.STATE[name] // tables.WORD] = id(value)
-    memory[len(tables.STATE) :] = [0 if value is _absent else id(value) for value in tail]
+    memory[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
     return memory
 
 
 def _guards(rows: Sequence[tuple[Any, Any, Any]]) -> Any:
-    words = [0 if part is None and place == 1 else id(part) for row in rows for place, part in enumerate(row)]
+    words = [
+        0 if part is ABSENT or (part is None and place == 1) else id(part)
+        for row in rows
+        for place, part in enumerate(row)
+    ]
     return (ctypes.c_uint64 * max(len(words), 1))(*words)
 
 

@@ -21,22 +21,24 @@ typedef const uint64_t *args_t;
 typedef const int64_t *grid_t;
 
 /* y[i] += k * x[i]; slots: x, n, y, k; block 256 */
-void saxpy(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+int32_t saxpy(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
   const float *x = (const float *)a[0]; int64_t n = a[1]; float *y = (float *)a[2]; float k;
   memcpy(&k, &a[3], 4);
   for (int64_t b = first; b < last; b++)
     for (int t = 0; t < 256; t++) { int64_t i = b * 256 + t; if (i < n) y[i] += k * x[i]; }
+  return 0;
 }
 /* out[b] += 1 for each block, spinning `work` times first; slots: out, work */
-void visit(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+int32_t visit(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
   int64_t *out = (int64_t *)a[0];
   for (int64_t b = first; b < last; b++) {
     for (volatile int64_t i = 0; i < (int64_t)a[1]; i++) ;
     out[b] += 1;
   }
+  return 0;
 }
 /* out[b] = what 64 words of scratch hold after being written; slots: out */
-void scribble(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+int32_t scribble(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
   int64_t *out = (int64_t *)a[0]; volatile int64_t *own = scratch;
   for (int64_t b = first; b < last; b++) {
     for (int i = 0; i < 64; i++) own[i] = b * 64 + i;
@@ -44,13 +46,15 @@ void scribble(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
     for (int i = 0; i < 64; i++) sum += own[i] - (b * 64 + i);
     out[b] = sum;
   }
+  return 0;
 }
 /* writes the grid it sees; slots: out */
-void show_grid(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+int32_t show_grid(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
   if (first == 0) memcpy((void *)a[0], g, 24);
+  return 0;
 }
 /* one record per block, last block first: site 1 + b % 2, payload b as int64 and b + 0.5; slots: records */
-void record(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+int32_t record(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
   uint64_t *r = (uint64_t *)a[0];
   for (int64_t b = last - 1; b >= first; b--) {
     uint64_t at = __atomic_fetch_add(&r[0], 9, __ATOMIC_RELAXED);
@@ -59,6 +63,7 @@ void record(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
     r[at] = 1 + b % 2; r[at + 1] = b; r[at + 2] = 0; r[at + 3] = 0; r[at + 4] = 7; r[at + 5] = 0; r[at + 6] = 0;
     r[at + 7] = -b; memcpy(&r[at + 8], &half, 8);
   }
+  return 0;
 }
 """
 

@@ -38,15 +38,13 @@ class HostCode:
     """object_code: an object file for this machine, with the symbol `entry` (see `entry.py`).
 
     shared_bytes: of the static shared memory. scratch_bytes: what the caller gives per worker, dynamic shared memory
-    not included. may_miss_barrier: some barrier stands under a condition that only running shows to be the same for all
-    threads of a block. llvm: the text before optimisation, for people.
+    not included. llvm: the text before optimisation, for people.
     """
 
     object_code: bytes
     entry: str
     shared_bytes: int
     scratch_bytes: int
-    may_miss_barrier: bool
     llvm: str
 
 
@@ -67,7 +65,7 @@ def compile_for(fn: Function, block: tuple[int, int, int], processor: Processor)
     optimize.optimise(module, machine, _OPTIMISATION_LEVEL)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
-    return HostCode(code, entry, shared_bytes, scratch_bytes, "label %fault" in text, text)
+    return HostCode(code, entry, shared_bytes, scratch_bytes, text)
 
 
 def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:

@@ -129,8 +129,7 @@ def _open(w: Writer, request: LauncherRequest) -> Frame:
     is_diverted = frame.call_support("i1", "is_diverted", [("ptr", frame.process)])
     frame.require(w.emit(f"xor i1 {is_diverted}, true"))
     if request.has_guards:
-        guards = [("ptr", frame.of_state("guards")), ("i64", frame.of_state("guard_count", "i64"))]
-        frame.require(frame.call_support("i1", "is_current", guards))
+        frame.require(frame.call_support("i1", "is_current", [("ptr", state)]))
     return frame
 
 

@@ -268,13 +268,15 @@ no:
 
 _IS_CURRENT = """
 ; Does every place outside the kernel that its tracer read still hold the object it held?
-define i1 @is_current(ptr %rows, i64 %count) {
+define i1 @is_current(ptr %state) {
 entry:
+  %rows = field ptr STATE.guards of %state
+  %count = field i64 STATE.guard_count of %state
   br label %row
 row:
   %i = phi i64 [0, %entry], [%next, %same]
   %is_done = icmp eq i64 %i, %count
-  br i1 %is_done, label %yes, label %look
+  br i1 %is_done, label %others, label %look
 look:
   %at = mul i64 %i, GUARD_BYTES
   %guard = getelementptr i8, ptr %rows, i64 %at
@@ -297,6 +299,23 @@ compare:
 same:
   %next = add i64 %i, 1
   br label %row
+others:
+  %ask = field ptr STATE.ask of %state
+  %has_none = icmp eq ptr %ask, null
+  br i1 %has_none, label %yes, label %question
+question:
+  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %ask, ptr null)
+  %has_failed = icmp eq ptr %answer, null
+  br i1 %has_failed, label %failed, label %answered
+answered:
+  call void @Py_DecRef(ptr %answer)
+  %process = field ptr STATE.process of %state
+  %true = field ptr PROCESS.true of %process
+  %is_true = icmp eq ptr %answer, %true
+  ret i1 %is_true
+failed:
+  call void @PyErr_Clear()
+  ret i1 false
 yes:
   ret i1 true
 no:
@@ -372,16 +391,28 @@ finish:
   br label %return
 return:
   %ran = phi i64 [%first, %start], [%blocks, %finish]
+  %fault_of_rest = phi i32 [0, %start], [%fault_too, %finish]
+  %any_fault = or i32 %fault, %fault_of_rest
   %was_held = icmp eq ptr %thread, null
   br i1 %was_held, label %ended, label %reacquire
 reacquire:
   call void @PyEval_RestoreThread(ptr %thread)
   br label %ended
 ended:
+  %has_fault = icmp ne i32 %any_fault, 0
+  br i1 %has_fault, label %fail, label %well
+fail:
+  %fault_long = zext i32 %any_fault to i64
+  %fault_number = call ptr @PyLong_FromLongLong(i64 %fault_long)
+  %tell = field ptr STATE.fail of %state
+  %told = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %tell, ptr %fault_number, ptr null)
+  call void @Py_DecRef(ptr %fault_number)
+  ret ptr %told
+well:
   %is_done = icmp eq i64 %ran, %blocks
   br i1 %is_done, label %done, label %share
 share:
-  %begin = phi i64 [0, %weigh], [%ran, %ended]
+  %begin = phi i64 [0, %weigh], [%ran, %well]
   %share_with = field ptr STATE.share of %state
   %slots_number = call ptr @PyLong_FromVoidPtr(ptr %slots)
   %grid_number = call ptr @PyLong_FromVoidPtr(ptr %grid)

@@ -1,0 +1,199 @@
+"""Kernels and argument lists, right and wrong, for launching the same call natively and by the general way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import stagekit as sk
+from stagekit.diagnostics import StagekitError
+from stagekit.jit.launcher import Launcher
+
+n = sk.dynamic("n")
+m = sk.dynamic("m")
+
+
+@sk.function
+def scale(
+    x: sk.Tensor((n,), sk.float32),
+    out: sk.Tensor((n,), sk.float32),
+    factor: sk.float32 = 2.0,
+    *,
+    offset: sk.int32 = 0,
+):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(n, 64), block=64))
+    i = sk.cuda.block_idx("x") * 64 + sk.cuda.thread_idx("x")
+    if i < n:
+        out[i] = x[i] * factor + offset
+
+
+@sk.jit
+def plain(x, out, count, factor, flag):
+    i = sk.cuda.thread_idx("x")
+    if i < count and i < x.size and i < out.size:  # whatever is passed, memory is safe
+        if flag:
+            out[i] = x[i] * factor
+        else:
+            out[i] = x[i]
+
+
+@sk.jit
+def block(src: sk.Pointer(sk.int32), dst: sk.Pointer(sk.int32, align=16), count: sk.int64, BLOCK: sk.constexpr = 64):
+    at = sk.arange(0, BLOCK)
+    is_wanted = (at < count) & (at < 64)
+    sk.store(dst + at, sk.load(src + at, mask=is_wanted) + 1, mask=is_wanted)
+
+
+@sk.jit
+def sized(
+    A: sk.Tensor((N,), sk.float64), B: sk.Tensor((n + 1, N), sk.float64), C: sk.Tensor((n,), sk.uint8), N: sk.constexpr
+):  # noqa: F821
+    i = sk.cuda.thread_idx("x")
+    if i < N and n > 0:
+        B[0, i] = A[i] + C[0]
+
+
+@sk.jit
+def either(x: sk.Tensor((n,), sk.float32) | None, out: sk.Tensor((n, m), sk.float32, strides=(None, 2))):
+    i = sk.cuda.thread_idx("x")
+    if i < n and m > 0:
+        out[i, 0] = 1.0 if x is None else x[i]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel behind its brackets (None: without), and what an argument list for it may look like by parameter."""
+
+    kernel: Any
+    key: Any
+    likely: dict[str, Callable[[], Any]]
+
+    def native(self) -> Any:
+        return self.kernel if self.key is None else self.kernel[self.key]
+
+    def general(self) -> Any:
+        return Launcher(self.kernel._launch, self.key)
+
+
+def floats(count: int = 100) -> Any:
+    return np.linspace(-1, 1, count, dtype=np.float32)
+
+
+CASES = {
+    "scale": Case(scale, None, {"x": floats, "out": floats, "factor": lambda: 0.5, "offset": lambda: -7}),
+    "plain": Case(
+        plain.specialize(),
+        (1, 32),
+        {"x": floats, "out": floats, "count": lambda: 20, "factor": lambda: 1.5, "flag": lambda: True},
+    ),
+    "jit": Case(
+        plain,
+        (2, 32),
+        {"x": floats, "out": floats, "count": lambda: 20, "factor": lambda: 3, "flag": lambda: 1},
+    ),
+    "block": Case(
+        block,
+        (1,),
+        {
+            "src": lambda: np.arange(64, dtype=np.int32),
+            "dst": lambda: np.zeros(64, np.int32),
+            "count": lambda: 33,
+            "BLOCK": lambda: 64,
+        },
+    ),
+    "sized": Case(
+        sized,
+        (1, 16),
+        {
+            "A": lambda: np.ones(8),
+            "B": lambda: np.zeros((4, 8)),
+            "C": lambda: np.full(3, 5, np.uint8),
+            "N": lambda: 8,
+        },
+    ),
+    "either": Case(
+        either,
+        (1, 8),
+        {"x": lambda: floats(5), "out": lambda: np.zeros((5, 6), np.float32)[:, ::2]},
+    ),
+}
+
+
+class Deceiver(np.ndarray):
+    """A subclass is read the general way."""
+
+
+def _misaligned() -> Any:
+    return np.zeros(401, np.uint8)[1:401].view(np.float32)
+
+
+def _read_only() -> Any:
+    array = floats()
+    array.flags.writeable = False
+    return array
+
+
+ODD: tuple[Callable[[], Any], ...] = (
+    *(lambda t=t: np.zeros(100, t) for t in ("f4", "f8", "i4", ">f4", "u1", "?", "c8", "f2", ml_dtypes.bfloat16, "O")),
+    *(lambda s=s: np.zeros(s, np.float32) for s in ((), (0,), (1,), (99,), (100, 1), (1, 100), (0, 5), (2, 3, 4))),
+    lambda: floats(200)[::2],
+    lambda: floats()[::-1],
+    lambda: np.zeros((100, 1), np.float32)[:, 0],
+    lambda: np.broadcast_to(np.float32(1), (100,)),
+    lambda: np.ma.masked_array(floats(), mask=False),
+    lambda: floats().view(Deceiver),
+    lambda: np.zeros((4, 8), order="F"),
+    lambda: np.zeros((4, 9)),
+    lambda: np.zeros((4, 16))[:, ::2],
+    lambda: np.zeros(80, np.int32)[1:],
+    _misaligned,
+    _read_only,
+    *(lambda v=v: v for v in (0, 1, -1, 255, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, -(2**63), 2**64, 10**30)),
+    *(
+        lambda v=v: v
+        for v in (0.0, -0.5, 1e39, -1e300, float("nan"), float("inf"), True, False, None, "text", [1.0], ...)
+    ),
+    *(lambda t=t: t(7) for t in (np.int8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.bool_)),
+    lambda: object(),
+    lambda: memoryview(b"1234"),
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def random_call(case: Case, rng: random.Random) -> Callable[[], Call]:
+    """A call that can be made again with fresh arrays; four in ten are right."""
+    makers = dict(case.likely)
+    for _ in range(rng.choice((0, 0, 1, 1, 1, 2))):
+        makers[rng.choice(list(makers))] = rng.choice(ODD)
+    names = list(makers)
+    positional = rng.randint(0, len(names)) if rng.random() < 0.4 else len(names) - (case.kernel is scale)
+    left_out = {name for name in names[positional:] if rng.random() < 0.2}
+    strange = rng.choice((None,) * 30 + ("facter", names[0]))
+    extra = rng.random() < 0.02
+
+    def make() -> Call:
+        args = [makers[name]() for name in names[:positional]] + [1] * extra
+        kwargs = {name: makers[name]() for name in names[positional:] if name not in left_out}
+        return Call(tuple(args), {**kwargs, **({strange: 1} if strange else {})})
+
+    return make
+
+
+def outcome(launch: Any, call: Call) -> tuple[Any, ...]:
+    """What a call did: its error in words, or what its arrays hold now."""
+    try:
+        result = launch(*call.args, **call.kwargs)
+    except StagekitError as error:
+        return type(error), str(error)
+    values = (*call.args, *call.kwargs.values())
+    return result, *(v.tobytes() for v in values if isinstance(v, np.ndarray) and v.dtype != object)
