@@ -146,7 +146,7 @@ def _builtin(
     tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     try:
-        inspect.signature(staged).bind(tracer, frame, node, *args, **kwargs)
+        _signature(staged).bind(tracer, frame, node, *args, **kwargs)
     except TypeError as error:
         raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", "as in Python"), frame, node) from None
     return staged(tracer, frame, node, *args, **kwargs)
@@ -198,6 +198,9 @@ def _function(
 ) -> Any:
     """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
     source = snapshot_of(fn).source
+    plain = _bind_plainly(fn, args, kwargs)
+    if plain is not None:
+        return run_call(tracer, frame, node, source, fn, None, plain)
     try:
         bound = _signature(fn).bind(*args, **kwargs)
     except TypeError as error:
@@ -209,6 +212,17 @@ def _function(
             _note_default(tracer, fn, name, parameter.default)
     bound.apply_defaults()
     return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
+
+
+def _bind_plainly(fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """What `Signature.bind` gives, much faster, for the commonest call: every parameter by position. None for the others."""
+    code = fn.__code__
+    if kwargs or len(args) != code.co_argcount or code.co_kwonlyargcount or code.co_flags & _VARIADIC:
+        return None
+    return dict(zip(code.co_varnames, args))
+
+
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def _plain(signature: inspect.Signature) -> str:

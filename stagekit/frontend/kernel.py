@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from stagekit import dtypes
@@ -38,6 +39,7 @@ from stagekit.frontend.values import Address, Array, Extent, Number
 from stagekit.hostexpr import Const, HostExpr, Slot
 from stagekit.hostexpr import Op as HostOp
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, ops, walk
+from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
 
@@ -66,6 +68,11 @@ class Traced:
     block: tuple[int, int, int] | None
     captures: Captures
     printed: tuple[str, ...]
+
+    @cached_property
+    def ir(self) -> str:
+        """The IR as text, without places."""
+        return print_function(self.function)
 
 
 def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:

@@ -46,7 +46,7 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
 
 def _note(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
     if not tracer.captures.has(owner, f".{name}"):
-        what = f"`{ast.unparse(node)}`" if isinstance(node, ast.Attribute) else f"`.{name}`"
+        what = f"`{_place_text(node, name)}`"
         tracer.captures.note(owner, f".{name}", what, lambda: getattr(owner, name), value)
 
 
@@ -97,7 +97,13 @@ def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -
 
 
 def _place_text(node: ast.AST, name: str) -> str:
-    return ast.unparse(node) if isinstance(node, ast.Attribute) else f".{name}"
+    """The text of `node`, an attribute; remembered on it, since kernels are traced many times."""
+    if not isinstance(node, ast.Attribute):
+        return f".{name}"
+    known: str | None = getattr(node, "_text", None)
+    if known is None:
+        known = node._text = ast.unparse(node)  # type: ignore[attr-defined]
+    return known
 
 
 def _is_frozen(owner: Any) -> bool:

@@ -38,7 +38,7 @@ def digest_of(traced: Traced) -> str | None:
         plain = json.dumps(to_plain(facts))
     except NotPlain:
         return None
-    return _digest(print_function(fn, locations=shows_places(fn)), plain)
+    return _digest(print_function(fn, locations=True) if shows_places(fn) else traced.ir, plain)
 
 
 def shows_places(fn: Function) -> bool:

@@ -17,7 +17,6 @@ from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
-from stagekit.ir.printer import print_function
 from stagekit.runtime.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
         added_shared_bytes=code.dynamic_bytes,
         uses_dynamic_shared=code.uses_dynamic_shared,
         capability=capability,
-        stages={"ir": print_function(traced.function), "llvm": code.llvm, "ptx": code.ptx},
+        stages={"ir": traced.ir, "llvm": code.llvm, "ptx": code.ptx},
     )
 
 
@@ -81,7 +80,7 @@ def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) ->
         block=block,
         shared_bytes=code.shared_bytes,
         scratch_bytes=code.scratch_bytes,
-        stages={"ir": print_function(traced.function), "llvm": code.llvm},
+        stages={"ir": traced.ir, "llvm": code.llvm},
     )
 
 

@@ -45,14 +45,15 @@ class Facts:
 
     @staticmethod
     def of(traced: Traced) -> Facts:
+        is_kept = open_store() is not None
         return Facts(
             traced.signature,
             traced.launch,
             traced.style,
             traced.block,
             traced.printed,
-            caching.digest_of(traced),
-            caching.shows_places(traced.function),
+            caching.digest_of(traced) if is_kept else None,
+            is_kept and caching.shows_places(traced.function),
         )
 
 

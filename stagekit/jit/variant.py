@@ -14,7 +14,6 @@ from stagekit.artifact import Artifact
 from stagekit.dtypes import DType
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
-from stagekit.ir.printer import print_function
 from stagekit.jit import caching, compilation
 from stagekit.jit.front import Facts
 from stagekit.jit.history import History, Stopwatch
@@ -74,9 +73,9 @@ class Variant:
         """With its IR; where the front cache knew the facts, it is traced when first asked for."""
         return self._traced if isinstance(self._traced, Traced) else self._traced()
 
-    @functools.cached_property
+    @property
     def ir(self) -> str:
-        return print_function(self.traced.function)
+        return self.traced.ir
 
     # -- launching ----------------------------------------------------------------------------------------------
 
