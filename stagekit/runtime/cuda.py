@@ -24,7 +24,7 @@ from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
 from stagekit.runtime.kernel import Kernel, size_words
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, stream_handle
 from stagekit.runtime.native import State
 from stagekit.runtime.pack import Packer
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
@@ -50,7 +50,7 @@ class CudaKernel(Kernel):
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Enqueue the kernel. Under `debug=True` an assert that failed in an earlier launch is raised first."""
         arguments = self._bind(args, kwargs)
-        given = None if brackets.stream is None else driver.stream_handle(brackets.stream)
+        given = None if brackets.stream is None else stream_handle(brackets.stream)
         gpu = GpuReading(driver.current_stream if given is None else lambda _: given)
         values = self._read(arguments, gpu)
         size = self._size(values, arguments, brackets)
@@ -87,7 +87,7 @@ class CudaKernel(Kernel):
             self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()
             for device, module in list(self._modules.items()):
                 self._tell_native(device, module)
-        stream = 0 if request.stream is None else driver.stream_handle(request.stream)
+        stream = 0 if request.stream is None else stream_handle(request.stream)
         words = {"code": ctypes.addressof(self._rows), "stream": stream, "has_stream": request.stream is not None}
         return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
 

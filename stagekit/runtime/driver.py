@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stagekit.runtime import native
-from stagekit.runtime.errors import CudaError, DriverCallFailed, LaunchError, LaunchSizeType, NoCudaDriver
+from stagekit.runtime.errors import CudaError, DriverCallFailed, NoCudaDriver
 
 
 @functools.cache
@@ -166,20 +166,6 @@ def current_stream(device: int) -> int:
         return 0
     native.trust_torch_stream()
     return int(torch.cuda.current_stream(device).cuda_stream)
-
-
-def stream_handle(stream: Any) -> int:
-    """The driver's handle of a stream of stagekit's users: an int, or an object of cuda.core, torch, CuPy or Numba."""
-    if isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        protocol = stream.__cuda_stream__
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
-        handle = getattr(stream, name, None)
-        if handle is not None:
-            return int(getattr(handle, "value", handle) or 0)
-    raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", repr(stream)))
 
 
 def wait_for(stream: int, producer: int) -> None:

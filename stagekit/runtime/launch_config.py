@@ -33,7 +33,7 @@ _LIMITS: dict[str, tuple[int, Axes]] = {  # smallest, largest per axis x, y, z
     "block": (1, (1024, 1024, 64)),
 }
 _MAX_THREADS = 1024
-_MAX_SHARED_BYTES = 2**31 - 1  # of the driver's parameter; what a device has is checked against the device
+_MAX_SHARED_BYTES = 227 * 1024  # of the largest device; what a device has is checked against the device
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,20 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     return LaunchSize(grid, block, shared_bytes, math.prod(grid))
 
 
+def stream_handle(stream: Any) -> int:
+    """The driver's handle of a stream of stagekit's users: an int, or an object of cuda.core, torch, CuPy or Numba."""
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
+        handle = getattr(stream, name, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
+    raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", repr(stream)))
+
+
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
     """Refuse a block other than the one that the kernel was compiled for."""
     if fixed_block is not None and block != fixed_block:
@@ -125,6 +139,8 @@ def missing_brackets(style: Style, kernel: str) -> LaunchError:
 def _request(
     kernel: str, fixed_block: Axes | None, grid: Any, block: Any, shared_bytes: Any = 0, stream: Any = None
 ) -> LaunchRequest:
+    if stream is not None:
+        stream_handle(stream)  # refused here, where the target is not known yet
     is_computed = callable(grid)
     size = launch_size(0 if is_computed else grid, block, shared_bytes)
     check_block(kernel, fixed_block, size.block)

@@ -138,8 +138,8 @@ def test_shared_memory_above_48_kib_is_opted_in_up_to_the_limit(fake: FakeDriver
     assert (name, size) == ("max dynamic shared", 100_016)
     assert [call[7] for call in fake.named("cuLaunchKernel")] == [47 * 1024, 100_016, 100_016]
 
-    with pytest.raises(LaunchError, match=r"1024 static and 300016 dynamic bytes per block, .* has 232448"):
-        kernel.launch(arguments, {}, kernel.request((4, 256, 300_000)))
+    with pytest.raises(LaunchError, match=r"1024 static and 232016 dynamic bytes per block, .* has 232448"):
+        kernel.launch(arguments, {}, kernel.request((4, 256, 232_000)))
 
 
 class StreamOfTorch:

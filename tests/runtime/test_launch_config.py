@@ -114,6 +114,28 @@ def test_each_axis_has_its_limit_and_is_named(axis: int, what: str, size: int) -
 
 
 @pytest.mark.parametrize("make", [launch_size, LaunchConfig])
+def test_shared_bytes_that_no_device_has_are_refused(make: Any) -> None:
+    make(1, 1, 232448)
+    with pytest.raises(LaunchError, match="shared_bytes is 232449, it must lie between 0 and 232448"):
+        make(1, 1, 232449)
+
+
+class _Stream:
+    cuda_stream = 7
+
+
+@pytest.mark.parametrize("stream", [None, 0, 7, _Stream()])
+def test_a_stream_is_kept_as_it_is(stream: Any) -> None:
+    assert read_brackets((1, 4, 0, stream), "thread", "k", None).stream is stream
+
+
+@pytest.mark.parametrize("stream", ["s", 1.0, object()])
+def test_what_is_no_stream_is_refused_before_there_is_a_device(stream: Any) -> None:
+    with pytest.raises(LaunchError, match="stream"):
+        read_brackets((1, 4, 0, stream), "thread", "k", None)
+
+
+@pytest.mark.parametrize("make", [launch_size, LaunchConfig])
 def test_a_block_has_at_most_1024_threads(make: Any) -> None:
     make(1, (32, 32))
     with pytest.raises(LaunchError, match="is 1056, it must lie between 1 and 1024"):

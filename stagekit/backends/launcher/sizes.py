@@ -14,7 +14,7 @@ from stagekit.hostexpr import Const, HostExpr, Op, Slot
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 BLOCK_LIMITS = (1024, 1024, 64)
 MAX_THREADS = 1024
-MAX_SHARED_BYTES = 2**31 - 1
+MAX_SHARED_BYTES = 227 * 1024  # of the largest device
 _INT64 = 1 << 63
 
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
