@@ -150,6 +150,9 @@ class BoundKernel(Launchable):
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._kernel._launch(key, args, kwargs, self.target)
 
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        return self._kernel._prepare(key, args, kwargs, self.target)
+
     def __repr__(self) -> str:
         return f"{self._kernel!r} on {self.target}"
 

@@ -10,7 +10,7 @@ import inspect
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -213,6 +213,10 @@ class JitFunction(Launchable):
         if launched is not None:
             variant, machine = launched
             self._native.offer(key, machine, lambda: self._call_shape(kernel, variant))
+
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        kernel, run_time, named = self._split(args, kwargs)
+        return kernel._prepare(key, run_time, named)
 
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape | None:
         """How this function is called when it launches `variant`; None where a constexpr can change inside."""

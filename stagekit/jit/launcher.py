@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS
 
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
+Prepare = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Callable[[], None]]
 
 
 class Launcher:
@@ -29,6 +31,15 @@ class Launcher:
 class Launchable:
     """Brackets and call for everything that launches."""
 
+    @property
+    def prepare(self) -> Preparation:
+        """`k.prepare[grid](x, n)` reads and checks the arguments once and gives a function without parameters that launches.
+
+        It keeps the arguments alive and launches on what their addresses and sizes are now, on the stream that is current at
+        the time: inside a CUDA graph capture too. A kernel that computes its own grid takes no brackets: `k.prepare(x, n)`.
+        """
+        return Preparation(self._prepare)
+
     def __getitem__(self, key: Any) -> Launcher:
         """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
         return Launcher(self._launch, key)
@@ -40,6 +51,27 @@ class Launchable:
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         raise NotImplementedError
+
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        """A launch that lacks nothing. What has no quicker way launches like any other."""
+        return functools.partial(Launcher(self._launch, key), *args, **kwargs)
+
+
+class Preparation:
+    """`k.prepare`: brackets and call as of the kernel, but each call gives a launch without parameters."""
+
+    __slots__ = ("_key", "_prepare")
+
+    def __init__(self, prepare: Prepare, key: Any = None) -> None:
+        self._prepare = prepare
+        self._key = key
+
+    def __getitem__(self, key: Any) -> Preparation:
+        return Preparation(self._prepare, key)
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
+        return self._prepare(self._key, args, kwargs)
 
 
 class General:

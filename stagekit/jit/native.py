@@ -149,13 +149,13 @@ def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
     from stagekit.backends.host import load
 
     request = _request(kernel, shape)
+    provide_support()
     with _lock:
         found = _codes.get(request)
         if found is None:
             made = launcher.compile(request)
             if made is None:
                 return None
-            _provide_support()
             loaded = load(made.object_code, launcher.ENTRY)
             found = _codes[request] = NativeCode(loaded.address, loaded.close)
         return found
@@ -185,10 +185,14 @@ def _constant(value: Any) -> int | None:
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
-def _provide_support() -> None:
+def provide_support() -> None:
+    """The machine code that all launchers call."""
     from stagekit.backends.launcher import load_support
 
+    if not native.is_available():
+        return
     process = native.process()
-    if not process.is_complete:
-        process.point("sanitizer", active_session)
-        process.set_functions(*load_support())
+    with _lock:
+        if not process.is_complete:
+            process.point("sanitizer", active_session)
+            process.set_functions(*load_support())

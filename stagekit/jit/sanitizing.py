@@ -32,6 +32,7 @@ R = TypeVar("R")
 Order = Literal["forward", "backward", "random"]
 
 CHECKS = ("races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan")
+MAX_ITERATIONS = 10_000_000
 _KEPT_REPORTS = 1000  # of one session; the oldest go first
 _SEEDS = 2**32
 
@@ -139,6 +140,7 @@ def sanitize(
     outputs: Iterable[str] = (),
     statistics: bool = False,
     collect: bool = False,
+    max_iterations: int = MAX_ITERATIONS,
     **checks: bool,
 ) -> Sanitizer: ...
 @overload
@@ -150,6 +152,7 @@ def sanitize(
     outputs: Iterable[str] = (),
     statistics: bool = False,
     collect: bool = False,
+    max_iterations: int = MAX_ITERATIONS,
     **checks: bool,
 ) -> Any: ...
 @hide_frames
@@ -161,30 +164,35 @@ def sanitize(
     outputs: Iterable[str] = (),
     statistics: bool = False,
     collect: bool = False,
+    max_iterations: int = MAX_ITERATIONS,
     **checks: bool,
 ) -> Any:
     """Check launches: those of `kernel`, or without one those inside `with sk.sanitize():`.
 
     order: of warps and blocks, "forward", "backward" or "random"; left out, as many side by side as possible. seed: of a random
     order; a finding tells its own. outputs: names of arrays that each launch must write in full. statistics: measure memory
-    accesses, masks and branches. collect: keep findings in `.report` instead of raising the first. checks: `races`,
-    `uninitialised`, `lanes`, `overflow`, `division`, `shifts` and `nan` are on; `nan=False` leaves one out.
+    accesses, masks and branches. collect: keep findings in `.report` instead of raising the first. max_iterations: of one
+    loop, before it is taken to be endless. checks: `races`, `uninitialised`, `lanes`, `overflow`, `division`, `shifts` and `nan` are on; `nan=False` leaves one out.
     """
     if kernel is not None and not isinstance(kernel, Launchable):
         what = f"`sanitize` of a {type(kernel).__name__}"
         raise SpecializeError(UnsupportedSyntax(what, "give a kernel, or use `with sk.sanitize():`"))
     first_seed = random.randrange(_SEEDS) if seed is None else seed
-    made = Sanitizer(_options(order, tuple(outputs), statistics, checks), first_seed, collect)
+    options = _options(order, tuple(outputs), statistics, max_iterations, checks)
+    made = Sanitizer(options, first_seed, collect)
     return made if kernel is None else SanitizedKernel(kernel, made)
 
 
-def _options(order: Order | None, outputs: tuple[str, ...], statistics: bool, checks: Mapping[str, bool]) -> Options:
+def _options(
+    order: Order | None, outputs: tuple[str, ...], statistics: bool, max_iterations: int, checks: Mapping[str, bool]
+) -> Options:
     from stagekit.backends.interp import Checks, Options, Schedule
 
     for name in checks.keys() - set(CHECKS):
         raise _unknown(name)
     wanted = Checks(**{**dict.fromkeys(CHECKS, True), **checks})
-    return Options(wanted, None if order is None else Schedule(order), outputs, statistics)
+    schedule = None if order is None else Schedule(order)
+    return Options(wanted, schedule, outputs, statistics, max_iterations=max_iterations)
 
 
 # -- options as text --------------------------------------------------------------------------------------------------
@@ -223,7 +231,7 @@ def _parse_option(part: str) -> tuple[str, Any]:
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys((*CHECKS, "statistics", "collect"), _WORDS.__getitem__),
     "order": {order: order for order in ("forward", "backward", "random")}.__getitem__,
-    "seed": int,
+    **dict.fromkeys(("seed", "max_iterations"), int),
     "outputs": lambda value: tuple(value.split("+")),
 }
 

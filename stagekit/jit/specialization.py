@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stagekit import config
@@ -28,6 +28,7 @@ from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.views import Device
 from stagekit.signature import Signature
 
 if TYPE_CHECKING:
@@ -215,17 +216,30 @@ class Specialization(Launchable):
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None
     ) -> tuple[Variant, Kernel] | None:
         """Launch by the general way. Gives what ran, None on the checking interpreter."""
-        reader = self._argument_types
-        values = tuple(reader.bind(args, kwargs))
-        arg_types, device = reader.of(values)
-        variant = self._variant(arg_types)
+        values, variant, device = self._typed(args, kwargs)
         watch = sanitizing.current()
         if watch is not None:
             watch.launch(variant, key, values, {})
             return None
-        where = target or config.TARGET.get() or self._owner.options.target or device.kind
-        kernel = variant.launch(key, values, {}, where, device)
+        where = self._target(target, device)
+        kernel = variant.launch(key, values, where, device)
         return None if where == "interp" else (variant, kernel)
+
+    def _prepare(
+        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None
+    ) -> Callable[[], None]:
+        values, variant, device = self._typed(args, kwargs)
+        return variant.prepare(key, values, self._target(target, device), device)
+
+    def _typed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Variant, Device]:
+        """The arguments in order, the variant for their types, and where they live."""
+        reader = self._argument_types
+        values = tuple(reader.bind(args, kwargs))
+        arg_types, device = reader.of(values)
+        return values, self._variant(arg_types), device
+
+    def _target(self, wanted: str | None, device: Device) -> str:
+        return wanted or config.TARGET.get() or self._owner.options.target or device.kind
 
     @property
     def keyword_only(self) -> int:

@@ -17,6 +17,7 @@ from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
 from stagekit.jit.front import Facts
 from stagekit.jit.history import History, Stopwatch
+from stagekit.jit.native import provide_support
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import Kernel, block_of
 from stagekit.runtime.launch_config import NO_BRACKETS
@@ -79,15 +80,19 @@ class Variant:
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device) -> Kernel:
-        """`kernel[key](*args, **kwargs)` on `target`; without brackets, key is None. Gives what was launched."""
-        kernel = self._kernel(key, args, kwargs, target, device)
-        kernel.launch(args, kwargs, NO_BRACKETS if key is None else kernel.request(key))
+    def launch(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
+        """`kernel[key](*args)` on `target`; without brackets, key is None. Gives what was launched."""
+        kernel = self._kernel(key, args, target, device)
+        kernel.launch(args, {}, NO_BRACKETS if key is None else kernel.request(key))
         return kernel
 
-    def _kernel(
-        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str, device: Device
-    ) -> Kernel:
+    def prepare(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Callable[[], None]:
+        """The same launch as a function without parameters."""
+        provide_support()
+        kernel = self._kernel(key, args, target, device)
+        return kernel.prepare(args, NO_BRACKETS if key is None else kernel.request(key))
+
+    def _kernel(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
         if target == "interp":
             return self.checked(None)
         if target == "cuda":
@@ -97,7 +102,7 @@ class Variant:
                 ("cuda", capability),
                 lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
             )
-        block = self.facts.block or block_of(self._unbuilt, key, args, kwargs)
+        block = self.facts.block or block_of(self._unbuilt, key, args)
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
 
     def checked(self, options: Options | None) -> InterpKernel:

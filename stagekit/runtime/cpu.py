@@ -17,6 +17,7 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
+from stagekit.runtime import native
 from stagekit.runtime.checks import Native
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
@@ -96,14 +97,25 @@ class CpuKernel(Kernel):
     # Native launchers ----------------------------------------------------------------------------------------------
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        if self._has_records:
-            return None
+        return None if self._has_records else self._state(request)
+
+    def _state(self, request: LaunchRequest) -> State:
         words = {"code": self._address, "cost": ctypes.addressof(self._cost), "scratch_bytes": self._scratch_bytes}
         return State({**words, **size_words(request)}, {"share": self._share, "fail": self._fail}, (self,))
 
     def _fail(self, fault: int) -> None:
         """Raise what the entry reports; there is one fault so far."""
         raise BarrierError(MissedBarrier(self.artifact.kernel_name))
+
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+        values = self._read(args, None)
+        size = self._size(values, args, brackets)
+        general = super().prepare(args, brackets)
+        if self._has_records or not native.has_functions():
+            return general
+        buffer = self._packer.take(values, size.grid)
+        state = self._state(LaunchRequest(size)).adding({"slots": buffer.address}, args, buffer)
+        return native.make_prepared("run_prepared", self._name, general, state)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
         """The rest of a launch that a native launcher finds worth sharing, or too large for its stack."""

@@ -13,7 +13,7 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stagekit import native_tables as tables
@@ -24,7 +24,7 @@ from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
 from stagekit.runtime.kernel import Kernel, size_words
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, stream_handle
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native import State
 from stagekit.runtime.pack import Packer
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
@@ -50,8 +50,7 @@ class CudaKernel(Kernel):
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Enqueue the kernel. Under `debug=True` an assert that failed in an earlier launch is raised first."""
         arguments = self._bind(args, kwargs)
-        given = None if brackets.stream is None else stream_handle(brackets.stream)
-        gpu = GpuReading(driver.current_stream if given is None else lambda _: given)
+        gpu = self._reading(brackets)
         values = self._read(arguments, gpu)
         size = self._size(values, arguments, brackets)
         if not size.blocks:
@@ -59,11 +58,7 @@ class CudaKernel(Kernel):
         device = driver.current_device() if gpu.device is None else gpu.device
         stream = gpu.stream_of(device)
         with driver.on_device(device):
-            module = self._module(device)
-            shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
-            module.allow_shared(shared_bytes)
-            if self._rows is not None:
-                self._tell_native(device, module)
+            module, shared_bytes = self._ready(device, size)
             module.report()
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
@@ -73,6 +68,40 @@ class CudaKernel(Kernel):
             )  # fmt: skip
             self._packer.give_back(buffer)  # the driver has copied it
 
+    def _reading(self, brackets: LaunchRequest) -> GpuReading:
+        given = None if brackets.stream is None else stream_handle(brackets.stream)
+        return GpuReading(driver.current_stream if given is None else lambda _: given)
+
+    def _ready(self, device: int, size: LaunchSize) -> tuple[_Module, int]:
+        """The kernel on a device that is current, allowed the shared memory of this launch; and how much that is."""
+        module = self._module(device)
+        shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
+        module.allow_shared(shared_bytes)
+        if self._rows is not None:
+            self._tell_native(device, module)
+        return module, shared_bytes
+
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+        """Whoever is still writing to an argument is waited for now, not at each launch."""
+        gpu = self._reading(brackets)
+        values = self._read(args, gpu)
+        size = self._size(values, args, brackets)
+        general = super().prepare(args, brackets)
+        if self.artifact.has_records or gpu.device is None or not native.has_functions():
+            return general
+        state = self._state(brackets)
+        with driver.on_device(gpu.device):
+            _, shared_bytes = self._ready(gpu.device, size)
+            stream = gpu.stream_of(gpu.device)
+            for producer in {view.stream for view in gpu.views} - {None, stream}:
+                driver.wait_for(stream, producer)  # type: ignore[arg-type]
+        buffer = self._packer.take(values)
+        words = {"pointers": buffer.pointers, "device": gpu.device, "stream_of": native.stream_of(args)}
+        size_now = size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
+        return native.make_prepared(
+            "enqueue_prepared", self._name, general, state.adding({**words, **size_now}, args, buffer)
+        )
+
     def report(self) -> None:
         """Print and raise what finished launches recorded, on every device."""
         for device, module in list(self._modules.items()):
@@ -80,8 +109,9 @@ class CudaKernel(Kernel):
                 module.report()
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        if self.artifact.has_records:
-            return None
+        return None if self.artifact.has_records else self._state(request)
+
+    def _state(self, request: LaunchRequest) -> State:
         _complete_process()
         if self._rows is None:
             self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()

@@ -6,6 +6,7 @@ works out grid and block, and leaves the rest to its target.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,10 @@ class Kernel:
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel once, or raise before anything has run."""
         raise NotImplementedError
+
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+        """A function that launches with these arguments, one per parameter, which it keeps alive."""
+        return functools.partial(self.launch, args, {}, brackets)
 
     def native_state(self, request: LaunchRequest) -> State | None:
         """What a native launcher of this kernel works with; None where launches must go the general way.
@@ -92,10 +97,9 @@ def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], 
     return size
 
 
-def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Threads per block of a launch `kernel[key](*args, **kwargs)`, for compiling a kernel that fixes none."""
+def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int, int]:
+    """Threads per block of a launch `kernel[key](*args)`, for compiling a kernel that fixes none."""
     brackets = kernel.request(key) if key is not None else NO_BRACKETS
     if isinstance(brackets.size, LaunchSize):
         return brackets.size.block
-    arguments = kernel._bind(args, kwargs)
-    return kernel._size(kernel._read(arguments, None), arguments, brackets).block
+    return kernel._size(kernel._read(args, None), args, brackets).block

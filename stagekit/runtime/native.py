@@ -16,7 +16,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,13 @@ class Process:
         found: Mapping[str, int] = self._kept["functions"][0]
         return found
 
+    def stream_function(self, kind: type) -> int:
+        """The exchange API's `current_work_stream` of an array type, 0 for others."""
+        width = len(tables.EXCHANGE)
+        rows = (self._rows[width * i : width * (i + 1)] for i in range(self.get("exchange_count")))
+        place = tables.EXCHANGE["stream_of"] // tables.WORD
+        return next((row[place] for row in rows if row[0] == id(kind)), 0)
+
     def add_exchange(self, kind: type, api: _ExchangeApi, flags: int) -> None:
         """A row for an array type; the table's length is raised last, as launchers may be reading it."""
         place = self.get("exchange_count")
@@ -163,6 +170,11 @@ def process() -> Process:
     return Process()
 
 
+def has_functions() -> bool:
+    """Is the machine code there that launchers call?"""
+    return is_available() and process().is_complete
+
+
 # Arrays of other libraries ------------------------------------------------------------------------------------------
 
 
@@ -179,6 +191,11 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     if is_torch:
         _torch_stream.append(api.current_work_stream)
     return True
+
+
+def stream_of(arguments: Sequence[Any]) -> int:
+    """Whom a launch with these arguments asks for the current stream: a function of the first array that has one, else 0."""
+    return next(filter(None, (process().stream_function(type(a)) for a in arguments)), 0)
 
 
 _torch_stream: list[int] = []
@@ -229,8 +246,12 @@ class State:
     """Words of a STATE by name, and what must live as long as it. objects: words that are addresses of objects."""
 
     words: Mapping[str, int]
-    objects: Mapping[str, Any] = field(default_factory=dict)
-    keep: tuple[Any, ...] = ()
+    objects: Mapping[str, Any]
+    keep: tuple[Any, ...]
+
+    def adding(self, words: Mapping[str, int], *keep: Any) -> State:
+        """The same with more."""
+        return State({**self.words, **words}, self.objects, (*self.keep, *keep))
 
 
 _new_function = _python_api("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -248,11 +269,11 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
     return _function(code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, calling))
 
 
-def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Any:
+def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Callable[[], None]:
     """A built-in function without arguments that launches what `state` holds. function: one of the process's."""
     objects = {**state.objects, "general": general}
     memory = _state_memory(dict(state.words, process=process().address), objects, ())
-    return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))
+    return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))  # type: ignore[no-any-return]
 
 
 ABSENT = object()
