@@ -196,7 +196,7 @@ class _Module:
 
 def _fail_launch(status: int) -> None:
     """What a native launcher calls when the driver refuses."""
-    driver.check("cuLaunchKernel", status)
+    driver.check("cuLaunchKernel", driver.api().CUresult(status))
 
 
 @functools.cache

@@ -51,8 +51,11 @@ def block(src: sk.Pointer(sk.int32), dst: sk.Pointer(sk.int32, align=16), count:
 
 @sk.jit
 def sized(
-    A: sk.Tensor((N,), sk.float64), B: sk.Tensor((n + 1, N), sk.float64), C: sk.Tensor((n,), sk.uint8), N: sk.constexpr
-):  # noqa: F821
+    A: sk.Tensor((N,), sk.float64),  # noqa: F821
+    B: sk.Tensor((n + 1, N), sk.float64),  # noqa: F821
+    C: sk.Tensor((n,), sk.uint8),
+    N: sk.constexpr,
+):
     i = sk.cuda.thread_idx("x")
     if i < N and n > 0:
         B[0, i] = A[i] + C[0]

@@ -1,0 +1,113 @@
+"""Two GPUs without a GPU, for machine code: a driver of C functions, and tensors that speak DLPack's C exchange API."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from stagekit.runtime import native
+from stagekit.runtime.dlpack import _Tensor
+from tests.runtime.fake_driver import Failure, FakeDriver
+
+_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+_GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
+_SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
+
+
+class FakeNativeDriver(FakeDriver):
+    """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters."""
+
+    CUresult = Failure
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.native: list[tuple[Any, ...]] = []
+        self.status = 0
+        self._functions = {
+            b"cuLaunchKernel": _LAUNCH(self._launch),
+            b"cuCtxGetCurrent": _GET(self._get),
+            b"cuCtxSetCurrent": _SET(self._set),
+        }
+
+    def cuGetProcAddress(self, name: bytes, *_: int) -> tuple[int, int, int]:
+        return 0, ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0, 0
+
+    def do_cuModuleGetFunction(self, module: str, name: bytes) -> Any:
+        return 1000 + self.current
+
+    def _get(self, out: Any) -> int:
+        out[0] = self.current
+        return 0
+
+    def _set(self, context: int) -> int:
+        self.current = context
+        return 0
+
+    def _launch(self, function: int, *rest: Any) -> int:
+        *sizes, stream, pointers, _ = rest
+        slots = (ctypes.POINTER(ctypes.c_uint64) * self.parameter_count).from_address(pointers)
+        parameters = tuple(slot[0] for slot in slots)
+        self.native.append((function, self.current, sizes, stream or 0, parameters))
+        return self.status
+
+
+_READ = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
+
+
+@_READ
+def _read(tensor: Any, out: Any) -> int:
+    if tensor.fails:
+        return -1
+    out[0] = tensor.struct
+    return 0
+
+
+@_STREAM
+def _stream(kind: int, device: int, out: Any) -> int:
+    out[0] = 7000 + 10 * kind + device
+    return 0
+
+
+_api = native._ExchangeApi(
+    1, 3, None, 1, 1, 1, ctypes.cast(_read, ctypes.c_void_p), ctypes.cast(_stream, ctypes.c_void_p)
+)
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+STREAM_OF_FIRST, STREAM_OF_SECOND = 7020, 7021
+
+
+class FakeTensor:
+    """A tensor on a GPU whose memory is not there. address, strides: as told. is_negated: like torch's lazy negation."""
+
+    __dlpack_c_exchange_api__ = _new_capsule(ctypes.addressof(_api), b"dlpack_exchange_api", None)
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+        *,
+        device: int = 0,
+        kind: int = 2,
+        code: tuple[int, int] = (2, 32),
+        address: int = 0x10000,
+        is_negated: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.fails = False
+        self.is_negated = is_negated
+        rank = len(shape)
+        steps = None if strides is None else (ctypes.c_int64 * rank)(*strides)
+        self.struct = _Tensor(address, kind, device, rank, *code, 1, (ctypes.c_int64 * rank)(*shape), steps, 0)
+
+    def is_neg(self) -> bool:
+        return self.is_negated
+
+
+class ForeignTensor(FakeTensor):
+    """Of a library that may have read-only arrays."""
+
+
+native.offer_exchange(FakeTensor, is_torch=True)
+native.offer_exchange(ForeignTensor, is_torch=False)

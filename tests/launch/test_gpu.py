@@ -1,0 +1,245 @@
+"""Native launches on GPUs, against a driver that notes what machine code asks of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagekit.dtypes import float32
+from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
+from stagekit.runtime import cuda, driver, native
+from stagekit.runtime.cuda import CudaKernel
+from stagekit.runtime.device_array import DeviceArray, empty
+from stagekit.runtime.errors import CudaError
+from stagekit.runtime.launch_config import LaunchRequest
+from stagekit.signature import Signature
+from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
+from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
+
+CACHED = (driver._handle, driver._context, driver.capability, driver.device_name, cuda._complete_process)
+FACTOR = int(np.float32(1.5).view(np.uint32))
+
+pytestmark = pytest.mark.skipif(not native.is_available(), reason="no native launchers here")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNativeDriver]:
+    made = FakeNativeDriver()
+    monkeypatch.setattr(driver, "api", lambda: made)
+    monkeypatch.setattr(driver, "_used_devices", set())
+    for cached in CACHED:
+        cached.cache_clear()
+    made.current = 100
+    made.parameter_count = 4
+    yield made
+    gc.collect()
+    for cached in CACHED:
+        cached.cache_clear()
+
+
+class General:
+    """What stands for the general way: it notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> str:
+        self.calls.append((args, kwargs))
+        return "general"
+
+
+class Launches:
+    """A kernel, its native launcher, and the general way behind it."""
+
+    def __init__(self, signature: Signature = SAXPY, key: Any = None, **changes: Any) -> None:
+        fields = {"target": "cuda", "capability": 75, "code": b".version 8.0", "style": "entry", "launch": SAXPY_LAUNCH}
+        self.kernel = CudaKernel(artifact("saxpy", signature, **(fields | changes)))
+        self.general = General()
+        parameters = tuple(Parameter(name, ..., place) for place, name in enumerate(signature.names))
+        launchers = NativeLaunchers("saxpy", lambda key, kernel: self.general)
+        for _ in range(2):
+            launchers.offer(key, self.kernel, lambda: CallShape(parameters, 0))
+        self.native = launchers.find(key)
+        assert self.native is not None
+
+    def load(self, *devices: int) -> Launches:
+        """Have the kernel's module on these devices."""
+        for device in devices:
+            with driver.on_device(device):
+                self.kernel._tell_native(device, self.kernel._module(device))
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.native(*args, **kwargs)
+
+
+def test_tensors_are_read_and_the_kernel_is_enqueued_on_their_current_stream(gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0)
+
+    assert launch(FakeTensor((1000,), (1,)), FakeTensor((1000,), (1,), address=0x20000), 1.5) is None
+
+    grid_and_block = [4, 1, 1, 256, 1, 1, 0]
+    ((*launched, (*words, factor)),) = gpu.native
+    assert launched == [1100, 100, grid_and_block, STREAM_OF_FIRST]
+    assert words == [0x10000, 1000, 0x20000]
+    assert factor & 0xFFFFFFFF == FACTOR, "above a value, its word may hold anything"
+    assert not launch.general.calls
+
+
+def test_a_device_array_of_ours_is_read_without_a_call(gpu: FakeNativeDriver) -> None:
+    launch, (x, y) = Launches().load(0), (empty((300,), float32), empty((300,), float32))
+
+    assert launch(x, k=1.5, y=y) is None
+
+    ((_, _, _, stream, (*words, _)),) = gpu.native
+    assert (stream, words) == (0, [x._address, 300, y._address])
+
+
+def test_the_second_gpu_has_its_own_module_and_its_context_is_left_as_it_was(gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0, 1)
+    tensors = [FakeTensor((10,), (1,), device=1) for _ in range(2)]
+
+    launch(*tensors, 1.5)
+
+    ((function, context, _, stream, _),) = gpu.native
+    assert (function, context, stream) == (1101, 101, STREAM_OF_SECOND)
+    assert gpu.current == 100
+
+
+def test_an_empty_grid_launches_nothing(gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0)
+
+    assert launch(FakeTensor((0,)), FakeTensor((0,)), 1.5) is None
+
+    assert not gpu.native
+    assert not launch.general.calls
+
+
+def test_the_drivers_refusal_is_an_error(gpu: FakeNativeDriver) -> None:
+    launch, gpu.status = Launches().load(0), 700
+
+    with pytest.raises(CudaError, match="cuLaunchKernel"):
+        launch(FakeTensor((10,)), FakeTensor((10,)), 1.5)
+
+
+RIGHT = FakeTensor((10,), (1,))
+GENERAL = {
+    "a GPU without the module": (FakeTensor((10,), device=1), FakeTensor((10,), device=1), 1.0),
+    "two GPUs": (RIGHT, FakeTensor((10,), device=1), 1.0),
+    "no such GPU": (FakeTensor((10,), device=99), FakeTensor((10,), device=99), 1.0),
+    "on the CPU": (RIGHT, FakeTensor((10,), kind=1), 1.0),
+    "pinned": (RIGHT, FakeTensor((10,), kind=3), 1.0),
+    "another dtype": (FakeTensor((10,), code=(2, 64)), RIGHT, 1.0),
+    "another rank": (FakeTensor((10, 1)), RIGHT, 1.0),
+    "another size": (RIGHT, FakeTensor((11,)), 1.0),
+    "with gaps": (FakeTensor((10,), (2,)), RIGHT, 1.0),
+    "a reader that fails": (type("T", (FakeTensor,), {})((10,)), RIGHT, 1.0),
+    "NumPy": (np.ones(10, np.float32), RIGHT, 1.0),
+    "a list": ([1.0], RIGHT, 1.0),
+    "too few": (RIGHT, RIGHT),
+    "too many": (RIGHT, RIGHT, 1.0, 1.0),
+    "negated": (FakeTensor((1,), (1,), is_negated=True), FakeTensor((1,), (1,)), 1.0),
+    "perhaps read-only": (RIGHT, ForeignTensor((10,), (1,)), 1.0),
+}
+
+
+@pytest.mark.parametrize("what", GENERAL)
+def test_the_general_way_is_asked_about(what: str, gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0)
+
+    assert launch(*GENERAL[what]) == "general"
+
+    assert launch.general.calls == [(GENERAL[what], {})]
+    assert not gpu.native
+
+
+def test_a_tensor_that_cannot_be_read_goes_the_general_way(gpu: FakeNativeDriver) -> None:
+    launch, broken = Launches().load(0), FakeTensor((10,))
+    broken.fails = True
+
+    assert launch(broken, RIGHT, 1.0) == "general"
+
+
+def test_a_foreign_tensor_is_read_where_nothing_is_written(gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0)
+
+    assert launch(ForeignTensor((10,), (1,)), RIGHT, 1.0) is None
+    assert len(gpu.native) == 1
+
+
+def test_one_element_may_be_negated_and_mostly_is_not(gpu: FakeNativeDriver) -> None:
+    launch = Launches().load(0)
+
+    assert launch(FakeTensor((1,), (1,)), FakeTensor((1,), (1,)), 1.0) is None
+    assert len(gpu.native) == 1
+
+
+STRIDED = signature_of(array("x", shape=(None, None), contiguous=False, written=True))
+
+
+def strided_launches() -> Launches:
+    return Launches(STRIDED, key=(2, 64), style="thread", launch=None, block=None).load(0)
+
+
+def test_strides_are_parameters(gpu: FakeNativeDriver) -> None:
+    gpu.parameter_count, launch = 5, strided_launches()
+
+    assert launch(FakeTensor((3, 5), (10, 1), address=64)) is None
+
+    ((_, _, sizes, _, parameters),) = gpu.native
+    assert (sizes, parameters) == ([2, 1, 1, 64, 1, 1, 0], (64, 3, 5, 10, 1))
+
+
+@pytest.mark.parametrize("strides", [(5, 1), None], ids=["packed", "no strides"])
+def test_an_array_without_gaps_has_another_specialisation(strides: Any, gpu: FakeNativeDriver) -> None:
+    assert strided_launches()(FakeTensor((3, 5), strides)) == "general"
+
+
+def test_a_stream_in_the_brackets_is_the_one(gpu: FakeNativeDriver) -> None:
+    gpu.parameter_count = 5
+    launch = Launches(STRIDED, key=(2, 64, 0, 4242), style="thread", launch=None, block=None).load(0)
+
+    launch(FakeTensor((3, 5), (10, 1)))
+
+    assert gpu.native[0][3] == 4242
+
+
+def test_more_shared_memory_than_was_allowed_is_allowed_by_the_general_way(gpu: FakeNativeDriver) -> None:
+    gpu.parameter_count = 5
+    launch = Launches(STRIDED, key=(2, 64, 60_000), style="thread", launch=None, block=None).load(0)
+    tensor = FakeTensor((3, 5), (10, 1))
+    assert launch(tensor) == "general"
+
+    with driver.on_device(0):
+        launch.kernel._ready(0, launch.kernel.request((2, 64, 60_000)).size)  # type: ignore[arg-type]
+    assert launch(tensor) is None
+
+    assert gpu.native[0][2][-1] == 60_000
+
+
+def test_a_prepared_launch_asks_for_the_stream_each_time(gpu: FakeNativeDriver) -> None:
+    Launches()  # so that the machine code is there
+    kernel = Launches().kernel
+    x, y = empty((300,), float32), empty((300,), float32)
+
+    launch = kernel.prepare((x, y, 1.5), LaunchRequest())
+    del x
+    for _ in range(2):
+        assert launch() is None
+
+    first, second = gpu.native
+    assert first == second
+    assert first[2:] == ([2, 1, 1, 256, 1, 1, 0], 0, first[4])
+    assert first[4][1] == 300
+
+
+def test_the_struct_of_a_device_array_says_what_the_array_says(gpu: FakeNativeDriver) -> None:
+    made = DeviceArray((3, 4), float32, 1)
+
+    tensor = made._tensor
+    assert (tensor.data, tensor.device_id, tensor.ndim) == (made._address, 1, 2)
+    assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [4, 1])
