@@ -148,7 +148,7 @@ def _find(function: types.FunctionType, tree: ast.Module, snapshot: Snapshot) ->
     if any(isinstance(n, ast.AsyncFunctionDef) and n.name == name for n in nodes):
         raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
-    for node in nodes:
+    for node in sorted(nodes, key=lambda n: abs(getattr(n, "lineno", 0) - function.__code__.co_firstlineno)):
         if isinstance(node, kind) and getattr(node, "name", "<lambda>") == name:
             assert isinstance(node, ast.FunctionDef | ast.Lambda)
             if _is_code_of(function.__code__, node):
@@ -208,7 +208,7 @@ def _without_annotations(args: ast.arguments) -> ast.arguments:
 def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
     if a.co_varnames != b.co_varnames or len(a.co_consts) != len(b.co_consts):
         return False
-    if a.co_code != b.co_code and _instructions(a) != _instructions(b):
+    if (a.co_code, a.co_names) != (b.co_code, b.co_names) and _instructions(a) != _instructions(b):
         return False
     return all(_same_constant(x, y) for x, y in zip(a.co_consts, b.co_consts))
 

@@ -675,3 +675,32 @@ def test_a_wrapped_helper_is_its_wrapper():
         return _squared(p), _Scaled().apply(p)
 
     agree(program, 5)
+
+
+# -- which of several ---------------------------------------------------------------------------------------------------
+
+TEN, TWENTY = 10, 20
+
+
+class _Pair:
+    left, right = 3, 4
+
+
+# fmt: off
+ON_ONE_LINE = [lambda p: TEN * p, lambda p: TWENTY * p, lambda p: p + _Pair.left, lambda p: p + _Pair.right, lambda p: p + 1, lambda p: p + 2]  # noqa: E501
+# fmt: on
+
+
+@pytest.mark.parametrize("chosen", range(len(ON_ONE_LINE)))
+def test_lambdas_of_one_line_are_told_apart(chosen):
+    agree(ON_ONE_LINE[chosen], 5)
+
+
+def test_lambdas_of_one_line_with_closures_are_told_apart():
+    one, two = 1, 2
+    # fmt: off
+    programs = [lambda p: p * 10 + one, lambda p: p * 10 + two, lambda p: one - two * p, lambda p: two - one * p]
+    # fmt: on
+
+    for program in programs:
+        agree(program, 5)
