@@ -117,8 +117,8 @@ def native_argument(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> 
 def _extremum(op: ast.cmpop) -> Builtin:
     """Python's `min`/`max`: the first argument unless a later one is strictly smaller/larger."""
 
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, **kwargs: Any) -> Any:
-        items = list(args) if len(args) > 1 else list(expressions.items_of(tracer, frame, node, args[0]))
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, first: Any, *rest: Any, **kwargs: Any) -> Any:
+        items = [first, *rest] if rest else list(expressions.items_of(tracer, frame, node, first))
         if not any(_needs_staging(i) for i in items):
             python = max if isinstance(op, ast.Gt) else min
             return _python(tracer, frame, node, python, items, **kwargs)
@@ -289,6 +289,9 @@ def _zip(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, strict: b
 
 
 def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, start: int = 0) -> Any:
+    if holds_run_time(start):
+        hint = "add it to the index in the loop"
+        raise tracer.error(BadCall("`start` of `enumerate` is known only at run time", hint), frame, node)
     return _over(tracer, enumerate(_items(tracer, frame, node, iterable), start))
 
 
@@ -401,6 +404,8 @@ def _type(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> type:
 
 
 def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, *default: Any) -> Any:
+    if not isinstance(name, str):
+        raise tracer.error(BadCall(f"`getattr` of {describe(name)}", "give the name as a string"), frame, node)
     if default and not _hasattr(tracer, frame, node, owner, name):
         return default[0]
     return objects.attribute(tracer, frame, node, owner, name)
@@ -472,14 +477,17 @@ def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
     return super(cell.cell_contents, frame.scope.variables[first])
 
 
-def _print(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, sep: str = " ", end: str = "\n") -> None:
+def _print(
+    tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, sep: str | None = " ", end: str | None = "\n"
+) -> None:
     """Run-time printing, once per thread that gets here."""
+    for name, text in (("sep", sep), ("end", end)):
+        if not isinstance(text, str | None):
+            raise tracer.error(BadCall(f"`{name}` of `print` is {describe(text)}", "give a string"), frame, node)
+    sep, end = " " if sep is None else sep, "\n" if end is None else end
     template, operands = "", list[Value]()
     for position, value in enumerate(args):
-        if not is_numeric(value) and holds_run_time(value) and not isinstance(value, expressions.Text):
-            hint = "print its elements one by one"
-            raise tracer.error(BadCall(f"`print` of {describe(value)}", hint), frame, node)
-        text, values = expressions.template_of(value)
+        text, values = expressions.shown(tracer, frame, node, value, "what is printed")
         template += (_escaped(sep) if position else "") + text
         operands += values
     tracer.at(frame, node)

@@ -21,6 +21,7 @@ from stagekit.diagnostics import InternalError, Loc, StagekitError
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import (
+    BadCall,
     BadIndex,
     BadOperands,
     NotIterable,
@@ -370,14 +371,16 @@ def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: An
 
 def _compare_stand_ins(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
     """A run-time value against something that is not a number: equality is False, as in Python; order is refused."""
-    if isinstance(left, Address | Array) and isinstance(right, Address | Array):
+    is_pointer = isinstance(left, Address) or isinstance(right, Address)
+    if is_pointer and isinstance(left, Address | Array) and isinstance(right, Address | Array):
         loc = frame.loc(node)
         distance = arrays.distance(tracer, arrays.base_of(left, loc), arrays.base_of(right, loc), loc)
         return tracer.arithmetic.compare(type(op), distance, 0, loc)
     if isinstance(op, ast.Eq | ast.NotEq) and not isinstance(left, Array) and not isinstance(right, Array):
         return isinstance(op, ast.NotEq)
     symbol = COMPARISONS[type(op)][0]
-    raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+    hint = "compare elements, or addresses: `A.ptr == B.ptr`" if isinstance(left, Array) else ""
+    raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint), frame, node)
 
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
@@ -530,13 +533,22 @@ def _subscript(tracer: Tracer, frame: Frame, node: ast.Subscript) -> Any:
     return tracer.read(item(tracer, frame, node, owner, index), frame, node)
 
 
+def _refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> None:
+    """What has no items, whatever the index."""
+    if isinstance(owner, Address):
+        hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
+        raise tracer.error(BadIndex("a pointer cannot be indexed", hint), frame, node)
+    if is_numeric(owner) or owner is None:
+        raise tracer.error(
+            BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"), frame, node
+        )
+
+
 def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
     """`owner[index]`."""
     if isinstance(owner, Array):
         return arrays.load_item(tracer, frame.loc(node), owner, index)
-    if isinstance(owner, Address):
-        hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
-        raise tracer.error(BadIndex("a pointer cannot be indexed", hint), frame, node)
+    _refuse_index(tracer, frame, node, owner)
     method = _user_method(owner, "__getitem__")
     if method is not None:
         return _call(tracer, frame, node, method, [owner, index])
@@ -593,6 +605,7 @@ def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, i
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(tracer, loc, owner, index)
         return Place(lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value))
+    _refuse_index(tracer, frame, node, owner)
     method = _user_method(owner, "__setitem__")
     if method is not None:
         return Place(
@@ -809,6 +822,16 @@ class Text:
     template: str
     operands: tuple[Number, ...]
 
+    def __str__(self) -> str:
+        return self.template.format(*(_Unknown() for _ in self.operands))
+
+
+class _Unknown:
+    """A run-time number in a text that is shown while specialising."""
+
+    def __format__(self, spec: str) -> str:
+        return "(run-time)"
+
 
 def _joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
     template, operands = "", []
@@ -820,6 +843,7 @@ def _joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
         value = evaluate(tracer, frame, part.value)
         spec = evaluate(tracer, frame, part.format_spec) if part.format_spec else ""
         if isinstance(value, Number):
+            _check_spec(tracer, frame, part, value, spec)
             template += f"{{:{spec}}}" if spec else "{}"
             operands.append(value)
         else:
@@ -831,17 +855,28 @@ def _joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
     return Text(template, tuple(operands))
 
 
+def _check_spec(tracer: Tracer, frame: Frame, node: ast.AST, value: Number, spec: Any) -> None:
+    """The format of a run-time number: known now, and one that its kind of number has."""
+    if isinstance(spec, Text):
+        raise _needs_static(tracer, frame, node, "a format", spec.operands[0])
+    dtype = _dtype_of(value)
+    sample = True if dtype is dtypes.bool_ else 1.5 if dtype.is_float else 1
+    static(tracer, frame, node, lambda: f"{{:{spec}}}".format(sample))
+
+
 def message(tracer: Tracer, frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:
-    """A message as a template and its run-time operands."""
-    return template_of(evaluate(tracer, frame, node))
+    """The message of an `assert` as a template and its run-time operands."""
+    return shown(tracer, frame, node, evaluate(tracer, frame, node), "the message")
 
 
-def template_of(value: Any) -> tuple[str, tuple[Value, ...]]:
-    """How `print` and `assert` show any value."""
+def shown(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, what: str) -> tuple[str, tuple[Value, ...]]:
+    """How `print` and `assert` show any value: a template and its run-time operands."""
     if isinstance(value, Text):
         return value.template, tuple(n.value for n in value.operands)
     if isinstance(value, Number):
         return "{}", (value.value,)
+    if holds_run_time(value):
+        raise tracer.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"), frame, node)
     return str(value).replace("{", "{{").replace("}", "}}"), ()
 
 

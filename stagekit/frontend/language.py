@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from stagekit.ir import Space, Type, Value
 from stagekit.ir.types import Scalar
 
 MAX_THREADS = 1024  # per block; CUDA C++ Programming Guide, technical specifications
+MAX_LOCAL_BYTES = 512 * 1024  # per thread; the same
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,11 @@ def alloc_shared(call: Call, shape: Any, dtype: Any, *, align: int | None = None
 def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
     """An array private to each thread, not initialised. shape: ints known at compile time."""
     _ = call.loc
-    return _alloc(call, shape, dtype, Space.LOCAL, None)
+    made = _alloc(call, shape, dtype, Space.LOCAL, None)
+    used_bytes = math.prod(made.shape) * dtype.itemsize
+    if used_bytes > MAX_LOCAL_BYTES:
+        raise _error(call, f"{used_bytes} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
+    return made
 
 
 @staged
@@ -224,9 +230,7 @@ def static_assert(call: Call, condition: Any, message: Any = "") -> None:
         hint = "use `assert` for what is known at run time"
         raise StagingError(RunTimeValue("the condition of `static_assert`", describe(condition), hint), call.loc)
     if not condition:
-        from stagekit.frontend.expressions import template_of
-
-        text, _ = template_of(message)
+        text = str(message)
         raise StagingError(StaticAssertion(text or "the condition is false"), call.loc)
 
 
@@ -360,6 +364,9 @@ def inline_asm(
     host: a function with the same arguments and results, its meaning on targets that have no PTX.
     """
     loc, builder = call.loc, call.tracer.builder
+    for name, given_text in (("text", text), ("constraints", constraints)):
+        if not isinstance(given_text, str):
+            raise _error(call, f"`{name}` is {describe(given_text)}", "give a string")
     values = [_asm_operand(call, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)

@@ -32,6 +32,8 @@ def call_intrinsic(
     """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
     values, params = _bind(tracer, frame, node, spec, args, kwargs)
     loc = tracer.at(frame, node)
+    if not all(is_numeric(v) or isinstance(v, Address | Array) for v in values):
+        raise _no_overload(tracer, frame, node, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return _fold(tracer, frame, node, spec, values, params)
     if not frame.source.file.startswith(LIBRARY):
@@ -108,9 +110,6 @@ def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: s
 
 def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
     """The signature that fits `values`, after the conversions that an operator would make."""
-    for value in values:
-        if not (is_numeric(value) or isinstance(value, Address | Array)):
-            raise _no_overload(tracer, frame, node, spec, values)
     as_given = spec.overload(tuple(_own_type(v, loc) for v in values))
     if as_given is not None:
         return as_given

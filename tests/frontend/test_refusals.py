@@ -1,0 +1,82 @@
+"""Calls and operands that make no sense: an entry of the catalogue at the user's place, never a fault of ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from tests.frontend.agreement import refuse
+
+A_LIST = [1, 2]
+NOTHING = None
+
+REFUSED = {
+    # a run-time index into what has no items
+    "NUMBER_INDEX": (lambda n: n[n], "BAD_INDEX"),
+    "NUMBER_INDEX_STATIC": (lambda n: n[0], "BAD_INDEX"),
+    "NONE_INDEX": (lambda n: NOTHING[n], "BAD_INDEX"),
+    "POINTER_INDEX": (lambda n: sk.dynamic_shared(sk.int32)[n], "BAD_INDEX"),
+    "LIST_INDEX": (lambda n: A_LIST[n], "RUN_TIME_VALUE"),
+    # Python's functions
+    "MIN_OF_NOTHING": (lambda n: min(), "BAD_CALL"),
+    "ENUMERATE_START": (lambda n: list(enumerate([n], n))[0][0], "BAD_CALL"),
+    "GETATTR_NAME": (lambda n: getattr(n, n), "BAD_CALL"),
+    "PRINT_KEYWORD": (lambda n: print(n, file=3), "BAD_CALL"),
+    "PRINT_SEP": (lambda n: print(n, n, sep=n), "BAD_CALL"),
+    "PRINT_END": (lambda n: print(n, end=3), "BAD_CALL"),
+    "PRINT_TUPLE": (lambda n: print((n, 1)), "BAD_CALL"),
+    # formats of run-time numbers
+    "FORMAT_UNKNOWN": (lambda n: print(f"{n:zz}"), "STATIC_FAILURE"),
+    "FORMAT_OF_FLOAT": (lambda n: print(f"{n * 1.5:d}"), "STATIC_FAILURE"),
+    "FORMAT_AT_RUN_TIME": (lambda n: print(f"{n:{n}}"), "RUN_TIME_VALUE"),
+    # the language's functions
+    "MATHS_OF_TEXT": (lambda n: sk.exp("a"), "NO_OVERLOAD"),
+    "MATHS_OF_NONE": (lambda n: sk.atan2(1.0, None), "NO_OVERLOAD"),
+    "ASM_TEXT": (lambda n: sk.inline_asm(n, "=r", [], sk.int32), "BAD_CALL"),
+    "ASM_CONSTRAINTS": (lambda n: sk.inline_asm("", n, [], sk.int32), "BAD_CALL"),
+    "LOCAL_TOO_LARGE": (lambda n: len(sk.alloc_local((1 << 20,), sk.int32)), "BAD_CALL"),
+}
+
+
+@pytest.mark.parametrize(("program", "name"), REFUSED.values(), ids=REFUSED)
+def test_it_is_refused_at_its_place(program, name):
+    error = refuse(program, 1)
+
+    assert error.id == name
+    assert error.loc.file == __file__
+
+
+def test_the_message_of_an_assert_is_shown_or_refused():
+    def program(n):
+        assert n > 1, ("n is", n)
+        return n
+
+    assert refuse(program, 1).id == "BAD_CALL"
+
+
+def test_a_static_message_says_what_is_not_known_yet():
+    def program(n):
+        sk.static_assert(False, f"{n:5d} of {{{A_LIST[1]}}}")
+        return n
+
+    assert "(run-time) of {2}" in str(refuse(program, 1))
+
+
+@sk.jit
+def compared(a, b, COMPARE: sk.constexpr):
+    a[0] = 1 if COMPARE(a, b) else 2
+
+
+@pytest.mark.parametrize("compare", [lambda a, b: a == b, lambda a, b: a != b, lambda a, b: a < b])
+def test_arrays_are_not_compared_by_their_addresses(compare):
+    with pytest.raises(sk.StagingError, match="BAD_OPERANDS"):
+        compared[1, 1](np.zeros(2), np.zeros(2), compare)
+
+
+def test_pointers_are():
+    a = np.zeros(2)
+
+    compared[1, 1](a, a, lambda a, b: a.ptr + 1 == b + 1)
+
+    assert a[0] == 1
