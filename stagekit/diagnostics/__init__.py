@@ -6,6 +6,7 @@ from stagekit.diagnostics.diagnostic import (
     Note,
     StagekitError,
     all_diagnostics,
+    conceal,
     hide_frames,
     place_of_user,
 )
@@ -15,5 +16,5 @@ from stagekit.diagnostics.render import render
 
 __all__ = [
     "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
-    "all_diagnostics", "hide_frames", "outside_kernel", "place_of_user", "render",
+    "all_diagnostics", "conceal", "hide_frames", "outside_kernel", "place_of_user", "render",
 ]  # fmt: skip

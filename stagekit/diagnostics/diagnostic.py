@@ -131,21 +131,22 @@ class InternalError(Exception):
     """A fault of stagekit itself, never of the user's kernel."""
 
 
-def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a public entry point: a user's mistake shows the user's frames only.
+def conceal(error: StagekitError) -> None:
+    """Forget where an error came through: the bare `raise` that must follow adds no frame either."""
+    error.__traceback__ = None
+    error.__cause__ = None
+    error.__suppress_context__ = True
 
-    A bare `raise` after clearing `__traceback__` re-raises without adding this frame, so the traceback ends in the
-    user's own call.
-    """
+
+def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a public entry point: a user's mistake shows the user's frames only, the traceback ends in the user's own call."""
 
     @functools.wraps(function)
     def entry(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except StagekitError as error:
-            error.__traceback__ = None
-            error.__cause__ = None
-            error.__suppress_context__ = True
+            conceal(error)
             raise
 
     entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it

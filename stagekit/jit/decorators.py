@@ -13,11 +13,11 @@ from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
-from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET, suggest
-from stagekit.ir import TARGETS
+from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET
 from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.launcher import Launchable
-from stagekit.jit.options import Options, read_options
+from stagekit.jit.launcher import General
+from stagekit.jit.native import NativeLaunchers, NativelyLaunchable
+from stagekit.jit.options import Options, check_target, read_options
 from stagekit.jit.specialization import Specialization
 
 P = ParamSpec("P")
@@ -136,19 +136,22 @@ def _checked(fn: Any, decorator: str) -> types.FunctionType:
     return fn
 
 
-class BoundKernel(Launchable):
+class BoundKernel(NativelyLaunchable):
     """A kernel tied to one target, compiled as far as its types are known. Launched like the kernel itself."""
 
     def __init__(self, kernel: Specialization, target: str) -> None:
         self._kernel = kernel
         self.target = target
+        self._native = NativeLaunchers(kernel.name, functools.partial(General, lambda: self))
         functools.update_wrapper(self, kernel.__stagekit_fragment__)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._kernel._launch(key, args, kwargs, self.target)
+        launched = self._kernel.launch_generally(key, args, kwargs, self.target)
+        if launched is not None:
+            self._native.offer(key, launched[1], self._kernel.call_shape)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         return self._kernel._prepare(key, args, kwargs, self.target)
@@ -175,9 +178,8 @@ def compile(kernel: Any, target: str | None = None) -> Any:
     if not isinstance(kernel, Specialization):
         what = f"`compile` of a {type(kernel).__name__}"
         raise SpecializeError(UnsupportedSyntax(what, "give a kernel made with @function or by `.specialize(...)`"))
-    if target is not None and target not in TARGETS:
-        hint = f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"
-        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", hint))
+    if target is not None:
+        check_target(target)
     if kernel.has_known_types:
         _compile_now(kernel, target)
     if target is None:

@@ -27,8 +27,8 @@ from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
 from stagekit.jit.guards import Guards
 from stagekit.jit.history import History
-from stagekit.jit.launcher import General, Launchable, Launcher
-from stagekit.jit.native import CallShape, NativeLaunchers
+from stagekit.jit.launcher import General
+from stagekit.jit.native import CallShape, NativeLaunchers, NativelyLaunchable
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
@@ -38,7 +38,7 @@ from stagekit.signature import ArraySpec
 MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
 
 
-class JitFunction(Launchable):
+class JitFunction(NativelyLaunchable):
     """A kernel before its constexprs are fixed. `.specialize(...)` fixes them; brackets and call do so from the arguments."""
 
     def __init__(
@@ -197,15 +197,6 @@ class JitFunction(Launchable):
         return self.history.text()
 
     # -- launching ----------------------------------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> Any:
-        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
-        return self._native.find(key) or Launcher(self._launch, key)
-
-    @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launch a kernel that computes its own grid (`device_entry`)."""
-        (self._native.find(None) or Launcher(self._launch, None))(*args, **kwargs)
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         kernel, run_time, named = self._split(args, kwargs)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, conceal
 from stagekit.jit.guards import Guards
+from stagekit.jit.launcher import Launchable, Launcher
 from stagekit.jit.sanitizing import active_session
 from stagekit.runtime import native
 from stagekit.runtime.kernel import Kernel
@@ -69,6 +70,7 @@ class NativeLaunchers:
         self._general = general
         self._by_brackets: dict[Any, Any] = {}
         self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
+        self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
         self._last: tuple[Kernel, CallShape] | None = None
 
@@ -84,7 +86,7 @@ class NativeLaunchers:
         return self._for_new(key) if found is None else found
 
     def _find_odd(self, key: Any) -> Any:
-        if key is not None and not _is_exact(key):
+        if not _is_exact(key):
             return None
         found = self._by_brackets.get(key)
         return self._for_new(key) if found is None else found
@@ -122,11 +124,36 @@ class NativeLaunchers:
         if len(self._by_brackets) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
             self._by_brackets.clear()
             self._behind.clear()
+            self.without_brackets = None
         before = self._by_brackets.get(key) or self._general(key, kernel)
         made = native.make_callable(code, self._name, before, state, shape.calling)
         self._behind.setdefault(key, []).append(kernel)
+        if key is None:
+            self.without_brackets = made
         self._by_brackets[key] = made
         return made
+
+
+class NativelyLaunchable(Launchable):
+    """A kernel that is launched natively where it can be."""
+
+    _native: NativeLaunchers
+
+    def __getitem__(self, key: Any) -> Any:
+        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
+        return self._native.find(key) or Launcher(self._launch, key)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch a kernel that computes its own grid (`device_entry`)."""
+        launch = self._native.without_brackets
+        try:
+            if launch is None:
+                self._launch(None, args, kwargs)
+            else:
+                launch(*args, **kwargs)
+        except StagekitError as error:
+            conceal(error)
+            raise
 
 
 def _is_exact(key: Any) -> bool:

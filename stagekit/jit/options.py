@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.frontend.errors import BadOption, SpecializeError
+from stagekit.frontend.errors import BadOption, SpecializeError, UnsupportedSyntax
 from stagekit.frontend.tracer import TraceOptions, suggest
 from stagekit.ir import TARGETS
 
+OLDEST_CAPABILITY = 75
 MAX_REGISTERS = 255  # of one thread, since compute capability 3.5
 
 
@@ -58,3 +59,13 @@ def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str,
     rest = dict(given)
     name, target = rest.pop("name"), rest.pop("target")
     return Options(TraceOptions(**rest), name, target)
+
+
+def check_target(target: Any, capability: Any = None) -> None:
+    """Refuse what cannot be compiled for."""
+    if target not in TARGETS:
+        hint = f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"
+        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", hint))
+    if capability is not None and not _is_int(capability, OLDEST_CAPABILITY):
+        hint = f"give ten times the version, {OLDEST_CAPABILITY} or more"
+        raise SpecializeError(UnsupportedSyntax(f"compute capability {capability!r}", hint))

@@ -23,8 +23,9 @@ from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes
 from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
-from stagekit.jit.launcher import General, Launchable, Launcher
-from stagekit.jit.native import CallShape, NativeLaunchers
+from stagekit.jit.launcher import General
+from stagekit.jit.native import CallShape, NativeLaunchers, NativelyLaunchable
+from stagekit.jit.options import check_target
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.runtime.kernel import Kernel
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from stagekit.jit.jitfunction import JitFunction
 
 
-class Specialization(Launchable):
+class Specialization(NativelyLaunchable):
     """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed.
 
     `ir`, `llvm`, `ptx`, `sass`, `signature`, `launch` and `report()` show the variant that was used last, or the one for
@@ -198,19 +199,10 @@ class Specialization(Launchable):
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Any:
-        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
-        return self._native.find(key) or Launcher(self._launch, key)
-
-    @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launch a kernel that computes its own grid (`device_entry`)."""
-        (self._native.find(None) or Launcher(self._launch, None))(*args, **kwargs)
-
-    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None) -> None:
-        launched = self.launch_generally(key, args, kwargs, target)
-        if launched is not None and target is None:
-            self._native.offer(key, launched[1], lambda: CallShape(self.native_parameters(), self.keyword_only))
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        launched = self.launch_generally(key, args, kwargs, None)
+        if launched is not None:
+            self._native.offer(key, launched[1], self.call_shape)
 
     def launch_generally(
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None
@@ -241,10 +233,9 @@ class Specialization(Launchable):
     def _target(self, wanted: str | None, device: Device) -> str:
         return wanted or config.TARGET.get() or self._owner.options.target or device.kind
 
-    @property
-    def keyword_only(self) -> int:
-        """How many of the last run-time parameters cannot be given by position."""
-        return self._argument_types.keyword_only
+    def call_shape(self) -> CallShape:
+        """How the kernel is called, for native launchers."""
+        return CallShape(self.native_parameters(), self._argument_types.keyword_only)
 
     def native_parameters(self) -> tuple[native.Parameter, ...]:
         """The run-time parameters, as native launchers read them."""
@@ -272,6 +263,7 @@ class Specialization(Launchable):
 
         capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
         """
+        check_target(target, capability)
         return self._shown().artifact(target, capability, block)
 
     @property

@@ -79,6 +79,11 @@ class Case:
     def native(self) -> Any:
         return self.kernel if self.key is None else self.kernel[self.key]
 
+    def has_native(self) -> bool:
+        """Is what is called machine code by now?"""
+        launchers = self.kernel._native
+        return (launchers.without_brackets if self.key is None else launchers.find(self.key)) is not None
+
     def general(self) -> Any:
         return Launcher(self.kernel._launch, self.key)
 
