@@ -6,6 +6,18 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+from stagekit.diagnostics import Diagnostic, StagekitError
+
+
+class BadSwitch(Diagnostic):
+    title: ClassVar[str] = "An environment variable is not understood"
+    label: ClassVar[str] = "{name}={value!r}"
+    help: ClassVar[str] = "give one of: {choices}"
+    name: str
+    value: str
+    choices: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +31,10 @@ class Switch:
 
     def get(self) -> str:
         """The value now; read anew each time so that tests and notebooks can change it."""
-        return os.environ.get(self.name, self.default)
+        value = os.environ.get(self.name) or self.default
+        if self.choices and value not in self.choices:
+            raise StagekitError(BadSwitch(self.name, value, ", ".join(c for c in self.choices if c)))
+        return value
 
 
 DUMP = Switch(
