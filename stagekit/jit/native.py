@@ -10,6 +10,7 @@ there before it, and so on to the general way. So several dtypes may alternate b
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class NativeLaunchers:
         self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
         self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
-        self._last: tuple[Kernel, CallShape] | None = None
+        self._known: dict[Kernel, CallShape] = {}  # with native code; the newest last
 
     def find(self, key: Any) -> Any:
         """The callable for these brackets, or None. Keys that are equal to others but of other types have none."""
@@ -92,13 +93,12 @@ class NativeLaunchers:
         return self._for_new(key) if found is None else found
 
     def _for_new(self, key: Any) -> Any:
-        """Brackets that were not seen before, of a kernel that has native code: a callable of its last specialisation."""
-        if self._last is None:
-            return None
-        try:
-            return self._add(key, *self._last)
-        except StagekitError:  # in the brackets; the call will say so
-            return None
+        """Brackets that were not seen before: a callable of all that has native code, without a launch the general way."""
+        found = None
+        for kernel, shape in list(self._known.items()):
+            with contextlib.suppress(StagekitError):  # in the brackets; the call will say so
+                found = self._add(key, kernel, shape) or found
+        return found
 
     def offer(self, key: Any, kernel: Kernel, shape: Callable[[], CallShape | None]) -> None:
         """After a launch the general way: have a callable for the next one. shape: how the kernel is called."""
@@ -108,7 +108,9 @@ class NativeLaunchers:
             return
         known = shape()
         if known is not None and (key is None or _is_exact(key)):
-            self._last = (kernel, known)
+            self._known[kernel] = known
+            if len(self._known) > _MAX_CHAIN:
+                del self._known[next(iter(self._known))]
             self._add(key, kernel, known)
 
     def _add(self, key: Any, kernel: Kernel, shape: CallShape) -> Any:

@@ -1,0 +1,209 @@
+"""What a native launcher must honour beside its arguments: brackets, switches, what was captured, threads, lifetimes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from stagekit.runtime import native
+
+pytestmark = pytest.mark.skipif(not native.is_available(), reason="no native launchers here")
+
+STEP = 1
+n = sk.dynamic("n")
+
+
+@sk.jit
+def add_step(x, out, BLOCK: sk.constexpr):
+    i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+    sk.store(out + i, sk.load(x + i, mask=i < x.size) + STEP, mask=i < x.size)
+
+
+def make_fill(value: float) -> Any:
+    @sk.function
+    def fill(out: sk.Tensor((n,), sk.float32)):
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(n, 64), block=64))
+        i = sk.cuda.block_idx("x") * 64 + sk.cuda.thread_idx("x")
+        if i < n:
+            out[i] = value
+
+    return fill
+
+
+def launched(kernel: Any, count: int = 100) -> Any:
+    out = np.zeros(count, np.float32)
+    kernel(out)
+    return out
+
+
+def warm_fill(value: float) -> Any:
+    kernel = make_fill(value)
+    for _ in range(3):
+        launched(kernel)
+    assert kernel._native.without_brackets is not None
+    return kernel
+
+
+def test_a_launch_gives_none_and_takes_no_reference() -> None:
+    kernel, out = warm_fill(3), np.zeros(10, np.float32)
+    before = sys.getrefcount(out), sys.getrefcount(None)
+
+    for _ in range(1000):
+        assert kernel(out) is None
+
+    assert sys.getrefcount(out) == before[0]
+    assert abs(sys.getrefcount(None) - before[1]) < 100
+
+
+def test_a_changed_global_gives_a_new_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    for _ in range(3):
+        add_step[(1,)](x, out, 64)
+    assert out[0] == 1
+
+    for value in (5, 7, 1):
+        monkeypatch.setitem(globals(), "STEP", value)
+        for _ in range(3):
+            add_step[(1,)](x, out, 64)
+            assert out[0] == value
+
+
+def test_dtypes_and_constexprs_alternate_behind_the_same_brackets() -> None:
+    for _ in range(4):
+        for dtype in (np.float32, np.int32, np.float64):
+            for block in (64, 128):
+                x, out = np.arange(64, dtype=dtype), np.zeros(64, dtype)
+                add_step[(1,)](x, out, block)
+                assert (out == x + STEP).all()
+
+
+def test_brackets_that_are_new_need_no_launch_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = np.zeros(640, np.float32), np.zeros(640, np.float32)
+    for _ in range(3):
+        add_step[(1,)](x, out, 64)
+    monkeypatch.setattr(type(add_step), "_launch", lambda *_: pytest.fail("the general way"))
+
+    add_step[(10,)](x, out, 64)
+
+    assert out.min() == 1
+
+
+@pytest.mark.parametrize("key", [1.0, (1.0,), (None,), "1", (1, 2, 3, 4), -1, (-1,)])
+def test_wrong_brackets_are_refused_however_often_the_right_ones_were_launched(key: Any) -> None:
+    kernel, x, out = add_step.specialize(BLOCK=64), np.zeros(64, np.float32), np.zeros(64, np.float32)
+    for _ in range(3):
+        kernel[(1,)](x, out)
+        kernel[1](x, out)
+
+    with pytest.raises(sk.LaunchError):
+        kernel[key](x, out)
+
+
+def test_a_switch_of_the_environment_is_seen_at_the_next_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, targets = warm_fill(2), []
+    general = type(kernel).launch_generally
+    monkeypatch.setattr(type(kernel), "launch_generally", lambda *a: targets.append(1) or general(*a))
+    launched(kernel)
+    assert not targets
+
+    monkeypatch.setenv("STAGEKIT_TARGET", "interp")
+    assert launched(kernel).max() == 2
+    monkeypatch.delenv("STAGEKIT_TARGET")
+    launched(kernel)
+
+    assert len(targets) == 1
+
+
+def test_a_sanitizer_gets_the_launches_of_its_own_thread() -> None:
+    kernel = warm_fill(2)
+
+    with sk.sanitize() as watch:
+        launched(kernel)
+        other = threading.Thread(target=launched, args=(kernel,))
+        other.start()
+        other.join()
+    launched(kernel)
+
+    assert len(watch.reports) == 1
+
+
+def test_threads_launch_at_the_same_time() -> None:
+    kernel, wrong = warm_fill(4), []
+
+    def work() -> None:
+        wrong.extend(1 for _ in range(300) if not (launched(kernel, 1000) == 4).all())
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_a_fork_launches() -> None:
+    kernel = warm_fill(4)
+    launched(kernel, 1_000_000)
+
+    child = os.fork()
+    if not child:
+        os._exit(0 if (launched(kernel, 1_000_000) == 4).all() else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+
+
+def test_a_large_grid_is_run_whole() -> None:
+    assert (launched(warm_fill(4), 3_000_000) == 4).all()
+
+
+def test_dropping_a_kernel_drops_its_launchers() -> None:
+    kernel = warm_fill(9)
+    machine = weakref.ref(next(iter(kernel._native._known)))
+
+    del kernel
+    gc.collect()
+
+    assert machine() is None
+
+
+def test_a_launcher_in_hand_outlives_its_kernel() -> None:
+    kernel = warm_fill(9)
+    launch = kernel._native.without_brackets
+
+    del kernel
+    gc.collect()
+
+    assert (launched(launch) == 9).all()
+    with pytest.raises(sk.ArgumentError, match="`out`"):
+        launch([1.0])
+
+
+def test_a_prepared_launch_reads_the_arrays_as_they_are_then_and_keeps_them() -> None:
+    x, out = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    launch = add_step.prepare[(1,)](x, out, BLOCK=64)
+    x += 10
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+
+    assert launch() is None
+
+    assert seen() is not None
+    assert out.min() == out.max() == 10 + STEP
+
+
+def test_preparing_checks_like_launching() -> None:
+    with pytest.raises(sk.ArgumentError, match="`out`"):
+        warm_fill(1).prepare([1.0])
