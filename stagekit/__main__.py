@@ -76,6 +76,8 @@ def _age(entry: Entry) -> str:
 def _title(store: Store, entry: Entry) -> str:
     """What an entry is, in a few words."""
     payload = store.load(entry.name, is_use=False) or b""
+    if entry.name.startswith("launcher-"):
+        return "what launches kernels of one signature"
     if entry.name.startswith("front-"):
         return f"{_json(payload).get('kernel', 'damaged')}: what tracing found"
     try:
@@ -95,6 +97,8 @@ def _details(store: Store, entry: Entry) -> list[str]:
             *(f"reads {what}" for what in content.get("reads", ())),
             *(f"from {p}" for p in content.get("places", ())),
         ]
+    if not entry.name.startswith("code-"):
+        return []
     try:
         artifact, _ = from_bytes(payload)
     except ValueError:

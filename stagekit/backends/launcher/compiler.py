@@ -25,6 +25,8 @@ from stagekit.backends.launcher.sizes import Evaluator
 from stagekit.backends.launcher.tensors import ArrayValues
 from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
+from stagekit.backends.toolchain import identity
+from stagekit.cache.codes import kept
 from stagekit.diagnostics import InternalError
 from stagekit.hostexpr import HostExpr, Op, Slot
 from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
@@ -62,6 +64,10 @@ def load_support() -> tuple[dict[str, int], LoadedCode]:
 
 
 def _assemble(text: str) -> bytes:
+    return kept("launcher", (text, *identity("cpu")), lambda: _object_code(text))
+
+
+def _object_code(text: str) -> bytes:
     module = optimize.parse(text, llvm.create_context())
     return bytes(_quick_machine().emit_object(module))
 
