@@ -12,13 +12,16 @@ from typing import Any
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
 from stagekit.cache.artifacts import from_bytes
 
+_LISTED = 30  # entries, unless all are asked for
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     parser = argparse.ArgumentParser(prog="python -m stagekit", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     cache = commands.add_parser("cache", help="look after the disk cache").add_subparsers(dest="action", required=True)
-    cache.add_parser("list", help="what is kept, the last used first")
+    listing = cache.add_parser("list", help="what is kept, the last used first")
+    listing.add_argument("--all", action="store_true", help=f"more than the last {_LISTED}")
     cache.add_parser("clear", help="remove everything")
     explain = cache.add_parser("explain", help="where the cache is and what an entry was made for")
     explain.add_argument("word", nargs="?", default="", help="part of a kernel's or an entry's name")
@@ -34,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _list(store: Store, given: argparse.Namespace) -> None:
     entries = store.entries()
-    for entry in entries:
+    for entry in entries if given.all else entries[:_LISTED]:
         _say(f"{_age(entry):>9}  {entry.size_bytes / 1e3:8.1f} kB  {_title(store, entry)}")
     total_mb = sum(e.size_bytes for e in entries) / 1e6
     _say(f"{len(entries)} entries, {total_mb:.1f} of {store.limit_bytes / 1e6:.0f} MB, in {store.folder}")
