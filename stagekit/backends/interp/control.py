@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.backends.interp.findings import NoProgress
+from stagekit.backends.interp.findings import NoProgress, OutOfBounds
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import (
     Builders,
@@ -28,6 +28,7 @@ from stagekit.backends.interp.team import Team
 from stagekit.ir import Block, Op, ops, walk
 
 _LOOK_EVERY = 1024  # rounds of a loop between two looks whether it still gets anywhere
+_ROUNDS_ASTRAY = 16 * _LOOK_EVERY  # of a loop, once something was read outside an array
 
 
 class Abandoned(Exception):
@@ -252,6 +253,8 @@ class _Watch:
         self.writes = team.launch.writes
         if is_stuck:
             self.abandon(f"after {self.rounds} rounds, nothing that the loop looks at has changed", team)
+        if self.rounds >= _ROUNDS_ASTRAY and team.launch.sink.has(OutOfBounds.id):
+            raise Abandoned  # it goes on with what is not there; the finding says so
         if self.rounds >= self.patience:
             self.abandon(f"still running after {self.rounds} rounds", team)
 

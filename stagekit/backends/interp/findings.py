@@ -76,6 +76,10 @@ class FindingSink:
         self._counts[key] = self._counts.get(key, 0) + count
         return key not in self._first and len(self._first) < self.limit
 
+    def has(self, id: str) -> bool:
+        """Is there a finding with this id?"""
+        return any(f.id == id for f in self._first.values())
+
     def add(self, key: Hashable, finding: Finding) -> None:
         self._first[key] = finding
 

@@ -27,7 +27,11 @@ Pick = Callable[[list["Warp"], "Warp | None"], "Warp"]
 
 @dataclass(eq=False)
 class Warp:
-    """One warp under way. arrived: the barrier it waits at. turn: what it last repeated; idle_since: launch.writes then."""
+    """One warp under way. arrived: the barrier it waits at. turn: what it last repeated.
+
+    rounds: launch.writes at the start of the present round of each loop. idle_since: the same where the round that has just
+    ended changed nothing, in the warp or in memory: as long as nobody writes, the next would be no different.
+    """
 
     team: Team
     run: Running
@@ -35,6 +39,7 @@ class Warp:
     arrived: Arrive | None = None
     answer: Any = None
     turn: Turn | None = None
+    rounds: dict[Op, int] = field(default_factory=dict)
     idle_since: int = -1
     is_done: bool = False
 
@@ -113,6 +118,8 @@ class Scheduler:
         raise Abandoned
 
     def _advance(self, warp: Warp) -> None:
+        if warp.turn is not None:
+            warp.rounds[warp.turn.op] = self.launch.writes
         answer, warp.answer, warp.turn = warp.answer, None, None
         try:
             request = warp.run.send(answer)
@@ -121,7 +128,7 @@ class Scheduler:
             return
         if isinstance(request, Turn):
             warp.turn = request
-            warp.idle_since = self.launch.writes if request.is_idle else -1
+            warp.idle_since = warp.rounds.get(request.op, -1) if request.is_idle else -1
             return
         warp.arrived = request
         self._check_whole(warp, request)
