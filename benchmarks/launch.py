@@ -82,6 +82,12 @@ def take2_constexpr(a0: ARRAY, a1: ARRAY, LIMIT: sk.constexpr):
 KERNELS = {0: take0, 2: take2, 4: take4, 16: take16}
 
 
+def kernel_of(count: int, target: str) -> Any:
+    """For so many arrays; one without arrays must be told where to run."""
+    kernel = KERNELS[count].specialize()
+    return kernel if count else sk.compile(kernel, target=target)
+
+
 @dataclass(frozen=True)
 class Row:
     """A statement to time, with its names. base: the row it is compared with."""
@@ -139,11 +145,11 @@ class CLoop:
 # Rows ---------------------------------------------------------------------------------------------------------------
 
 
-def stagekit_rows(arrays: list[Any], base: Callable[[int], str]) -> list[Row]:
+def stagekit_rows(target: str, arrays: list[Any], base: Callable[[int], str]) -> list[Row]:
     """Each way to call, with two arrays; and the shortest, with each number of arrays."""
     rows = []
     for count in COUNTS:
-        kernel, given = KERNELS[count].specialize(), ", ".join(f"x{i}" for i in range(count))
+        kernel, given = kernel_of(count, target), ", ".join(f"x{i}" for i in range(count))
         names = {"k": kernel, "launch": None, **{f"x{i}": a for i, a in enumerate(arrays)}}
         for _ in range(3):
             kernel[1, SIZE](*arrays[:count])
@@ -165,7 +171,7 @@ def stagekit_rows(arrays: list[Any], base: Callable[[int], str]) -> list[Row]:
 
 def cpu_rows() -> list[Row]:
     arrays = [np.ones(SIZE, np.float32) for _ in range(max(COUNTS))]
-    rows, loops = stagekit_rows(arrays, lambda count: "the machine code from a C loop, 2 arrays"), c_loops()
+    rows, loops = stagekit_rows("cpu", arrays, lambda count: "the machine code from a C loop, 2 arrays"), c_loops()
     if loops is not None:
         kernel = machine_kernel(take2.specialize())
         slots = (ctypes.c_uint64 * 3)(arrays[0].ctypes.data, SIZE, arrays[1].ctypes.data)
@@ -179,7 +185,7 @@ def cpu_rows() -> list[Row]:
 
 def cuda_rows() -> list[Row]:
     arrays = device_arrays()
-    rows = stagekit_rows(arrays, lambda count: f"the driver's call from a C loop, {count} arrays")
+    rows = stagekit_rows("cuda", arrays, lambda count: f"the driver's call from a C loop, {count} arrays")
     return [*driver_rows(arrays), *rows, *peer_rows(arrays)]
 
 
@@ -199,8 +205,9 @@ def driver_rows(arrays: list[Any]) -> list[Row]:
         return []
     rows, launch = [], driver.function_address("cuLaunchKernel")
     for count in COUNTS:
-        KERNELS[count].specialize()[1, SIZE](*arrays[:count])
-        kernel = machine_kernel(KERNELS[count].specialize())
+        given = kernel_of(count, "cuda")
+        given[1, SIZE](*arrays[:count])
+        kernel = machine_kernel(given)
         function = next(iter(kernel._modules.values())).function
         slots = (ctypes.c_uint64 * 32)(*(_address(a) for a in arrays[:count]))
         pointers = (ctypes.c_void_p * 32)(*(ctypes.addressof(slots) + 8 * i for i in range(32)))

@@ -21,7 +21,7 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters,
 from stagekit.runtime.args import describe, read_array
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError
-from stagekit.runtime.views import CPU, Device
+from stagekit.runtime.views import CPU, ArrayView, Device
 
 Typed = tuple[ArgType, Device | None]
 Reader = Callable[[Any], Typed]
@@ -91,10 +91,18 @@ def _reader(name: str, meaning: Any) -> Reader:
     return lambda value: _any(name, value)
 
 
+def _look(value: Any) -> ArrayView | None:
+    """A view of an array; None too where its owner does not let it be seen, which the launch reports."""
+    try:
+        return read_array(value)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
+
+
 def _place(value: Any) -> Device | None:
     if type(value) is np.ndarray:
         return CPU
-    view = read_array(value)
+    view = _look(value)
     return view.device if view is not None else None
 
 
@@ -107,7 +115,7 @@ def _tensor_reader(meaning: Tensor) -> Reader:
     def read(value: Any) -> Typed:
         if type(value) is np.ndarray:
             return (packed if value.flags.c_contiguous else strided), CPU
-        view = read_array(value)
+        view = _look(value)
         if view is None:
             return packed, None
         return (packed if view.is_contiguous else strided), view.device
@@ -126,6 +134,8 @@ def _any(name: str, value: Any) -> Typed:
         dtype = dtype_from_numpy(value.dtype)
         if dtype is not None:
             return ScalarArg(dtype), None
+    elif type(value) is np.ndarray and (dtype := dtype_from_numpy(value.dtype)) is not None:
+        return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
     hint = "pass arrays and numbers of supported dtypes, or make it a constexpr parameter"

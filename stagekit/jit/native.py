@@ -69,7 +69,7 @@ class NativeLaunchers:
     def __init__(self, name: str, general: General) -> None:
         self._name = name
         self._general = general
-        self._by_brackets: dict[Any, Any] = {}
+        self.entries: dict[Any, tuple[Any, Any]] = {}  # by brackets: a key of exactly the right types, and its callable
         self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
         self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
@@ -83,14 +83,17 @@ class NativeLaunchers:
                     return self._find_odd(key)
         elif type(key) is not int:
             return self._find_odd(key)
-        found = self._by_brackets.get(key)
-        return self._for_new(key) if found is None else found
+        return self._find_exact(key)
 
     def _find_odd(self, key: Any) -> Any:
-        if not _is_exact(key):
-            return None
-        found = self._by_brackets.get(key)
-        return self._for_new(key) if found is None else found
+        return self._find_exact(key) if _is_exact(key) else None
+
+    def _find_exact(self, key: Any) -> Any:
+        entry = self.entries.get(key)
+        if entry is None:
+            return self._for_new(key)
+        self.entries[key] = key, entry[1]
+        return entry[1]
 
     def _for_new(self, key: Any) -> Any:
         """Brackets that were not seen before: a callable of all that has native code, without a launch the general way."""
@@ -123,16 +126,17 @@ class NativeLaunchers:
         state = kernel.native_state(request)
         if state is None:
             return None
-        if len(self._by_brackets) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
-            self._by_brackets.clear()
+        if len(self.entries) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
+            self.entries.clear()
             self._behind.clear()
             self.without_brackets = None
-        before = self._by_brackets.get(key) or self._general(key, kernel)
-        made = native.make_callable(code, self._name, before, state, shape.calling)
+        before = self.entries.get(key)
+        behind = self._general(key, kernel) if before is None else before[1]
+        made = native.make_callable(code, self._name, behind, state, shape.calling)
         self._behind.setdefault(key, []).append(kernel)
         if key is None:
             self.without_brackets = made
-        self._by_brackets[key] = made
+        self.entries[key] = key, made
         return made
 
 
@@ -143,7 +147,13 @@ class NativelyLaunchable(Launchable):
 
     def __getitem__(self, key: Any) -> Any:
         """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
-        return self._native.find(key) or Launcher(self._launch, key)
+        try:
+            entry = self._native.entries.get(key)
+            if entry is not None and entry[0] is key:  # the tuple of a program is mostly a constant of it
+                return entry[1]
+            return self._native.find(key) or Launcher(self._launch, key)
+        except TypeError:  # brackets without a hash
+            return Launcher(self._launch, key)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launch a kernel that computes its own grid (`device_entry`)."""

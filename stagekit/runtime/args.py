@@ -82,7 +82,9 @@ def _is_torch_tensor(kind: type) -> bool:
 
 def _read_torch(tensor: Any, stream_of: StreamOf | None) -> ArrayView:
     device = tensor.device
-    if device.type not in ("cpu", "cuda") or tensor.is_neg() or tensor.is_conj():
+    if tensor.is_neg():  # torch would hand it out as it lies in memory
+        raise BufferError("it stands for the negative of what is in its memory: pass tensor.resolve_neg()")
+    if device.type not in ("cpu", "cuda") or tensor.is_conj():
         return _read_dlpack(tensor, stream_of)
     where = CPU if device.type == "cpu" else Device("cuda", device.index)
     dtype = _torch_dtypes().get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")

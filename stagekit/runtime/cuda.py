@@ -87,16 +87,17 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if self.artifact.has_records or gpu.device is None or not native.has_functions():
+        if self.artifact.has_records or not native.has_functions():
             return general
+        device = driver.current_device() if gpu.device is None else gpu.device
         state = self._state(brackets)
-        with driver.on_device(gpu.device):
-            _, shared_bytes = self._ready(gpu.device, size)
-            stream = gpu.stream_of(gpu.device)
+        with driver.on_device(device):
+            _, shared_bytes = self._ready(device, size)
+            stream = gpu.stream_of(device)
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
         buffer = self._packer.take(values)
-        words = {"pointers": buffer.pointers, "device": gpu.device, "stream_of": native.stream_of(args)}
+        words = {"pointers": buffer.pointers, "device": device, "stream_of": native.stream_of(args)}
         size_now = size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
         return native.make_prepared(
             "enqueue_prepared", self._name, general, state.adding({**words, **size_now}, args, buffer)

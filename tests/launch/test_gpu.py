@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagekit.dtypes import float32
+from stagekit.dtypes import float32, int64
 from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
 from stagekit.runtime import cuda, driver, native
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
-from stagekit.signature import Signature
+from stagekit.signature import ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
 
@@ -243,3 +243,16 @@ def test_the_struct_of_a_device_array_says_what_the_array_says(gpu: FakeNativeDr
     tensor = made._tensor
     assert (tensor.data, tensor.device_id, tensor.ndim) == (made._address, 1, 2)
     assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [4, 1])
+
+
+def test_a_kernel_without_arrays_runs_where_the_current_context_is(gpu: FakeNativeDriver) -> None:
+    gpu.parameter_count, signature = 1, Signature((ScalarSpec("n", int64),), (ParamSlot("value", 0, int64),))
+    launch = Launches(signature, key=(1, 64), style="thread", launch=None, block=None).load(0, 1)
+
+    gpu.current = 101
+    launch(7)
+    gpu.current = 102
+    assert launch(7) == "general"
+
+    ((function, context, _, _, parameters),) = gpu.native
+    assert (function, context, parameters) == (1101, 101, (7,))

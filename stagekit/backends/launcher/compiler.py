@@ -29,7 +29,7 @@ from stagekit.backends.toolchain import identity
 from stagekit.cache.codes import kept
 from stagekit.diagnostics import InternalError
 from stagekit.hostexpr import HostExpr, Op, Slot
-from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
+from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, ScalarSpec
 
 ENTRY = "stagekit_launcher"
 _HEAD = f"define ptr @{ENTRY}(ptr %self, ptr %args, i64 %given, ptr %keywords)"
@@ -83,8 +83,6 @@ def _quick_machine() -> Any:
 
 def _is_possible(request: LauncherRequest) -> bool:
     scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
-    if request.target == "cuda" and not any(isinstance(s, ArraySpec | PointerSpec) for s in request.specs):
-        return False  # nothing says on which GPU
     return all(map(numbers.can_read, scalars)) and not any(_reads_float(request, e) for e in _expressions(request))
 
 
@@ -337,7 +335,7 @@ def _enqueue(frame: Frame, request: LauncherRequest, values: Values, size: Size)
 
 
 def _device(frame: Frame, readings: list[str]) -> tuple[str, str]:
-    """The one GPU of all arrays, and who knows its current stream: null where all arrays are ours."""
+    """The one GPU of all arrays, -1 without arrays; and who knows its current stream: null where all arrays are ours."""
     fields = tables.READING
     device, stream_of = "", "null"
     for reading in readings:
@@ -349,7 +347,7 @@ def _device(frame: Frame, readings: list[str]) -> tuple[str, str]:
             frame.require_equal("i32", its_device, device)
         device = device or its_device
         stream_of = _agreed(frame, stream_of, its_stream)
-    return device, stream_of
+    return device or "-1", stream_of
 
 
 def _agreed(frame: Frame, known: str, other: str) -> str:

@@ -436,7 +436,7 @@ done:
 _ENQUEUE = """
 ; Give a kernel to a GPU's stream: the one in the brackets, or the current one of whom the first array is from.
 ; The result 1 means that nothing was done, and the general path must be taken.
-define ptr @enqueue(ptr %state, ptr %pointers, ptr %grid, ptr %block, i64 %shared_bytes, i32 %device, ptr %stream_of) {
+define ptr @enqueue(ptr %state, ptr %pointers, ptr %grid, ptr %block, i64 %shared_bytes, i32 %given_device, ptr %stream_of) {
 entry:
   %asked = alloca ptr
   %current = alloca ptr
@@ -453,10 +453,35 @@ entry:
   %is_empty = or i1 %has_no_xy, %has_no_z
   br i1 %is_empty, label %done, label %find
 find:
+  %get_context = field ptr PROCESS.get_context of %process
+  %got = call i32 %get_context(ptr %current)
+  %context = load ptr, ptr %current
+  %is_none = icmp eq ptr %context, null
+  br i1 %is_none, label %general, label %found
+found:
+  %rows = field ptr STATE.code of %state
+  %is_open = icmp eq i32 %given_device, -1
+  br i1 %is_open, label %search, label %chosen
+search:
+; No argument says which GPU: it is the one whose context is current.
+  %i = phi i32 [0, %found], [%i_next, %differs]
+  %is_nowhere = icmp eq i32 %i, DEVICES
+  br i1 %is_nowhere, label %general, label %compare_row
+compare_row:
+  %i_long = zext i32 %i to i64
+  %i_at = mul i64 %i_long, DEVICE_BYTES
+  %i_row = getelementptr i8, ptr %rows, i64 %i_at
+  %its_context = field ptr DEVICE.context of %i_row
+  %is_current = icmp eq ptr %its_context, %context
+  br i1 %is_current, label %chosen, label %differs
+differs:
+  %i_next = add i32 %i, 1
+  br label %search
+chosen:
+  %device = phi i32 [%given_device, %found], [%i, %compare_row]
   %is_known_device = icmp ult i32 %device, DEVICES
   br i1 %is_known_device, label %look, label %general
 look:
-  %rows = field ptr STATE.code of %state
   %device_long = zext i32 %device to i64
   %at = mul i64 %device_long, DEVICE_BYTES
   %row = getelementptr i8, ptr %rows, i64 %at
@@ -497,12 +522,8 @@ answered:
   br label %streamed
 streamed:
   %stream = phi ptr [%given, %choose], [null, %ask_torch], [%answer, %answered]
-  %get_context = field ptr PROCESS.get_context of %process
-  %got = call i32 %get_context(ptr %current)
-  %context = load ptr, ptr %current
   %wanted = field ptr DEVICE.context of %row
-  %is_none = icmp eq ptr %context, null
-  br i1 %is_none, label %general, label %compare
+  br label %compare
 compare:
   %is_right = icmp eq ptr %context, %wanted
   %set_context = field ptr PROCESS.set_context of %process
