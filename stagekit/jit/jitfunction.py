@@ -161,8 +161,8 @@ class JitFunction(NativelyLaunchable):
                 self._snapshot.loc,
             )
         try:
-            hash(freeze(value))
-        except TypeError:
+            hash(value)
+        except Exception:  # a `__hash__` of the user's may raise anything
             hint = "use a tuple, a frozen dataclass or another hashable value"
             raise SpecializeError(BadConstexpr(name, shown, kind, "it is not hashable", hint), self.loc) from None
 

@@ -91,3 +91,18 @@ def test_a_default_is_checked_like_a_value():
 
     with pytest.raises(sk.SpecializeError, match="BAD_CONSTEXPR"):
         kernel[1, 1](np.zeros(1, np.int32))
+
+
+class _Unhashable:
+    def __hash__(self) -> int:
+        raise ValueError("never")
+
+
+@pytest.mark.parametrize("value", [[1], {1: 2}, {1}, (1, [2]), _Unhashable()], ids=lambda v: type(v).__name__)
+def test_a_value_that_can_change_is_no_constexpr(value):
+    @sk.jit
+    def kernel(out, VALUE: sk.constexpr):
+        out[0] = 1
+
+    with pytest.raises(sk.SpecializeError, match="it is not hashable"):
+        kernel.specialize(VALUE=value)
