@@ -30,6 +30,7 @@ def kernels_of(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list
 
     monkeypatch.setattr(Variant, "__init__", remember)
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setattr(sys, "argv", [name])  # not the arguments of pytest
     monkeypatch.setenv("STAGEKIT_TARGET", "")
     monkeypatch.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()):
