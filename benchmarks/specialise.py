@@ -9,6 +9,7 @@ round has another constexpr value. The last lines are of new processes that find
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -85,7 +86,7 @@ def steps(kernel: Any) -> tuple[float, float, float]:
     for step in (kernel.trace, lambda: kernel.compile("cuda", capability=90), lambda: kernel.compile("cpu", block=256)):
         step()
         marks.append(time.perf_counter())
-    return tuple(1e3 * (b - a) for a, b in zip(marks, marks[1:]))  # type: ignore[return-value]
+    return tuple(1e3 * (b - a) for a, b in itertools.pairwise(marks))  # type: ignore[return-value]
 
 
 def rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
@@ -124,7 +125,9 @@ def warm_ms(runs: int = 7) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", WARM, here]
         environment = {**os.environ, "STAGEKIT_CACHE": folder}
-        found = [subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(runs)]
+        found = [
+            subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(runs)
+        ]
     first, second = zip(*(map(float, run.stdout.split()) for run in found[1:]))
     return statistics.median(first), statistics.median(second)
 
