@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -157,11 +158,11 @@ def _sum(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: Any = 0
 
 
 def _round(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, ndigits: Any = None) -> Any:
-    if not isinstance(x, Number):
+    if not isinstance(x, Number | np.generic):
         return _python(tracer, frame, node, round, x, *([ndigits] if ndigits is not None else []))
     if ndigits is not None:
-        raise tracer.error(BadCall("`round` of a run-time value takes no digits", "round(x)"), frame, node)
-    if not x.dtype.is_float:
+        raise tracer.error(BadCall("`round` of a typed value takes no digits", "round(x)"), frame, node)
+    if not default_dtype(x).is_float:
         return x
     nearest = _call(tracer, frame, node, registry.by_name("rint"), [x])
     return tracer.arithmetic.convert(nearest, dtypes.int64)
@@ -213,6 +214,14 @@ def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
 def _operator(symbol: str) -> Builtin:
     """`operator.add` and its like."""
     return lambda tracer, frame, node, a, b: expressions.binary(tracer, frame, node, symbol, a, b)
+
+
+def _sign(op: type[ast.unaryop]) -> Builtin:
+    return lambda tracer, frame, node, a: expressions.unary(tracer, frame, node, op, a)
+
+
+def _not(tracer: Tracer, frame: Frame, node: ast.AST, a: Any) -> Any:
+    return expressions.negate_condition(tracer, expressions.truth(tracer, frame, node, a))
 
 
 def _comparison(op: type[ast.cmpop]) -> Builtin:
@@ -537,6 +546,10 @@ _STAGED: dict[Any, Builtin] = {
     builtins.print: _print,
     functools.reduce: _reduce,
     **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
+    operator.not_: _not,
+    operator.truth: _bool,
+    operator.abs: _abs,
+    **{python: _sign(op) for op, (_, python) in expressions.UNARY.items()},
     **{python: _comparison(op) for op, (_, _, python) in COMPARISONS.items()},
 }
 

@@ -296,19 +296,19 @@ def _dtype_of(value: Any) -> dtypes.DType:
 def _unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
     if isinstance(node.op, ast.Not):
         return negate_condition(tracer, condition(tracer, frame, node.operand))
-    operand = evaluate(tracer, frame, node.operand)
+    return unary(tracer, frame, node, type(node.op), evaluate(tracer, frame, node.operand))
+
+
+def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], operand: Any) -> Any:
+    """`-x`, `+x` or `~x` for any value."""
     loc = tracer.at(frame, node)
-    if (
-        isinstance(node.op, ast.Invert)
-        and is_numeric(operand)
-        and (isinstance(operand, bool) or not is_literal(operand))
-    ):
+    if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
         return tracer.arithmetic.invert(operand, loc)
     if isinstance(operand, Number | np.generic):
-        if isinstance(node.op, ast.USub):
+        if op is ast.USub:
             return tracer.arithmetic.negate(operand, loc)
         return tracer.arithmetic.binary("+", operand, 0, loc) if _dtype_of(operand) is dtypes.bool_ else operand
-    name, python = _UNARY[type(node.op)]
+    name, python = UNARY[op]
     method = _user_method(operand, name)
     if method is not None:
         return _call(tracer, frame, node, method, [operand])
@@ -317,7 +317,7 @@ def _unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
     return static(tracer, frame, node, lambda: python(operand))
 
 
-_UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
+UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
     ast.USub: ("__neg__", operator.neg),
     ast.UAdd: ("__pos__", operator.pos),
     ast.Invert: ("__invert__", operator.invert),
