@@ -209,7 +209,8 @@ def driver_rows(arrays: list[Any]) -> list[Row]:
         given[1, SIZE](*arrays[:count])
         kernel = machine_kernel(given)
         function = next(iter(kernel._modules.values())).function
-        slots = (ctypes.c_uint64 * 32)(*(_address(a) for a in arrays[:count]))
+        wanted = kernel.artifact.signature.slots
+        slots = (ctypes.c_uint64 * 32)(*(_address(arrays[s.argument]) if s.kind == "address" else SIZE for s in wanted))
         pointers = (ctypes.c_void_p * 32)(*(ctypes.addressof(slots) + 8 * i for i in range(32)))
         loop = CLoop(loops.gpu_loop, launch, int(function), SIZE, 0, ctypes.addressof(pointers))
         rows.append(
