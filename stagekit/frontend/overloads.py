@@ -199,6 +199,10 @@ def _fold(
     with np.errstate(all="ignore"):
         results = spec.evaluate(*typed, *params)
     unpacked = results if isinstance(results, tuple) else (results,)
-    found = [semantics.typed(np.asarray(r)[()], t.dtype) for r, t in zip(unpacked, sig.results, strict=True) if isinstance(t, Scalar)]
+    found = [
+        semantics.typed(np.asarray(r)[()], t.dtype)
+        for r, t in zip(unpacked, sig.results, strict=True)
+        if isinstance(t, Scalar)
+    ]
     folded = [r.item() if is_weak else r for r in found]
     return folded[0] if len(folded) == 1 else tuple(folded)
