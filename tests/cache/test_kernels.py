@@ -18,7 +18,7 @@ import stagekit as sk
 from stagekit.__main__ import main
 from stagekit.backends.host.loader import LoadedCode
 from stagekit.cache import open_store
-from stagekit.jit import history
+from stagekit.jit import history, native
 
 EPS = 1e-5
 
@@ -161,6 +161,24 @@ def test_P21_dropping_a_kernel_frees_its_code_and_a_launch_keeps_no_argument(mon
 
     assert gone() is None
     assert 20 == len(closed)
+
+
+def test_P21_native_launchers_go_with_their_kernel_and_keep_no_argument() -> None:
+    kernel, argument = new_kernel(), np.zeros(4, np.float32)
+    before = len(native._codes)
+    for value in (1, 2, 1, 2, 1, 2):
+        kernel.specialize(V=value)(argument)
+        kernel(argument, value)
+    assert len(native._codes) > before
+    gone, dies = weakref.ref(kernel), weakref.ref(argument)
+
+    del argument
+    gc.collect()
+    assert dies() is None
+    del kernel
+    gc.collect()
+    assert gone() is None
+    assert len(native._codes) == before
 
 
 def resident_bytes() -> int:
