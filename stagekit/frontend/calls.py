@@ -332,7 +332,7 @@ def closure_signature(fn: Closure) -> inspect.Signature:
 def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
-        return language.staged_launch(cls, args, kwargs)
+        return language.staged_launch(cls, args, kwargs, frame.loc(node))
     if dataclasses.is_dataclass(cls) and _is_generated(getattr(cls, "__init__", None)):
         return _dataclass(tracer, frame, node, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)

@@ -272,8 +272,13 @@ class StagedLaunch:
     shared_bytes: Any
 
 
-def staged_launch(cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
-    bound = inspect.signature(cls).bind(*args, **kwargs)
+def staged_launch(cls: type, args: list[Any], kwargs: dict[str, Any], loc: Loc) -> StagedLaunch:
+    signature = inspect.signature(cls)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        shown = f"{cls.__name__}({', '.join(signature.parameters)})"
+        raise StagingError(BadCall(f"`{cls.__name__}`: {error}", shown), loc) from None
     bound.apply_defaults()
     values = bound.arguments
     return StagedLaunch(_axes(values["grid"]), _axes(values["block"]), values["shared_bytes"])
