@@ -18,6 +18,7 @@ from stagekit.ir import Function
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.signature import ParamSlot
 
 
 class InterpKernel(Kernel):
@@ -41,12 +42,13 @@ class InterpKernel(Kernel):
         arguments = self._bind(args, kwargs)
         values = self._read(arguments, None)
         size = self._size(values, arguments, brackets)
+        slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
         arrays = dict(zip(self.artifact.signature.names, arguments))
         allocations = [
             interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None
         ]
         report = interp.launch(
-            self._program.with_seed(seed), values, size.grid, size.block, size.shared_bytes, allocations
+            self._program.with_seed(seed), slots, size.grid, size.block, size.shared_bytes, allocations
         )
         self.last_report = dataclasses.replace(report, findings=self._explained(report))
         return self.last_report
@@ -70,6 +72,13 @@ class InterpKernel(Kernel):
             raise KernelAssertionError(
                 AssertionFailed(first.text, first.who.block, first.who.thread, suffix), first.loc
             )
+
+
+def _unpacked(slot: ParamSlot, value: int | float) -> Any:
+    """A native value as the interpreter takes it: narrow floats arrive as their bits."""
+    if slot.kind == "value" and slot.dtype.is_float and slot.dtype.bits < 32:
+        return np.array([value], f"u{slot.dtype.itemsize}").view(slot.dtype.numpy)[0]
+    return value
 
 
 def _as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
