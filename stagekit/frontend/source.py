@@ -216,7 +216,12 @@ def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
 def _same_constant(x: object, y: object) -> bool:
     if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
         return _same_code(x, y)
-    return type(x) is type(y) and repr(x) == repr(y)
+    return type(x) is type(y) and _text(x) == _text(y)
+
+
+def _text(constant: object) -> str:
+    """A constant, without what the qualified name of a class inside a function says of the functions around it."""
+    return repr(constant.rpartition("<locals>.")[2] if isinstance(constant, str) else constant)
 
 
 # How a call of `module.function` is compiled depends on whether the module text imports that name, which a part does not show.
@@ -230,7 +235,7 @@ def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
     for i in dis.get_instructions(code):
         if i.opname not in _CALL_PADDING:
             is_jump = i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
-            value = None if is_jump or isinstance(i.argval, types.CodeType) else repr(i.argval)
+            value = None if is_jump or isinstance(i.argval, types.CodeType) else _text(i.argval)
             found.append((_CALL_FORMS.get(i.opname, i.opname), value))
     return found
 

@@ -1,4 +1,7 @@
-"""Errors say where: file, line and caret in the user's file, the chain of fragments, the iteration, the constexprs; and no frame of ours."""
+"""Errors say where: file, line and caret in the user's file, the chain of fragments, the iteration, the constexprs.
+
+No frame of ours stands in a user's traceback.
+"""
 
 from __future__ import annotations
 
