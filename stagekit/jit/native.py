@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from stagekit.diagnostics import StagekitError, conceal
 from stagekit.jit.guards import Guards
 from stagekit.jit.launcher import Launchable, Launcher
-from stagekit.jit.sanitizing import active_session
 from stagekit.runtime import native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
@@ -233,5 +232,4 @@ def provide_support() -> None:
     process = native.process()
     with _lock:
         if not process.is_complete:
-            process.point("sanitizer", active_session)
             process.set_functions(*load_support())

@@ -21,6 +21,7 @@ from stagekit.diagnostics import hide_frames
 from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launcher import Launchable
+from stagekit.runtime import native
 from stagekit.runtime.launch_config import NO_BRACKETS
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Sanitizer:
         return tuple(f for report in self.reports for f in report.findings)
 
     def __enter__(self) -> Self:
+        native.divert_launches(active_session)
         self._tokens.append(active_session.set(self))
         return self
 

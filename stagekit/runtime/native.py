@@ -16,6 +16,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,6 +169,12 @@ def _known_objects() -> dict[str, Any]:
 def process() -> Process:
     """The table; made when the first launcher is."""
     return Process()
+
+
+def divert_launches(variable: ContextVar[Any]) -> None:
+    """From now on launches made where a context variable is set go the general way. Until then, none looks at it."""
+    if is_available():
+        process().point("sanitizer", variable)
 
 
 def has_functions() -> bool:
