@@ -11,7 +11,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -93,8 +93,8 @@ class Parameters:
         return Parameter(p.name, default, True, allowed)
 
     def _constexpr_meaning(self, annotation: Any) -> _Constexpr | None:
-        if isinstance(annotation, str) and "constexpr" not in annotation and not annotation.isidentifier():
-            return None
+        if isinstance(annotation, str) and "constexpr" not in annotation and "(" in annotation:
+            return None  # a Tensor or Pointer, over names that may not be known yet
         try:
             meaning = strip(self._evaluate(annotation, {}))
         except Exception:
@@ -105,8 +105,8 @@ class Parameters:
 
     def _evaluate(self, annotation: Any, constexprs: Mapping[str, Any]) -> Any:
         """The object an annotation stands for."""
-        if isinstance(annotation, str):
-            return eval(annotation, self.function.__globals__, self._namespace(constexprs))
+        while isinstance(annotation, str):  # quoted by the user, by postponed evaluation, or by both
+            annotation = eval(annotation, self.function.__globals__, self._namespace(constexprs))
         return annotation
 
     def _namespace(self, constexprs: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,16 +152,16 @@ class Parameters:
         text = annotation if isinstance(annotation, str) else repr(annotation)
         return SpecializeError(BadAnnotation(name, text, why), self.snapshot.loc)
 
-    def sizes_named(self, missing: str, constexprs: Mapping[str, Any]) -> tuple[str, int] | None:
-        """A parameter and axis whose size is the constexpr `missing`, for inferring it from an argument."""
-        probe = Dynamic(missing)
+    def sizes_named(self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]) -> tuple[str, int] | None:
+        """A parameter and axis whose size is the constexpr `name`, for inferring it from an argument. missing: it and others."""
+        probes = {each: Dynamic(each) for each in missing}
+        probe = probes[name]
         for parameter in self.run_time:
+            annotation = self.signature.parameters[parameter.name].annotation
             try:
-                value = strip(
-                    self._evaluate(self.signature.parameters[parameter.name].annotation, {**constexprs, missing: probe})
-                )
+                value = strip(self._evaluate(annotation, {**constexprs, **probes}))
             except Exception:
-                continue  # it needs another constexpr that is missing too
+                continue  # it needs the value of a constexpr that is missing
             inner = value.inner if isinstance(value, Optional) else value
             if isinstance(inner, Tensor) and probe in inner.shape:
                 return parameter.name, inner.shape.index(probe)

@@ -227,7 +227,7 @@ class JitFunction(NativelyLaunchable):
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
         """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
-        place = self.parameters.sizes_named(name, kernel.constexprs)
+        place = self.parameters.sizes_named(name, [name], kernel.constexprs)
         if place is None:
             return False
         spec = next(s for s in variant.facts.signature.specs if s.name == place[0])
@@ -281,7 +281,7 @@ class JitFunction(NativelyLaunchable):
         names = [p.name for p in self.parameters.run_time if p.name not in self._fixed]
         given = {**dict(zip(names, run_time)), **named}
         for name in missing:
-            place = self.parameters.sizes_named(name, constexprs)
+            place = self.parameters.sizes_named(name, missing, constexprs)
             view = read_array(given[place[0]]) if place and place[0] in given else None
             if place is None or view is None or place[1] >= len(view.shape):
                 raise self._missing_error(missing)
