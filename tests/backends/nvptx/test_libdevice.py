@@ -91,7 +91,7 @@ def test_a_test_gives_bool() -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libdevice, "_path", lambda: None)
+    monkeypatch.setattr(libdevice, "library_path", lambda: None)
 
     with pytest.raises(StagekitError, match=r"stagekit\[cuda\]") as caught:
         nvptx.compile(calling("__nv_expf", f32), 80)
