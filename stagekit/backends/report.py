@@ -13,7 +13,7 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULT
 
 @dataclass(frozen=True)
 class Report:
-    """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and how often each occurs."""
+    """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts."""
 
     resources: Resources
     instructions: dict[str, int]

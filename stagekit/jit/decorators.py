@@ -169,7 +169,7 @@ def _compile_now(kernel: Specialization, target: str | None) -> None:
 
 @hide_frames
 def compile(kernel: Any, target: str | None = None) -> Any:
-    """Compile a specialised kernel for `target` ("cpu", "cuda", "interp"; left out: where its arrays live) and return it, callable.
+    """Compile a specialised kernel for `target` ("cpu", "cuda", "interp"; left out: where its arrays live); callable.
 
     Where argument types are not known yet, the first call compiles.
     """

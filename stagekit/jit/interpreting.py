@@ -74,7 +74,7 @@ class InterpKernel(Kernel):
             )
 
 
-def _unpacked(slot: ParamSlot, value: int | float) -> Any:
+def _unpacked(slot: ParamSlot, value: float) -> Any:
     """A native value as the interpreter takes it: narrow floats arrive as their bits."""
     if slot.kind == "value" and slot.dtype.is_float and slot.dtype.bits < 32:
         return np.array([value], f"u{slot.dtype.itemsize}").view(slot.dtype.numpy)[0]
