@@ -118,16 +118,7 @@ class _Restructured:
         self.restore()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Output:
-    container: Any
-    restore: Callable[[], None]
-
-    def undo(self) -> None:
-        self.restore()
-
-
-_Entry = _Assigned | _Restructured | _Output
+_Entry = _Assigned | _Restructured
 
 
 class Journal:
@@ -168,10 +159,6 @@ class Journal:
     def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
         """Record that items were added to or removed from `container`; call before doing so."""
         self._log.append(_Restructured(container, what, restore))
-
-    def note_output(self, container: Any, restore: Callable[[], None]) -> None:
-        """Record an addition to something that the kernel itself never reads; it is undone, and is no change of structure."""
-        self._log.append(_Output(container, restore))
 
     def _is_private(self, entry: _Entry, mark: Mark) -> bool:
         birth = self._births.get(id(entry.container))

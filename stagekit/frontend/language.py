@@ -240,14 +240,7 @@ def static_print(call: Call, *values: Any) -> None:
     shown = [
         describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values
     ]
-    tracer = call.tracer
-    kept = list(tracer.printed)
-
-    def restore() -> None:
-        tracer.printed[:] = kept
-
-    tracer.journal.note_output(tracer.printed, restore)
-    tracer.printed.append(" ".join(shown))
+    call.tracer.printed.append(" ".join(shown))
 
 
 @staged

@@ -239,12 +239,13 @@ def _wrap(value: Value, is_weak: bool) -> Number | Address:
 def settle(tracer: Tracer, carried: Carried, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     for _ in range(MAX_ROUNDS):
-        mark = tracer.journal.mark()
+        mark, printed = tracer.journal.mark(), len(tracer.printed)
         tracer.control_depth += 1
         try:
             blocks = trace()
         except Retry:
             tracer.journal.undo(mark)
+            del tracer.printed[printed:]
             continue
         finally:
             tracer.control_depth -= 1
@@ -252,4 +253,5 @@ def settle(tracer: Tracer, carried: Carried, trace: Callable[[], Any]) -> tuple[
         changes = tracer.journal.undo(mark)
         if not carried.extend(changes):
             return blocks, changes
+        del tracer.printed[printed:]
     raise InternalError(f"the loop at {carried.loc} did not settle")

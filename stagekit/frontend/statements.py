@@ -494,7 +494,7 @@ def _is_run_time_while(tracer: Tracer, frame: Frame, node: ast.While, flags: Loo
 def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
     """Try one iteration at compile time; says whether the loop has ended. A run-time test or exit undoes it and is remembered."""
     loc = frame.loc(node)
-    mark = tracer.journal.mark()
+    mark, printed = tracer.journal.mark(), len(tracer.printed)
     with tracer.builder.block() as trial:
         condition = expressions.condition(tracer, frame, node.test)
         ended: bool | Number = not condition if isinstance(condition, bool) else condition
@@ -506,6 +506,7 @@ def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: Loop
         tracer.builder.current.ops.extend(trial.ops)
         return ended
     tracer.journal.undo(mark)
+    del tracer.printed[printed:]
     tracer.hints[loc] = True
     return False
 
