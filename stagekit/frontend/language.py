@@ -180,7 +180,7 @@ def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
     """An array private to each thread, not initialised. shape: ints known at compile time."""
     _ = call.loc
     made = _alloc(call, shape, dtype, Space.LOCAL, None)
-    used_bytes = math.prod(made.shape) * dtype.itemsize
+    used_bytes = math.prod(s for s in made.shape if isinstance(s, int)) * dtype.itemsize
     if used_bytes > MAX_LOCAL_BYTES:
         raise _error(call, f"{used_bytes} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
     return made
