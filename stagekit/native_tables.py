@@ -6,7 +6,7 @@
     STATE       one per callable: what it launches. Behind it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
     EXCHANGE    a row per array type that speaks DLPack's C exchange API
     DEVICE      a row per GPU: where a kernel's code is
-    READING     what was read of one array: a `DLTensor`, then two words
+    READING     what was read of one array: a `DLTensor`, and what is not in it
     GUARD       a row per place outside a kernel that its tracer read
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from stagekit.dtypes import ALL_DTYPES
+from stagekit.dtypes import ALL_DTYPES, DType
 
 WORD = 8  # bytes
 
@@ -28,10 +28,12 @@ def _numbered(names: str) -> Mapping[str, int]:
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
+    " cupy_stream cupy_current_stream data_name ptr_name device_id_name dtype_name shape_name strides_name"
     " exchanges exchange_count launch_kernel get_context set_context"
     " is_diverted bind read_tensor run enqueue is_current " + " ".join(f"dtype_{dtype.name}" for dtype in ALL_DTYPES)
 )
-"""is_diverted to is_current are the functions of `backends/launcher/support.py`; dtype_*, NumPy's objects."""
+"""is_diverted to is_current are the functions of `backends/launcher/support.py`, cupy_stream too; dtype_*, NumPy's objects.
+torch_stream, cupy_stream: what asks for a current stream. *_name: strings."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
@@ -48,12 +50,30 @@ MAY_BE_NEGATED = 2  # torch: an array may stand for its negative
 DEVICE = _numbered("function context allowed_shared")
 DEVICES = 64  # rows; GPUs beyond go the general way
 
+CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # formats that are not IEEE's have a code each
+
+
+def dlpack_dtype(dtype: DType) -> int:
+    """`DLDataType` as an int of 32 bits: code, bits (8 for a bool), one lane."""
+    return OWN_CODES.get(dtype.name, CODES[dtype.kind]) | dtype.itemsize * 8 << 8 | 1 << 16
+
+
 DLTENSOR_BYTES = 48
 TENSOR: Mapping[str, int] = MappingProxyType(
     {"data": 0, "device_type": 8, "device": 12, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "byte_offset": 40}
 )
-READING: Mapping[str, int] = MappingProxyType({**TENSOR, "stream_of": DLTENSOR_BYTES, "flags": DLTENSOR_BYTES + WORD})
-READING_BYTES = DLTENSOR_BYTES + 2 * WORD
+READING: Mapping[str, int] = MappingProxyType(
+    {
+        **TENSOR,
+        "stream_of": DLTENSOR_BYTES,
+        "flags": DLTENSOR_BYTES + WORD,
+        "own_shape": DLTENSOR_BYTES + 2 * WORD,  # room for shape and strides that are nowhere else
+        "own_strides": DLTENSOR_BYTES + 10 * WORD,
+    }
+)
+OWN_AXES = 8
+READING_BYTES = DLTENSOR_BYTES + (2 + 2 * OWN_AXES) * WORD
 
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8})
 """CPython's object header: a count, then the type. `runtime/native.py` tries it before anything relies on it."""

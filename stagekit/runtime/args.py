@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,9 @@ def _reader_for(kind: type) -> Reader | None:
         return _read_torch
     if hasattr(kind, "__stagekit_view__"):
         return _read_own
+    if _is_cupy_array(kind):
+        native.offer_cupy(kind, sys.modules["cupy"].cuda.get_current_stream)
+        return _read_cupy
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         if "__dlpack_c_exchange_api__" in vars(kind):  # an inherited one may not fit
             native.offer_exchange(kind, is_torch=False)
@@ -95,6 +98,42 @@ def _read_torch(tensor: Any, stream_of: StreamOf | None) -> ArrayView:
 def _torch_dtypes() -> dict[Any, DType]:
     torch = sys.modules["torch"]
     return {getattr(torch, d.name): d for d in ALL_DTYPES if hasattr(torch, d.name)}
+
+
+# CuPy ---------------------------------------------------------------------------------------------------------------
+
+
+def _is_cupy_array(kind: type) -> bool:
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and kind is cupy.ndarray
+
+
+def _read_cupy(array: Any, _: StreamOf | None) -> ArrayView:
+    """By attributes, which is quicker than a capsule. stream: the one that is current to CuPy."""
+    dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
+    strides = element_strides(array.shape, array.strides, array.itemsize)
+    memory = array.data
+    device = Device("cuda", memory.device_id)
+    stream = _cupy_stream(device.ordinal)
+    return ArrayView(memory.ptr, array.shape, strides, dtype, device, is_writable=True, stream=stream)
+
+
+def _cupy_stream(device: int) -> int:
+    return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
+
+
+def owners_stream(arguments: Sequence[Any]) -> StreamOf | None:
+    """What gives the stream that is current to the library of the first array that has such a thing, or None.
+
+    Native launchers go by the same rule.
+    """
+    for argument in arguments:
+        if _is_cupy_array(type(argument)):
+            return _cupy_stream
+        address = native.stream_of((argument,)) if native.is_available() else 0
+        if address:
+            return functools.partial(native.ask_stream, address)
+    return None
 
 
 # Everyone else ------------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
     kernel = CudaKernel(artifact)
     kernel.launch((x, y, 3.0), {}, kernel.request((4, 256)))       returns at once; `synchronize()` waits
 
-The device is that of the arguments. The stream is the one in the brackets, else torch's current one, else the default
-stream. Whoever made an argument is asked to have it ready for that stream.
+The device is that of the arguments. The stream is the one in the brackets; else the one that is current to the library of
+the first array that has such a thing (torch, CuPy); else torch's where it uses CUDA, else the default stream. Whoever made
+an argument is asked to have it ready for that stream.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
 from stagekit.runtime import driver, native
+from stagekit.runtime.args import owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
@@ -50,7 +52,7 @@ class CudaKernel(Kernel):
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Enqueue the kernel. Under `debug=True` an assert that failed in an earlier launch is raised first."""
         arguments = self._bind(args, kwargs)
-        gpu = self._reading(brackets)
+        gpu = self._reading(brackets, arguments)
         values = self._read(arguments, gpu)
         size = self._size(values, arguments, brackets)
         if not size.blocks:
@@ -68,9 +70,11 @@ class CudaKernel(Kernel):
             )  # fmt: skip
             self._packer.give_back(buffer)  # the driver has copied it
 
-    def _reading(self, brackets: LaunchRequest) -> GpuReading:
+    def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
         given = None if brackets.stream is None else stream_handle(brackets.stream)
-        return GpuReading(driver.current_stream if given is None else lambda _: given)
+        if given is not None:
+            return GpuReading(lambda _: given)
+        return GpuReading(owners_stream(arguments) or driver.current_stream)
 
     def _ready(self, device: int, size: LaunchSize) -> tuple[_Module, int]:
         """The kernel on a device that is current, allowed the shared memory of this launch; and how much that is."""
@@ -83,7 +87,7 @@ class CudaKernel(Kernel):
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         """Whoever is still writing to an argument is waited for now, not at each launch."""
-        gpu = self._reading(brackets)
+        gpu = self._reading(brackets, args)
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)

@@ -10,13 +10,12 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.runtime.views import ArrayView, Device, DeviceKind
 
 CUDA = 2  # kDLCUDA
 _KINDS: dict[int, DeviceKind] = {1: "cpu", CUDA: "cuda", 3: "pinned", 13: "managed"}
-_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
-_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # formats that are not IEEE's have a code each
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
 _READ_ONLY = 1  # of the flags
 _STREAMS = {0: 1}  # the protocol spells the legacy default stream 1
@@ -62,7 +61,7 @@ _pointer = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object
 
 def dtype_code(dtype: DType) -> tuple[int, int]:
     """DLPack's type code and bits of a dtype; a bool is 8 bits there."""
-    return _OWN_CODES.get(dtype.name, _CODES[dtype.kind]), dtype.itemsize * 8
+    return tables.OWN_CODES.get(dtype.name, tables.CODES[dtype.kind]), dtype.itemsize * 8
 
 
 _DTYPES = {dtype_code(d): d for d in ALL_DTYPES}

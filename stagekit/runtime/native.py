@@ -101,6 +101,7 @@ class Process:
         self._kept: dict[str, Any] = {}
         self.address = ctypes.addressof(self._memory)
         self.is_complete = False
+        self._cupy: tuple[type, Callable[[int], Any]] | None = None
         for name, value in _known_objects().items():
             self.point(name, value)
         self.set("exchanges", ctypes.addressof(self._rows))
@@ -122,7 +123,10 @@ class Process:
         for name, address in addresses.items():
             if name in tables.PROCESS:
                 self.set(name, address)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["set_process"])(self.address)
         self.is_complete = True
+        if self._cupy is not None:
+            self.add_cupy(*self._cupy)
 
     @property
     def functions(self) -> Mapping[str, int]:
@@ -136,12 +140,20 @@ class Process:
         place = tables.EXCHANGE["stream_of"] // tables.WORD
         return next((row[place] for row in rows if row[0] == id(kind)), 0)
 
-    def add_exchange(self, kind: type, api: _ExchangeApi, flags: int) -> None:
+    def add_cupy(self, kind: type, current_stream: Callable[[int], Any]) -> None:
+        """A row for CuPy's arrays, once there are the functions for it. current_stream: of a device."""
+        self._cupy = kind, current_stream
+        if self.is_complete:
+            self.point("cupy_current_stream", current_stream)
+            read, stream_of = (self.functions[name] for name in ("read_cupy", "cupy_stream"))
+            self.add_exchange(kind, read, stream_of, tables.NEVER_READ_ONLY)
+
+    def add_exchange(self, kind: type, read: int, stream_of: int, flags: int) -> None:
         """A row for an array type; the table's length is raised last, as launchers may be reading it."""
         place = self.get("exchange_count")
         if place == tables.EXCHANGES:
             return
-        row = [id(kind), api.tensor_from_object, api.current_work_stream, flags]
+        row = [id(kind), read, stream_of, flags]
         self._rows[len(row) * place : len(row) * (place + 1)] = row
         self._kept[f"exchange {place}"] = kind
         self.set("exchange_count", place + 1)
@@ -160,9 +172,12 @@ def _known_objects() -> dict[str, Any]:
         **{name: switch.name.encode() for name, switch in switches.items()},
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),
-        "is_neg_name": sys.intern("is_neg"),
+        **{f"{name}_name": sys.intern(name) for name in _NAMES},
         **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
     }
+
+
+_NAMES = ("is_neg", "data", "ptr", "device_id", "dtype", "shape", "strides")
 
 
 @functools.cache
@@ -194,15 +209,32 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     if api.major != _EXCHANGE_MAJOR or not api.tensor_from_object or not api.current_work_stream:
         return False
     flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
-    process().add_exchange(kind, api, flags)
+    process().add_exchange(kind, api.tensor_from_object, api.current_work_stream, flags)
     if is_torch:
         _torch_stream.append(api.current_work_stream)
     return True
 
 
+def offer_cupy(kind: type, current_stream: Callable[[int], Any]) -> None:
+    """Let launchers read CuPy's arrays, which have no exchange API, by their attributes."""
+    if is_available():
+        process().add_cupy(kind, current_stream)
+
+
 def stream_of(arguments: Sequence[Any]) -> int:
     """Whom a launch with these arguments asks for the current stream: a function of the first array that has one, else 0."""
     return next(filter(None, (process().stream_function(type(a)) for a in arguments)), 0)
+
+
+_ASK_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
+
+
+def ask_stream(function: int, device: int) -> int:
+    """The stream that an exchange API's `current_work_stream` names on a GPU."""
+    found = ctypes.c_size_t()
+    if _ASK_STREAM(function)(2, device, found):
+        raise BufferError("the owner of an array cannot tell its current stream")
+    return found.value
 
 
 _torch_stream: list[int] = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -256,3 +258,57 @@ def test_a_kernel_without_arrays_runs_where_the_current_context_is(gpu: FakeNati
 
     ((function, context, _, _, parameters),) = gpu.native
     assert (function, context, parameters) == (1101, 101, (7,))
+
+
+class FakeCupy:
+    """As much of CuPy as is looked at."""
+
+    class ndarray:
+        def __init__(
+            self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "f4", device: int = 0
+        ) -> None:
+            self.shape, self.strides, self.dtype = shape, strides, np.dtype(dtype)
+            self.itemsize = self.dtype.itemsize
+            self.data = SimpleNamespace(ptr=0x40000, device_id=device)
+
+    cuda = SimpleNamespace(get_current_stream=lambda device: SimpleNamespace(ptr=9000 + device))
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> type[FakeCupy]:
+    monkeypatch.setitem(sys.modules, "cupy", FakeCupy)  # type: ignore[arg-type]
+    return FakeCupy
+
+
+def test_cupys_arrays_are_read_by_their_attributes(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
+    launch, array = Launches().load(0, 1), cupy.ndarray((1000,), (4,), device=1)
+    launch.kernel.launch((array, array, 1.5), {})  # so that the type is known
+
+    assert launch(array, array, 1.5) is None
+
+    ((function, _, _, stream, (*words, _)),) = gpu.native
+    assert (function, stream, words) == (1101, 9001, [0x40000, 1000, 0x40000])
+    assert gpu.named("cuLaunchKernel")[0][8] == 9001, "the general way takes the same stream"
+
+
+@pytest.mark.parametrize(
+    "change", [{"dtype": "f8", "strides": (8,)}, {"strides": (6,)}, {"strides": (8,)}, {"shape": (1,) * 9}]
+)
+def test_what_cupy_has_and_the_kernel_not_goes_the_general_way(
+    change: dict[str, Any], gpu: FakeNativeDriver, cupy: type[FakeCupy]
+) -> None:
+    launch, right = Launches().load(0), {"shape": (1000,), "strides": (4,)}
+    launch.kernel.launch((cupy.ndarray(**right), cupy.ndarray(**right), 1.5), {})
+
+    assert launch(cupy.ndarray(**{**right, **change}), cupy.ndarray(**right), 1.5) == "general"
+
+
+def test_a_stream_in_the_brackets_waits_for_cupys(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
+    gpu.parameter_count = 5
+    launch = Launches(STRIDED, key=(2, 64, 0, 4242), style="thread", launch=None, block=None).load(0)
+    array = cupy.ndarray((3, 5), (40, 4))
+    launch.kernel.launch((array,), {}, launch.kernel.request((2, 64, 0, 4242)))
+
+    assert launch(array) == "general"
+
+    assert gpu.named("cuStreamWaitEvent") == [[4242, "event", 0]]

@@ -16,8 +16,6 @@ from stagekit.signature import ArraySpec, PointerSpec
 
 C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 _DEVICE_TYPES: dict[Target, int] = {"cpu": 1, "cuda": 2}  # DLPack's
-_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
-_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
 
 @dataclass(slots=True)
@@ -140,7 +138,7 @@ def _read_exchanged(
     reading = w.emit_entry(f"alloca [{tables.READING_BYTES} x i8], align 8")
     frame.require(frame.call_support("i1", "read_tensor", [("ptr", frame.process), ("ptr", object_), ("ptr", reading)]))
     frame.require_equal("i32", frame.load("i32", reading, fields["device_type"]), str(_DEVICE_TYPES[target]))
-    frame.require_equal("i32", frame.load("i32", reading, fields["dtype"]), str(_dtype_word(spec.dtype)))
+    frame.require_equal("i32", frame.load("i32", reading, fields["dtype"]), str(tables.dlpack_dtype(spec.dtype)))
     if spec.is_written:  # the struct does not say who is read-only; torch never is
         flags = w.emit(f"and i64 {frame.load('i64', reading, fields['flags'])}, {tables.NEVER_READ_ONLY}")
         frame.require(w.emit(f"icmp ne i64 {flags}, 0"))
@@ -150,12 +148,6 @@ def _read_exchanged(
         frame.require_equal("i32", frame.load("i32", reading, fields["rank"]), str(spec.rank))
         _read_layout(frame, spec, reading, values)
     return w.block, values
-
-
-def _dtype_word(dtype: DType) -> int:
-    """`DLDataType` as an i32: code, bits, one lane."""
-    code = _OWN_CODES.get(dtype.name, _CODES[dtype.kind])
-    return code | dtype.itemsize * 8 << 8 | 1 << 16
 
 
 def _read_layout(frame: Frame, spec: ArraySpec, reading: str, values: ArrayValues) -> None:
