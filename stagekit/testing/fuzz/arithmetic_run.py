@@ -1,0 +1,255 @@
+"""Compare a batch of expressions everywhere that they can be computed.
+
+    interp       the IR as it was built: what the others must equal, bit by bit
+    optimised    the IR after the passes for compiled targets, on the interpreter
+    folded       the IR with the inputs of one row as constants, folded until nothing is left to run
+    cpu, cuda    machine code
+
+A case is JSON: the seed of its inputs, how many rows of them, which rows count, and the expressions.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.dtypes import DType, dtype_named
+from stagekit.intrinsics.index import block_dim, block_idx, thread_idx
+from stagekit.ir import Builder, Function, Pointer, Space, Value, ops, semantics
+from stagekit.passes.fold import fold
+from stagekit.passes.pipeline import lower
+from stagekit.testing.fuzz.arithmetic import Array, Building, Drawing, bits_of, dtype_of, inputs
+from stagekit.testing.fuzz.harness import NotACase, Problem
+from stagekit.testing.fuzz.running import RUN, context, run_interp
+from stagekit.testing.fuzz.trees import Tree, replaced, without
+
+EXPRESSIONS = 32  # of a batch
+THREADS = 64
+ROWS = 256
+FOLDED_ROWS = 2  # of a batch: folding computes one row at a time
+
+
+@dataclass(frozen=True)
+class Batch:
+    """inputs_seed and all_rows make the inputs; rows: those that count."""
+
+    inputs_seed: int
+    all_rows: int
+    rows: tuple[int, ...]
+    expressions: tuple[Tree, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Batch:
+        found = json.loads(text)
+        return cls(found["inputs"], found["of"], tuple(found["rows"]), tuple(found["expressions"]))
+
+    def text(self) -> str:
+        rows = ",\n  ".join(json.dumps(tree) for tree in self.expressions)
+        head = f'"inputs": {self.inputs_seed}, "of": {self.all_rows}, "rows": {json.dumps(list(self.rows))}'
+        return f'{{{head}, "expressions": [\n  {rows}\n]}}\n'
+
+    def columns(self) -> dict[tuple[str, int], Array]:
+        chosen = list(self.rows)
+        return {key: array[chosen] for key, array in inputs(self.inputs_seed, self.all_rows).items()}
+
+
+Run = Callable[[Sequence[Array], tuple[int, int]], None]
+"""Run a kernel on these arrays, with so many blocks and threads."""
+
+Outputs = dict[str, Array]
+"""Results by dtype: one row per expression of that dtype, in the order of the batch."""
+
+
+class ArithmeticFuzzer:
+    """Random expressions: folded, interpreted, optimised and compiled, they give the same bits."""
+
+    name = "arithmetic"
+    suffix = ".json"
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def draw(self, seed: int) -> str:
+        drawing = Drawing(random.Random(seed))
+        trees = tuple(drawing.expression() for _ in range(EXPRESSIONS))
+        return Batch(seed, ROWS, tuple(range(ROWS)), trees).text()
+
+    def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
+        batch = Batch.parse(case)
+        if not batch.rows or not batch.expressions:
+            raise NotACase("nothing to compute")
+        columns = batch.columns()
+        fn = build(batch)
+        as_built = lower(fn, context("interp"), ())
+        wanted = _outputs_of(batch, columns, lambda arrays, size: run_interp(as_built, arrays, *size))
+        self.counts["batches"] += 1
+        self.counts["expressions"] += len(batch.expressions)
+        found = []
+        for way, run in self._ways(fn, targets).items():
+            actual = _outputs_of(batch, columns, run)
+            self.counts[f"evaluations on {way}"] += len(batch.expressions) * len(batch.rows)
+            found += _compare(way, batch, columns, wanted, actual)
+        return found + self._folded(batch, columns, wanted)
+
+    def _ways(self, fn: Function, targets: Sequence[str]) -> Mapping[str, Run]:
+        optimised = lower(fn, context("cpu"), ())
+        compiled = {target: _on(target, fn) for target in targets if target in RUN}
+        return {"optimised": lambda arrays, size: run_interp(optimised, arrays, *size), **compiled}
+
+    def _folded(self, batch: Batch, columns: Mapping[tuple[str, int], Array], wanted: Outputs) -> list[Problem]:
+        found = []
+        for row in sorted({0, len(batch.rows) - 1})[:FOLDED_ROWS]:
+            for number, (dtype, place, value) in enumerate(_fold_row(batch, columns, row)):
+                if value is None:
+                    self.counts["left unfolded"] += 1
+                    continue
+                self.counts["evaluations folded"] += 1
+                one = np.array([semantics.typed(value, dtype)], dtype.numpy)
+                if bits_of(one, dtype) != bits_of(wanted[dtype.name][place, row : row + 1], dtype):
+                    text = f"{value!r}, interp: {wanted[dtype.name][place, row]!r}"
+                    found.append(_problem("folded", batch, columns, number, row, text))
+        return found
+
+    def smaller(self, case: str) -> Iterator[str]:
+        batch = Batch.parse(case)
+        for trees in without(batch.expressions):
+            yield Batch(batch.inputs_seed, batch.all_rows, batch.rows, tuple(trees)).text()
+        for rows in without(batch.rows):
+            yield Batch(batch.inputs_seed, batch.all_rows, tuple(rows), batch.expressions).text()
+        for trees in replaced(list(batch.expressions), _smaller_trees):
+            yield Batch(batch.inputs_seed, batch.all_rows, batch.rows, tuple(trees)).text()
+
+
+def _smaller_trees(tree: Tree) -> Iterator[Tree]:
+    """A part of the tree that gives the same, or a plain input or number."""
+    if not tree or not isinstance(tree[0], str) or tree[0] == "const":
+        return
+    dtype = dtype_of(tree)
+    for child in tree:
+        if isinstance(child, list) and dtype_of(child) is dtype:
+            yield child
+    if tree[0] not in ("in", "acc"):
+        yield ["in", dtype.name, 0]
+    for text in ("False", "True") if dtype.kind == "bool" else ("0.0", "1.0") if dtype.is_float else ("0", "1"):
+        yield ["const", dtype.name, text]
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _input_keys(batch: Batch) -> list[tuple[str, int]]:
+    """The inputs that are used, each once, in order."""
+    found: dict[tuple[str, int], None] = {}
+    pending: list[Any] = list(batch.expressions)
+    while pending:
+        tree = pending.pop(0)
+        if tree[0] == "in":
+            found[tree[1], tree[2]] = None
+        pending += [child for child in tree if isinstance(child, list)]
+    return list(found)
+
+
+def _results(batch: Batch) -> list[tuple[DType, int]]:
+    """Per expression its dtype, and its number among those of that dtype."""
+    seen: Counter[str] = Counter()
+    places = []
+    for tree in batch.expressions:
+        dtype = dtype_of(tree)
+        places.append((dtype, seen[dtype.name]))
+        seen[dtype.name] += 1
+    return places
+
+
+def build(batch: Batch) -> Function:
+    """A kernel: one thread per row, all expressions. Parameters: the used inputs, then one output per dtype."""
+    keys, places = _input_keys(batch), _results(batch)
+    names = list(dict.fromkeys(dtype.name for dtype, _ in places))
+    pointers = [Value(Pointer(dtype_named(n), Space.GLOBAL), f"{n}_{s}") for n, s in keys]
+    outputs = {n: Value(Pointer(dtype_named(n), Space.GLOBAL), f"out_{n}") for n in names}
+    b = Builder(UNKNOWN, (*pointers, *outputs.values()))
+    row = b.add(
+        b.mul(b.call(block_idx, (), ("x",))[0], b.call(block_dim, (), ("x",))[0]), b.call(thread_idx, (), ("x",))[0]
+    )
+    is_row = b.compare(ops.CompareKind.LT, row, b.index(len(batch.rows)))
+    with b.block() as body:
+        loaded = {key: b.load(b.offset(p, row)) for key, p in zip(keys, pointers, strict=True)}
+        _store_all(batch, Building(b, lambda name, slot: loaded[name, slot]), outputs, row)
+        b.yield_()
+    with b.block() as nothing:
+        b.yield_()
+    b.if_(is_row, body.done(), nothing.done())
+    b.yield_()
+    return Function("batch", b.current.done())
+
+
+def _store_all(batch: Batch, building: Building, outputs: Mapping[str, Value], row: Value) -> None:
+    b = building.builder
+    for tree, (dtype, place) in zip(batch.expressions, _results(batch), strict=True):
+        at = b.add(b.index(place * len(batch.rows)), row)
+        b.store(b.offset(outputs[dtype.name], at), building.value(tree))
+
+
+def _on(target: str, fn: Function) -> Run:
+    return lambda arrays, size: RUN[target](fn, arrays, *size)
+
+
+def _outputs_of(batch: Batch, columns: Mapping[tuple[str, int], Array], run: Run) -> Outputs:
+    sizes: Counter[str] = Counter(dtype.name for dtype, _ in _results(batch))
+    outputs = {name: np.zeros((count, len(batch.rows)), dtype_named(name).numpy) for name, count in sizes.items()}
+    arrays = [columns[key].copy() for key in _input_keys(batch)]
+    run([*arrays, *outputs.values()], (-(-len(batch.rows) // THREADS), THREADS))
+    return outputs
+
+
+def _fold_row(
+    batch: Batch, columns: Mapping[tuple[str, int], Array], row: int
+) -> Iterator[tuple[DType, int, bool | int | float | None]]:
+    """Per expression its dtype, place, and the number that folding gives; None where something was left to run."""
+    places = _results(batch)
+    outputs = {d.name: Value(Pointer(d, Space.GLOBAL), f"out_{d.name}") for d, _ in places}
+    b = Builder(UNKNOWN, tuple(outputs.values()))
+
+    def constant(name: str, slot: int) -> Value:
+        dtype = dtype_named(name)
+        return b.constant(semantics.to_python(columns[name, slot][row], dtype), dtype)
+
+    _store_all(batch, Building(b, constant), outputs, b.index(0))
+    b.yield_()
+    fn = fold(lower(Function("row", b.current.done()), context("interp"), ()), context("interp"))
+    known = {op.result: op.value for op in fn.body.ops if isinstance(op, ops.Constant)}
+    stores = [op for op in fn.body.ops if isinstance(op, ops.Store)]
+    for (dtype, place), op in zip(places, stores, strict=True):
+        yield dtype, place, known.get(op.value)
+
+
+# -- what differs -----------------------------------------------------------------------------------------------------
+
+
+def _compare(
+    way: str, batch: Batch, columns: Mapping[tuple[str, int], Array], wanted: Outputs, actual: Outputs
+) -> list[Problem]:
+    found = []
+    for number, (dtype, place) in enumerate(_results(batch)):
+        a, w = actual[dtype.name][place], wanted[dtype.name][place]
+        differs = np.flatnonzero(bits_of(a, dtype) != bits_of(w, dtype))
+        if len(differs):
+            row = int(differs[0])
+            text = f"{a[row]!r}, interp: {w[row]!r}, in {len(differs)} of {len(batch.rows)} rows"
+            found.append(_problem(way, batch, columns, number, row, text))
+    return found
+
+
+def _problem(
+    way: str, batch: Batch, columns: Mapping[tuple[str, int], Array], number: int, row: int, text: str
+) -> Problem:
+    tree = batch.expressions[number]
+    alone = Batch(batch.inputs_seed, batch.all_rows, batch.rows, (tree,))
+    given = ", ".join(f"{name} {slot}: {columns[name, slot][row]!r}" for name, slot in _input_keys(alone))
+    return Problem(f"{way} differs", f"{way}: {text}\n  {json.dumps(tree)}\n  where {given or 'nothing is given'}")

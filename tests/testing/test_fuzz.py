@@ -1,0 +1,200 @@
+"""The fuzzers: a short run of each finds nothing, a fault put in is found and shrunk, and what ever failed stays right."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagekit.ir import BinaryKind, semantics
+from stagekit.testing.fuzz import parallel, staging_run
+from stagekit.testing.fuzz.__main__ import FUZZERS, main
+from stagekit.testing.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
+
+TARGETS = ("interp", "cpu")
+SHORT = {"staging": 8, "arithmetic": 4, "parallel": 5}
+LONG = {"staging": 2000, "arithmetic": 1000, "parallel": 1000}
+
+
+@pytest.mark.stagekit_unchecked
+@pytest.mark.parametrize("name", list(FUZZERS))
+def test_a_short_run_finds_nothing(name: str) -> None:
+    outcome = run(FUZZERS[name](), 10_000, SHORT[name], TARGETS, None)
+
+    assert [] == [problem.text for _, _, problem in outcome.failed]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(FUZZERS))
+def test_a_long_run_finds_nothing(name: str) -> None:
+    outcome = run(FUZZERS[name](), 20_000, LONG[name], TARGETS, None)
+
+    assert [] == [problem.text for _, _, problem in outcome.failed]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list(FUZZERS))
+def test_a_short_run_on_the_gpu_finds_nothing(name: str) -> None:
+    outcome = run(FUZZERS[name](), 30_000, SHORT[name], ("cuda",), None)
+
+    assert [] == [problem.text for _, _, problem in outcome.failed]
+
+
+CASES = [pytest.param(name, path, id=path.name) for name, make in FUZZERS.items() for path in kept(make(), CORPUS)]
+
+
+@pytest.mark.stagekit_unchecked
+@pytest.mark.parametrize(("name", "path"), CASES)
+def test_what_ever_failed_is_right_now(name: str, path: Path) -> None:
+    found = problems_of(FUZZERS[name](), path.read_text(encoding="utf-8"), TARGETS)
+
+    assert [] == [problem.text for problem in found]
+
+
+# -- shrinking --------------------------------------------------------------------------------------------------------
+
+
+class Sums:
+    """A fuzzer of lists, wrong where two numbers add up to 100."""
+
+    name = "sums"
+    suffix = ".json"
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def draw(self, seed: int) -> str:
+        return json.dumps(list(range(seed)))
+
+    def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
+        numbers = json.loads(case)
+        if not numbers:
+            raise NotACase("empty")
+        wrong = [(a, b) for a in numbers for b in numbers if a < b and a + b == 100]
+        return [Problem("sum", str(wrong[0]))] if wrong else []
+
+    def smaller(self, case: str) -> Iterator[str]:
+        from stagekit.testing.fuzz.trees import without
+
+        return (json.dumps(numbers) for numbers in without(json.loads(case)))
+
+
+def test_a_case_shrinks_to_what_is_wrong() -> None:
+    case, problem = shrink(Sums(), json.dumps(list(range(90))), Problem("sum", ""), ())
+
+    assert 2 == len(json.loads(case))
+    assert 100 == sum(json.loads(case))
+    assert "sum" == problem.kind
+
+
+def test_a_failure_is_kept_and_replayed(tmp_path: Path) -> None:
+    outcome = run(Sums(), 50, 4, (), tmp_path)
+
+    assert [52, 53] == [seed for seed, _, _ in outcome.failed]
+    assert ["seed-52.json", "seed-53.json"] == [path.name for path in kept(Sums(), tmp_path)]
+    assert all(problems_of(Sums(), path.read_text(), ()) for path in kept(Sums(), tmp_path))
+
+
+def test_arithmetic_finds_a_wrong_meaning_and_shows_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of meanings with one row changed: folding and the interpreter now disagree with machine code."""
+    right = semantics.BINARY[BinaryKind.SHR]
+
+    def off_by_one(*operands: Any) -> Any:
+        return right(*operands) ^ operands[-1].dtype.type(1)
+
+    monkeypatch.setitem(semantics.BINARY, BinaryKind.SHR, off_by_one)
+    fuzzer = FUZZERS["arithmetic"]()
+    tree = ["binary", "add", ["in", "int32", 1], ["binary", "shr", ["in", "int32", 0], ["const", "int32", "3"]]]
+    case = json.dumps({"inputs": 1, "of": 8, "rows": [*range(8)], "expressions": [["in", "int8", 0], tree]})
+
+    found = [p for p in problems_of(fuzzer, case, TARGETS) if p.kind == "cpu differs"]
+    small, _ = shrink(fuzzer, case, found[0], TARGETS)
+
+    assert 1 == len(json.loads(small)["rows"])
+    assert [["binary", "shr"]] == [e[:2] for e in json.loads(small)["expressions"]]
+
+
+def test_staging_shrinks_a_program_to_the_statement_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython is made to disagree wherever a program calls `abs`."""
+    honest = staging_run.expected
+
+    def dishonest(module: Any, values: Sequence[int]) -> tuple[int, ...]:
+        found = honest(module, values)
+        return (found[0] + 1, *found[1:]) if "abs" in module.program.__code__.co_names else found
+
+    monkeypatch.setattr(staging_run, "expected", dishonest)
+    program = """# program(1, 2, 3)
+def helper(p, q):
+    return p + q
+
+def program(a, b, c):
+    v0, v1 = a, b
+    for i in range(3):
+        if v0 > i:
+            v1 = helper(v1, abs(v0 - 4))
+        else:
+            v0 += 1
+    return v0, v1
+"""
+    fuzzer = FUZZERS["staging"]()
+
+    small, _ = shrink(fuzzer, program, problems_of(fuzzer, program, ("interp",))[0], ("interp",))
+
+    assert "abs" in small
+    assert len(small.splitlines()) <= 4
+
+
+@pytest.mark.stagekit_unchecked
+def test_parallel_finds_a_sanitizer_that_is_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stagekit.backends.interp.order import Clocks
+
+    monkeypatch.setattr(Clocks, "is_ordered", lambda self, before, *rest: np.ones(len(before), np.bool_))
+
+    outcome = run(FUZZERS["parallel"](), 0, 3, ("interp",), None)
+
+    assert {"missed race"} == {problem.kind for _, _, problem in outcome.failed}
+
+
+# -- what the parallel fuzzer knows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_drawn_kernel_does_not_race(seed: int) -> None:
+    assert parallel.races(parallel.draw(seed)) is False
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ([["put", "s", 0, 1], ["get", 0, "s", "reverse", 1]], True),
+        ([["put", "s", 0, 1], ["barrier"], ["get", 0, "s", "reverse", 1]], False),
+        ([["put", "s", 0, 1], ["syncwarp"], ["get", 0, "s", "xor", 1]], False),
+        ([["put", "s", 0, 1], ["syncwarp"], ["get", 0, "s", "xor", 32]], True),
+        ([["put", "s", 0, 1], ["own", "s", 2]], False),
+        ([["loop", 2, [["get", 0, "s", "one", 3], ["barrier"], ["put", "s", 0, 1]]]], True),
+        ([["loop", 0, [["put", "s", 0, 1], ["get", 0, "s", "one", 3]]]], False),
+        ([["blocks", 5, [["put", "s", 0, 1], ["get", 0, "s", "one", 3]], []]], False),
+        ([["count", "add", 1, 0], ["counted", 0, 1]], None),
+    ],
+)
+def test_the_rule_of_races(body: list[Any], expected: bool | None) -> None:
+    assert expected is parallel.races(parallel.Case(64, 2, body))
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.stagekit_unchecked
+def test_the_command_says_what_it_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["staging", "--seed", "3", "--count", "2", "--targets", "interp", "--corpus", str(tmp_path)])
+
+    printed = capsys.readouterr().out
+    assert 0 == status
+    assert "staging: seeds 3 to 4" in printed
+    assert "2 programs" in printed
+    assert [] == list(tmp_path.iterdir())
