@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters,
 from stagekit.runtime.args import describe, read_array
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError
-from stagekit.runtime.views import CPU, ArrayView, Device
+from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
 
 Typed = tuple[ArgType, Device | None]
 Reader = Callable[[Any], Typed]
@@ -48,15 +48,23 @@ class ArgumentTypes:
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
-        """The types, and the device of the first array (the CPU without arrays)."""
-        device: Device | None = None
-        found: list[ArgType] = []
-        for read, value in zip(self._readers, values):
-            kind, place = read(value)
-            found.append(kind)
-            if device is None:
-                device = place
-        return tuple(found), device or CPU
+        """The types, and the device that decides where the kernel runs (the CPU without arrays)."""
+        rows = [read(value) for read, value in zip(self._readers, values)]
+        places = [place for _, place in rows if place is not None]
+        return tuple(kind for kind, _ in rows), min(places, key=_rank, default=CPU)
+
+
+# Whose memory decides: a GPU's own before memory that both sides can reach, since only the GPU reaches all of them.
+_RANKS: tuple[DeviceKind, ...] = ("cuda", "other", "cpu", "pinned", "managed")
+
+
+def _rank(device: Device) -> int:
+    return _RANKS.index(device.kind)
+
+
+def target_of(device: Device) -> Literal["cpu", "cuda"]:
+    """Where a kernel runs whose arrays live there. Memory of an unknown kind is refused by the launch, with its name."""
+    return "cuda" if device.kind in ("cuda", "managed") else "cpu"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.jit import native, reasons, sanitizing
-from stagekit.jit.argtypes import ArgumentTypes
+from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
 from stagekit.jit.launcher import General
@@ -231,7 +231,7 @@ class Specialization(NativelyLaunchable):
         return values, self._variant(arg_types), device
 
     def _target(self, wanted: str | None, device: Device) -> str:
-        return wanted or config.TARGET.get() or self._owner.options.target or device.kind
+        return wanted or config.TARGET.get() or self._owner.options.target or target_of(device)
 
     def call_shape(self) -> CallShape:
         """How the kernel is called, for native launchers."""

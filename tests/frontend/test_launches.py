@@ -498,3 +498,38 @@ def test_the_language_outside_a_kernel_says_so():
         lambda: sk.cuda.syncthreads(),
     ):
         refused(attempt)
+
+
+# -- where a kernel runs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kinds", "target"),
+    [
+        (["cpu"], "cpu"), (["pinned"], "cpu"), (["managed"], "cuda"), (["cuda"], "cuda"), (["pinned", "cuda"], "cuda"),
+        (["managed", "cuda"], "cuda"), (["managed", "cpu"], "cpu"), (["pinned", "managed"], "cpu"), (["other"], "cpu"), ([], "cpu"),
+    ],
+)  # fmt: skip
+def test_the_memory_of_the_arrays_decides_where_a_kernel_runs(kinds, target, monkeypatch):
+    from stagekit.jit import argtypes
+    from stagekit.runtime.views import Device
+
+    names = [f"a{i}" for i in range(len(kinds))]
+    parameters = sk.jit(_with_parameters(names)).parameters
+    reader = argtypes.ArgumentTypes("kernel", parameters, dict.fromkeys(names), ())
+    monkeypatch.setattr(reader, "_readers", [lambda v: (None, Device(v, 0))] * len(kinds))
+
+    _, device = reader.of(kinds)
+    assert argtypes.target_of(device) == target
+
+
+def _with_parameters(names):
+    import inspect
+
+    def kernel():
+        pass
+
+    kernel.__signature__ = inspect.Signature(
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+    )
+    return kernel
