@@ -153,7 +153,7 @@ class Process:
         place = self.get("exchange_count")
         if place == tables.EXCHANGES:
             return
-        row = [id(kind), read, stream_of, flags]
+        row: list[Any] = [id(kind), read, stream_of, flags]
         self._rows[len(row) * place : len(row) * (place + 1)] = row
         self._kept[f"exchange {place}"] = kind
         self.set("exchange_count", place + 1)

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.skipif(not native.is_available(), reason="no native lau
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNativeDriver]:
     made = FakeNativeDriver()
     monkeypatch.setattr(driver, "api", lambda: made)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
     monkeypatch.setattr(driver, "_used_devices", set())
     for cached in CACHED:
         cached.cache_clear()

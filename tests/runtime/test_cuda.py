@@ -33,6 +33,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """The driver's place, taken."""
     made = FakeDriver()
     monkeypatch.setattr(driver, "api", lambda: made)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
     monkeypatch.setattr(driver, "_used_devices", set())
     for cached in CACHED:
         cached.cache_clear()

@@ -6,11 +6,12 @@ where it lives. Sizes that depend on other arguments are checked when all are re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.frame import GENERAL, Frame
 from stagekit.backends.launcher.request import Target
+from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.dtypes import DType
 from stagekit.signature import ArraySpec, PointerSpec
 
@@ -29,7 +30,38 @@ class ArrayValues:
 
 
 def read_array(frame: Frame, spec: ArraySpec | PointerSpec, target: Target, object_: str) -> ArrayValues:
-    """An argument as address, sizes and, where the layout is not fixed, element strides."""
+    """An argument as address, sizes and, where the layout is not fixed, element strides.
+
+    Arrays of one kind share a function, since a launcher is made while somebody waits.
+    """
+    w = frame.w
+    name, rank = _function(w.module, spec, target), spec.rank if isinstance(spec, ArraySpec) else 0
+    steps = rank if isinstance(spec, ArraySpec) and not spec.is_contiguous else 0
+    out = w.emit_entry(f"alloca [{1 + rank + steps} x i64]")
+    reading = w.emit_entry(f"alloca [{tables.READING_BYTES} x i8], align 8")
+    operands = f"ptr {frame.process}, ptr {object_}, ptr {reading}, ptr {out}"
+    frame.require(w.emit(f"call i1 @{name}({operands})"))
+    address, *words = _words(frame, out, 1 + rank + steps)
+    return ArrayValues(address, words[:rank], words[rank:], reading)
+
+
+def _function(module: Module, spec: ArraySpec | PointerSpec, target: Target) -> str:
+    """`i1 @name(process, object, reading, out)`: fills a READING (arrays that are not NumPy's) and the words of the values."""
+    name = module.unique_name("array", repr(replace(spec, name="")))
+    if not module.has_function(name):
+        w = Writer(module)
+        values = _read(Frame(w, "%process", ""), spec, target, "%object")
+        for place, text in enumerate((values.address, *values.sizes, *values.strides)):
+            w.line(f"store i64 {text}, ptr {w.emit(f'getelementptr i64, ptr %out, i64 {place}')}")
+        w.line("ret i1 true")
+        w.label(GENERAL)
+        w.line("ret i1 false")
+        head = f"define internal i1 @{name}(ptr %process, ptr %object, ptr %reading, ptr %out)"
+        module.add_function(name, f"{head} {{\n{w.body()}\n}}")
+    return name
+
+
+def _read(frame: Frame, spec: ArraySpec | PointerSpec, target: Target, object_: str) -> ArrayValues:
     if target == "cuda":
         ends = [_read_exchanged(frame, spec, target, object_)]
     else:
@@ -135,7 +167,7 @@ def _read_exchanged(
     frame: Frame, spec: ArraySpec | PointerSpec, target: Target, object_: str
 ) -> tuple[str, ArrayValues]:
     w, fields = frame.w, tables.READING
-    reading = w.emit_entry(f"alloca [{tables.READING_BYTES} x i8], align 8")
+    reading = "%reading"
     frame.require(frame.call_support("i1", "read_tensor", [("ptr", frame.process), ("ptr", object_), ("ptr", reading)]))
     frame.require_equal("i32", frame.load("i32", reading, fields["device_type"]), str(_DEVICE_TYPES[target]))
     frame.require_equal("i32", frame.load("i32", reading, fields["dtype"]), str(tables.dlpack_dtype(spec.dtype)))
@@ -143,7 +175,7 @@ def _read_exchanged(
         flags = w.emit(f"and i64 {frame.load('i64', reading, fields['flags'])}, {tables.NEVER_READ_ONLY}")
         frame.require(w.emit(f"icmp ne i64 {flags}, 0"))
     data, offset = (frame.load("i64", reading, fields[name]) for name in ("data", "byte_offset"))
-    values = ArrayValues(w.emit(f"add i64 {data}, {offset}"), reading=reading)
+    values = ArrayValues(w.emit(f"add i64 {data}, {offset}"))
     if isinstance(spec, ArraySpec):
         frame.require_equal("i32", frame.load("i32", reading, fields["rank"]), str(spec.rank))
         _read_layout(frame, spec, reading, values)
