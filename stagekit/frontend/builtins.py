@@ -14,6 +14,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,34 +121,58 @@ def _extremum(op: ast.cmpop) -> Builtin:
 
     def run(tracer: Tracer, frame: Frame, node: ast.AST, first: Any, *rest: Any, **kwargs: Any) -> Any:
         items = [first, *rest] if rest else list(expressions.items_of(tracer, frame, node, first))
-        if not any(_needs_staging(i) for i in items):
+        if not any(map(_needs_staging, items)):
             python = max if isinstance(op, ast.Gt) else min
             return _python(tracer, frame, node, python, items, **kwargs)
-        if kwargs or not items:
-            message = "`key` and `default` are not available on run-time values" if kwargs else "an empty sequence"
+        unknown = kwargs.keys() - {"key", "default"}
+        if unknown or not items:
+            message = f"`{min(unknown)}` is not known here" if unknown else "an empty sequence"
             raise tracer.error(BadCall(message, "min(a, b, ...)"), frame, node)
-        best = items[0]
+        key = kwargs.get("key")
+        best = _Ranked(items[0], _key_of(tracer, frame, node, key, items[0]))
         for item in items[1:]:
-            best = _better(tracer, frame, node, op, best, item)
-        return best
+            best = _better(tracer, frame, node, op, best, _Ranked(item, _key_of(tracer, frame, node, key, item)))
+        return best.item
 
     return run
 
 
+@dataclass(frozen=True)
+class _Ranked:
+    """An item and what it is compared by."""
+
+    item: Any
+    key: Any
+
+
+def _key_of(tracer: Tracer, frame: Frame, node: ast.AST, key: Any, item: Any) -> Any:
+    return item if key is None else _call(tracer, frame, node, key, [item])
+
+
 def _needs_staging(value: Any) -> bool:
-    return isinstance(value, Number | np.generic) or _is_mapped(value)
+    return isinstance(value, np.generic) or holds_run_time(value) or _is_mapped(value)
 
 
-def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: Any, item: Any) -> Any:
-    is_better = expressions.compare(tracer, frame, node, op, item, best)
-    if isinstance(is_better, bool | np.bool_):
-        return item if is_better else best
-    loc = frame.loc(node)
-    if isinstance(is_better, Number) and is_numeric(item) and is_numeric(best):
-        return tracer.arithmetic.select(is_better.value, item, best, loc)
-    from stagekit.frontend import language
+def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
+    answer = expressions.compare(tracer, frame, node, op, other.key, best.key)
+    if _is_mapped(answer):
+        from stagekit.frontend import language
 
-    return _call(tracer, frame, node, language.where, [is_better, item, best])
+        chosen = _call(tracer, frame, node, language.where, [answer, other.item, best.item])
+        return _Ranked(chosen, chosen)
+    is_better = expressions.truth(tracer, frame, node, answer)
+    if isinstance(is_better, bool):
+        return other if is_better else best
+
+    def choose(a: Any, b: Any) -> Any:
+        if is_numeric(a) and is_numeric(b):
+            return tracer.arithmetic.select(is_better.value, a, b, frame.loc(node))
+        joined = branch(tracer, is_better.value, lambda: a, lambda: b, frame.loc(node))
+        return tracer.read(joined, frame, node)
+
+    item = choose(other.item, best.item)
+    is_own_key = other.key is other.item and best.key is best.item
+    return _Ranked(item, item if is_own_key else choose(other.key, best.key))
 
 
 def _sum(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: Any = 0) -> Any:

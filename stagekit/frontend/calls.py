@@ -345,6 +345,8 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
     if cls.__module__ == "builtins" and cls is not dict:
         return _native(tracer, frame, node, cls, args, kwargs)
     tracer.captures.note_native(cls)
+    if cls is not functools.partial:  # which is called by the tracer again, with the function as it is
+        args = [builtins.native_argument(tracer, frame, node, a) for a in args]
     return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
 
 

@@ -389,8 +389,15 @@ _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "
 def _by_comparison_method(
     tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
-    name = COMPARISONS[op][1].value
-    return _first_answer(tracer, frame, node, (left, right, f"__{name}__"), (right, left, f"__{_MIRRORED[name]}__"))
+    def ask(name: str) -> Any:
+        plain, mirrored = (left, right, f"__{name}__"), (right, left, f"__{_MIRRORED[name]}__")
+        return _first_answer(tracer, frame, node, plain, mirrored)
+
+    answer = ask(COMPARISONS[op][1].value)
+    if answer is NotImplemented and op is ast.NotEq:  # a class without `__ne__` is unequal where it is not equal
+        equal = ask("eq")
+        return equal if equal is NotImplemented else negate_condition(tracer, truth(tracer, frame, node, equal))
+    return answer
 
 
 def _has_source(method: types.FunctionType) -> bool:

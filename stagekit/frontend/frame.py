@@ -91,6 +91,9 @@ class Closure:
     defaults: tuple[Any, ...]
     kw_defaults: dict[str, Any]
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"`{self.name}` is defined in a kernel and runs only there")
+
     @property
     def node(self) -> FunctionNode:
         return self.source.node

@@ -499,3 +499,82 @@ def test_plain_functions_inline_functions_and_nested_ones_are_staged_alike_q7():
         agree(lambda x: fragment(x, 3), 7)
         agree(lambda x: fragment(x, 3), 2)
     assert len(set(irs)) == 1
+
+
+class Ranked:
+    """Compares by what it holds; has no `__ne__`, as most classes."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        return self.x == other.x
+
+    def __lt__(self, other):
+        return self.x < other.x
+
+    def __hash__(self):
+        return 1
+
+    def __getattr__(self, name):
+        return self.x + len(name)
+
+    def __abs__(self):
+        return Ranked(abs(self.x))
+
+    def __index__(self):
+        return self.x
+
+    def __rsub__(self, other):
+        return other - self.x
+
+
+def test_comparison_methods_derive_and_mirror_as_pythons_do():
+    def program(a, b):
+        v, w = Ranked(a), Ranked(b)
+        return v == w, v != w, v < w, w > v, v in [w], v.hello, abs(Ranked(-a)).x, int(v), 10 - v
+
+    for a, b in ((2, 5), (5, 2), (3, 3)):
+        agree(program, a, b)
+
+
+def test_extremes_of_objects_and_by_key():
+    def program(a, b):
+        rows = [Ranked(a), Ranked(b), Ranked(3)]
+        far = max(((a, 10), (b, 20)), key=lambda row: row[0])
+        return (
+            max(rows).x,
+            min(rows).x,
+            max(rows, key=lambda r: -r.x).x,
+            *min([(a, 1), (b, 2)]),
+            *far,
+            max([], default=7),
+        )
+
+    for a, b in ((2, 5), (5, 2), (3, 3)):
+        agree(program, a, b)
+
+
+def test_functions_of_the_kernel_inside_pythons_own_objects():
+    from collections import Counter, OrderedDict, defaultdict, deque
+
+    def program(a, b):
+        scaled = partial(lambda x, y, z: x * 100 + y * 10 + z, a, z=b)
+        counts = defaultdict(lambda: 4)
+        counts["k"] += a
+        ordered = OrderedDict(x=a, y=b)
+        ordered.move_to_end("x")
+        queue = deque([a, b, 3])
+        queue.append(4)
+        queue.popleft()
+        return (
+            scaled(3),
+            partial(scaled, 4)(),
+            counts["k"],
+            Counter("aab")["a"] + a,
+            ordered["x"],
+            list(ordered)[0] == "y",
+            *queue,
+        )
+
+    agree(program, 2, 5)
