@@ -356,15 +356,16 @@ def _is_generated(init: Any) -> bool:
 
 def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What a generated `__init__` does, with factories and `__post_init__` staged."""
+    signature = inspect.signature(cls)
     try:
-        bound = inspect.signature(cls).bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise tracer.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__), frame, node) from None
     made = tracer.journal.born(object.__new__(cls))
-    given = dict(bound.arguments)
-    for field in dataclasses.fields(cls):
-        if field.name in given:
-            value = given.pop(field.name)
+    fields = dataclasses.fields(cls)
+    for field in fields:
+        if field.name in bound.arguments:
+            value = bound.arguments[field.name]
         elif field.default_factory is not dataclasses.MISSING:
             value = call(tracer, frame, node, field.default_factory, [], {})
         elif field.default is not dataclasses.MISSING:
@@ -374,7 +375,9 @@ def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list
         object.__setattr__(made, field.name, value)
     post_init = getattr(cls, "__post_init__", None)
     if post_init is not None:
-        call(tracer, frame, node, post_init, [made, *given.values()], {})  # what is left are its `InitVar`s
+        init_only = signature.parameters.keys() - {field.name for field in fields}
+        rows = [p for name, p in signature.parameters.items() if name in init_only]
+        call(tracer, frame, node, post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)], {})
     return made
 
 

@@ -563,7 +563,8 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
         raise _needs_static(tracer, frame, node, "the index of a Python container", index)
     if isinstance(owner, STAND_INS):
         raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
-    return static(tracer, frame, node, lambda: owner[index])
+    found = static(tracer, frame, node, lambda: owner[index])
+    return tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
 
 
 def _slice(tracer: Tracer, frame: Frame, node: ast.Slice) -> Any:

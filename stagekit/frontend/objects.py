@@ -61,20 +61,9 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
     if isinstance(owner, STAND_INS):
         raise tracer.error(NoAttribute(describe(owner), name, "it cannot be assigned"), frame, node)
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    found = in_class(owner, name)
-    if isinstance(found, property):
-        if found.fset is None:
-            message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
-            raise tracer.error(StaticFailure("AttributeError", message), frame, node)
-        _call(tracer, frame, node, found.fset, [owner, value])
-        return
     setter = users_method(owner, "__setattr__")
     if setter is not None:
         _call(tracer, frame, node, setter, [owner, name, value])
-        return
-    descriptor = users_method(found, "__set__")
-    if descriptor is not None:
-        _call(tracer, frame, node, descriptor, [found, owner, value])
         return
     if _is_frozen(owner):
         message = f"cannot assign to field {name!r} of a frozen dataclass"
@@ -83,9 +72,25 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
 
 
 def put_plainly(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
-    """`object.__setattr__(owner, name, value)`."""
+    """`object.__setattr__(owner, name, value)`: what a property or descriptor of the class does, else a plain assignment."""
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    tracer.assign(owner, name, value, is_attribute=True)
+    found = in_class(owner, name)
+    descriptor = users_method(found, "__set__")
+    if isinstance(found, property):
+        _put_by_property(tracer, frame, node, owner, name, found, value)
+    elif descriptor is not None:
+        _call(tracer, frame, node, descriptor, [found, owner, value])
+    else:
+        tracer.assign(owner, name, value, is_attribute=True)
+
+
+def _put_by_property(
+    tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: property, value: Any
+) -> None:
+    if found.fset is None:
+        message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
+        raise tracer.error(StaticFailure("AttributeError", message), frame, node)
+    _call(tracer, frame, node, found.fset, [owner, value])
 
 
 def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:

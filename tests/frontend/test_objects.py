@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections import namedtuple
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -576,5 +576,96 @@ def test_functions_of_the_kernel_inside_pythons_own_objects():
             list(ordered)[0] == "y",
             *queue,
         )
+
+    agree(program, 2, 5)
+
+
+@dataclass
+class Prepared:
+    x: int
+    pair: list = field(default_factory=lambda: [0, 0])
+    extra: InitVar[int] = 3
+    made: int = field(init=False, default=9)
+
+    def __post_init__(self, extra):
+        self.made = extra + self.x
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    a: int
+    b: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "b", self.a * 2)
+
+
+def test_dataclasses_with_init_vars_slots_and_post_init():
+    def program(a, b):
+        s, t = Prepared(a, extra=b), Prepared(b)
+        s.pair[0] += 1
+        s.pair.append(5)
+        d = Doubled(a)
+        return s.made, t.made, s.pair[0], len(t.pair), d.b, Doubled(a) == Doubled(b), Doubled(a) == Doubled(a)
+
+    for a, b in ((2, 5), (3, 3)):
+        agree(program, a, b)
+
+
+class PlusOne:
+    """A descriptor that reads one more, and stores twice, what it is given."""
+
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, owner, kind=None):
+        return getattr(owner, self.name) + 1
+
+    def __set__(self, owner, value):
+        setattr(owner, self.name, value * 2)
+
+
+class Described:
+    d = PlusOne()
+
+    def __init__(self, v):
+        self.d = v
+
+    @cached_property
+    def heavy(self):
+        return self.d * 10
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+def test_descriptors_cached_properties_and_own_setattr():
+    def program(a, b):
+        h = Described(a)
+        h.d = b
+        before = h.heavy
+        h.d = 1
+        return h.d, before, h.heavy
+
+    for a, b in ((2, 5), (0, 0)):
+        agree(program, a, b)
+
+
+def test_slices_and_in_place_operators_of_containers():
+    def program(a, b):
+        xs = [a, b, 3, 4]
+        xs[1:3] = [9]
+        del xs[0]
+        ys = xs[:]
+        ys *= 2
+        ys[0] = 7
+        d = {1: a}
+        e = d
+        d |= {2: b}
+        s = {1, 2}
+        t = s
+        t |= {3}
+        t -= {1}
+        return *xs, len(ys), ys[0], len(e), len(s), 1 in s
 
     agree(program, 2, 5)
