@@ -158,7 +158,7 @@ Case = tuple[str, Call | None, dict[int, Call], Callable[[], None]]
 
 def saxpy_case(loops: Any, blocks: list[int], size: int) -> Case:
     x, y = np.random.default_rng(0).random((2, size), np.float32)
-    a, expected = np.float32(1e-6), y + np.float32(1e-6) * x
+    a, expected = float(np.float32(1e-6)), y + np.float32(1e-6) * x
     in_c = (lambda: loops.saxpy(ctypes.c_long(size), ctypes.c_float(a), address(x), address(y))) if loops else None
     ours = {b: lambda b=b: saxpy[-(-size // b), b](x, y, a, size) for b in blocks}
     return f"saxpy {size}", in_c, ours, lambda: np.testing.assert_allclose(y, expected, atol=1e-3)
