@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from stagekit.diagnostics import StagekitError, conceal
+from stagekit.diagnostics import StagekitError, conceal, hide_frames
 from stagekit.jit.guards import Guards
-from stagekit.jit.launcher import Launchable, Launcher
+from stagekit.jit.launcher import Launch, Launchable, Launcher
 from stagekit.runtime import native
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
@@ -139,6 +139,24 @@ class NativeLaunchers:
         return made
 
 
+class EarlyLauncher(Launcher):
+    """Brackets that were kept from before there was native code for them: they use it as soon as there is."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]]) -> None:
+        super().__init__(launch, key)
+        self._entries = entries
+
+    @hide_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        entry = self._entries.get(self._key) if _is_exact(self._key) else None
+        if entry is None:
+            self._launch(self._key, args, kwargs)
+        else:
+            entry[1](*args, **kwargs)
+
+
 class NativelyLaunchable(Launchable):
     """A kernel that is launched natively where it can be."""
 
@@ -150,7 +168,7 @@ class NativelyLaunchable(Launchable):
             entry = self._native.entries.get(key)
             if entry is not None and entry[0] is key:  # the tuple of a program is mostly a constant of it
                 return entry[1]
-            return self._native.find(key) or Launcher(self._launch, key)
+            return self._native.find(key) or EarlyLauncher(self._launch, key, self._native.entries)
         except TypeError:  # brackets without a hash
             return Launcher(self._launch, key)
 

@@ -64,3 +64,18 @@ def test_Q14_a_prepared_launch_only_launches(arrays, monkeypatch):
     with only_launching(monkeypatch):
         again()
     np.testing.assert_array_equal(out, x * 2)
+
+
+def test_P40_brackets_kept_from_before_the_first_launch_become_native(monkeypatch):
+    @sk.jit
+    def kernel(x, n: sk.int64):
+        i = sk.cuda.thread_idx("x")
+        if i < n:
+            x[i] += 1
+
+    kept, x = kernel.specialize()[1, 32], np.zeros(32)
+    for _ in range(4):
+        kept(x, 32)
+    monkeypatch.setattr(sk.Specialization, "_launch", _refuse)
+    kept(x, 32)
+    assert x.min() == x.max() == 5
