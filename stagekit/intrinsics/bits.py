@@ -80,7 +80,7 @@ def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
     result = np.zeros_like(both)
     for place in (0, 4, 8, 12):
         source_bits = ((selector.astype(np.uint64) >> np.uint64(place)) & np.uint64(7)) * np.uint64(8)
-        result |= ((both >> source_bits) & np.uint64(0xFF)) << np.uint64(2 * place)
+        result = result | ((both >> source_bits) & np.uint64(0xFF)) << np.uint64(2 * place)
     return result
 
 

@@ -197,4 +197,4 @@ def test_the_command_says_what_it_ran(tmp_path: Path, capsys: pytest.CaptureFixt
     assert 0 == status
     assert "staging: seeds 3 to 4" in printed
     assert "2 programs" in printed
-    assert [] == list(tmp_path.iterdir())
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]

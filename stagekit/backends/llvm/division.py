@@ -19,7 +19,9 @@ def floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
         return _floor_divide_by(w, dtype, lanes, a, known)
     held, zero = llvm_type(dtype, lanes), constant(dtype, lanes, 0)
     is_zero = w.emit(f"icmp eq {held} {b}, {zero}")
-    divisor = _safe_divisor(w, dtype, lanes, a, b, is_zero)
+    divisor = (
+        _safe_divisor(w, dtype, lanes, a, b, is_zero) if dtype.is_signed else _not_zero(w, dtype, lanes, b, is_zero)
+    )
     quotient = _quotient(w, dtype, lanes, a, divisor)
     if dtype.is_signed:
         rest = _rest(w, held, a, quotient, divisor)
@@ -50,6 +52,15 @@ def _safe_divisor(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str, is_zero
         is_minus_one = w.emit(f"icmp eq {held} {b}, {constant(dtype, lanes, -1)}")
         is_bad = w.emit(f"or {flag} {is_zero}, {w.emit(f'and {flag} {is_lowest}, {is_minus_one}')}")
     return select(w, dtype, lanes, is_bad, constant(dtype, lanes, 1), b)
+
+
+def _not_zero(w: Writer, dtype: DType, lanes: Lanes, b: str, is_zero: str) -> str:
+    """`b`, or 2 in place of 0, where the quotient does not count.
+
+    2 and not 1: for vectors with AVX-512, LLVM 22.1 moves `select c, 1, b` behind the division that alone uses it, since x / 1
+    is x, and so divides by the zeros as well. It sees through to the `select` where the zeros are those of `33 << n`.
+    """
+    return select(w, dtype, lanes, is_zero, constant(dtype, lanes, 2), b)
 
 
 def _quotient(w: Writer, dtype: DType, lanes: Lanes, a: str, divisor: str) -> str:

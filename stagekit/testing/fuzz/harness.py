@@ -61,7 +61,7 @@ def run(fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: 
     outcome, start = Outcome(), time.perf_counter()
     for seed in range(first, first + count):
         case = fuzzer.draw(seed)
-        found = problems_of(fuzzer, case, targets)
+        found = _survived(fuzzer, case, targets, corpus)
         outcome.cases += 1
         if found:
             small, problem = shrink(fuzzer, case, found[0], targets)
@@ -72,6 +72,16 @@ def run(fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: 
             break
     outcome.seconds = time.perf_counter() - start
     return outcome
+
+
+def _survived(fuzzer: Fuzzer, case: str, targets: Sequence[str], corpus: Path | None) -> list[Problem]:
+    """`problems_of`, with the case in the corpus as long as it runs: machine code may end the process."""
+    if corpus is None:
+        return problems_of(fuzzer, case, targets)
+    running = keep(fuzzer, case, corpus, "ended-the-process")
+    found = problems_of(fuzzer, case, targets)
+    running.unlink()
+    return found
 
 
 def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Problem]:
