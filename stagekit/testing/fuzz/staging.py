@@ -77,6 +77,7 @@ class Generator:
     loops: int = 0
     budget: int = 40  # statements still to draw
     names: list[str] = field(default_factory=list)
+    counters: list[str] = field(default_factory=list)  # of the `for` loops around, which an inner one may use as well
     in_loop: int = 0
     is_helper: bool = False
     helper_count: int = 0
@@ -173,11 +174,14 @@ class Generator:
         return lines
 
     def _for(self, depth: int) -> list[Line]:
-        name = self.loop_name()
+        name = self.random.choice(self.counters) if self.counters and self.random.random() < 0.15 else self.loop_name()
         bound = self.random.choice(
             [str(self.random.randint(0, 4)), f"{self.operand()} % 5", f"1, {self.operand()} % 6, 2"]
         )
-        return [Line(f"for {name} in range({bound}):", self.loop_body(depth, name))]
+        self.counters.append(name)
+        body = self.loop_body(depth, name)
+        self.counters.pop()
+        return [Line(f"for {name} in range({bound}):", body)]
 
     def _static_for(self, depth: int) -> list[Line]:
         name = self.loop_name()

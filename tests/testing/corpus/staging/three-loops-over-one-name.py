@@ -1,0 +1,8 @@
+# program(3, 2, 5)
+def program(a, b, c):
+    v0 = 0
+    for i in range(2):
+        for i in range(b):
+            for i in range(a % 4):
+                v0 += c
+    return (v0, a)
