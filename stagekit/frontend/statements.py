@@ -391,8 +391,8 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     def body(counter: Value) -> None:
         tracer.journal.assign(variable, Number(counter))
         _iteration(tracer, frame, flags, node.body)
-        if not is_kept and before is not MISSING:  # an inner loop over the same name is no change that an iteration hands on
-            tracer.journal.assign(variable, before)
+        if not is_kept and before is not MISSING:
+            tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
 
     if any(may_exit_loop(s) for s in node.body):
         _counted_while(tracer, frame, loop, carried, flags, body)
