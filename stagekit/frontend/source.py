@@ -15,12 +15,13 @@ import linecache
 import sys
 import textwrap
 import types
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import InternalError, Loc
 from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingError, UnsupportedSyntax
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -55,9 +56,12 @@ class Names:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The text of a function as it was when `take` was called. Nothing is parsed yet."""
+    """The text of a function as it was when `take` was called. Nothing is parsed yet.
 
-    function: types.FunctionType
+    reference: weak, since snapshots are kept by function: one that held its own would keep it, and its module, for ever.
+    """
+
+    reference: weakref.ref[types.FunctionType]
     lines: tuple[str, ...] | None = field(repr=False)
     first_line: int
 
@@ -66,9 +70,16 @@ class Snapshot:
         try:
             lines, first = inspect.getsourcelines(function.__code__)  # not what it wraps
         except (OSError, TypeError, IndexError):
-            return Snapshot(function, None, function.__code__.co_firstlineno)
+            return Snapshot(weakref.ref(function), None, function.__code__.co_firstlineno)
         linecache.getlines(function.__code__.co_filename)  # error texts quote the file as it is now
-        return Snapshot(function, tuple(lines), max(first, 1))
+        return Snapshot(weakref.ref(function), tuple(lines), max(first, 1))
+
+    @property
+    def function(self) -> Any:  # a FunctionType, which mypy would bind like a method
+        found = self.reference()
+        if found is None:
+            raise InternalError("the function of a snapshot is gone")
+        return found
 
     @property
     def loc(self) -> Loc:
