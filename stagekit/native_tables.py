@@ -32,7 +32,7 @@ PROCESS = _numbered(
     " exchanges exchange_count launch_kernel get_context set_context"
     " is_diverted bind read_tensor run enqueue is_current " + " ".join(f"dtype_{dtype.name}" for dtype in ALL_DTYPES)
 )
-"""is_diverted to is_current are the functions of `backends/launcher/support.py`, cupy_stream too; dtype_*, NumPy's objects.
+"""is_diverted to is_current are the functions of `backends/launcher/support`, cupy_stream too; dtype_*, NumPy's objects.
 torch_stream, cupy_stream: what asks for a current stream. *_name: strings."""
 
 STATE = _numbered(
