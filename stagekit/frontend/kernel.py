@@ -17,6 +17,7 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
+from stagekit.frontend import expressions, statements  # noqa: F401  their tables are what a trace goes by
 from stagekit.frontend.calls import run_body_of
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
@@ -280,7 +281,7 @@ class _Trace:
         threads = uses & {"thread_idx", "block_dim", "lane_id", "warp_id"}
         if launch is not None:
             fixed = tuple(b.value for b in launch.block if isinstance(b, Const))
-            return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 else None
+            return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 and 0 not in fixed else None
         if uses & {"program_id", "num_programs"} and threads:
             raise StagingError(MixedStyles(self.source.name, ", ".join(sorted(threads))), self.loc)
         if "tile" in uses or uses & {"program_id", "num_programs"}:
@@ -302,8 +303,8 @@ class _Trace:
     def _check_block(self, block: tuple[HostExpr, ...], loc: Loc) -> None:
         sizes = [b.value for b in block if isinstance(b, Const)]
         total = math.prod(sizes) if len(sizes) == 3 else None
-        if any(s < 1 for s in sizes) or (total is not None and total > MAX_THREADS):
-            why = f"a block has 1 to {MAX_THREADS} threads in all"
+        if any(s < 0 for s in sizes) or (total is not None and total > MAX_THREADS):
+            why = f"a block has 0 to {MAX_THREADS} threads in all"
             raise StagingError(BadBlockSize("block", str(tuple(sizes)), why), loc)
 
 

@@ -19,7 +19,7 @@ from stagekit.jit.front import Facts
 from stagekit.jit.history import History, Stopwatch
 from stagekit.jit.native import provide_support
 from stagekit.runtime import driver
-from stagekit.runtime.kernel import Kernel, block_of
+from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
 from stagekit.runtime.launch_config import NO_BRACKETS
 from stagekit.runtime.views import Device
 
@@ -102,7 +102,9 @@ class Variant:
                 ("cuda", capability),
                 lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
             )
-        block = self.facts.block or block_of(self._unbuilt, key, args)
+        block = self.facts.block or block_of(self._idle, key, args)
+        if 0 in block:
+            return self._idle
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
 
     def checked(self, options: Options | None) -> InterpKernel:
@@ -114,11 +116,11 @@ class Variant:
         return cast("InterpKernel", made)
 
     @functools.cached_property
-    def _unbuilt(self) -> Kernel:
-        """The launch side of a kernel whose block size is not known yet."""
+    def _idle(self) -> IdleKernel:
+        """The launch side on the CPU without code: it tells the block that code is needed for, and runs blocks of no threads."""
         facts = self.facts
         artifact = Artifact("cpu", self._name, "", b"", facts.signature, facts.style, facts.launch, None, 0)
-        return Kernel(artifact, self._constexprs)
+        return IdleKernel(artifact, self._constexprs)
 
     def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
         """One compile per key; other threads wait. A failure leaves nothing behind."""

@@ -291,11 +291,10 @@ class LaunchSizeType(Diagnostic):
 
 class LaunchLimit(Diagnostic):
     title = "A launch size is out of range"
-    label = "{what} is {value}, it must lie between {low} and {high}"
+    label = "{what} is {value}, it must lie between 0 and {high}"
 
     what: str
     value: int
-    low: int
     high: int
 
 

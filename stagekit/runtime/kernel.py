@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
+from stagekit.diagnostics import InternalError
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.checks import Native, compile_reader
 from stagekit.runtime.host_code import compile_expressions
@@ -66,6 +67,21 @@ class Kernel:
         if size is None:
             raise missing_brackets(self.artifact.style, self._name)
         return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
+
+
+class IdleKernel(Kernel):
+    """What a launch without threads runs: the arguments are checked as always, and no code is made."""
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+        arguments = self._bind(args, kwargs)
+        size = self._size(self._read(arguments, None), arguments, brackets)
+        if size.blocks:
+            raise InternalError(f"{self._name}: no code for blocks of {size.block}")
+
+    def native_state(self, request: LaunchRequest) -> State | None:
+        """For brackets that launch nothing."""
+        is_idle = isinstance(request.size, LaunchSize) and not request.size.blocks
+        return State(size_words(request), {}, (self,)) if is_idle else None
 
 
 def size_words(request: LaunchRequest) -> dict[str, int]:

@@ -5,8 +5,9 @@
     k[4, 128] of a block-level kernel         ->  a grid of two axes
 
 A block-level kernel takes a grid of one to three axes, a thread-level kernel takes `grid, block` and optionally dynamic
-shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. Limits are those of CUDA (compute
-capability 7.5 to 12), on every target: a launch that the CPU accepts is one that a GPU accepts.
+shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. A zero in any axis is a launch
+of nothing. Limits are those of CUDA (compute capability 7.5 to 12), on every target: a launch that the CPU accepts is one
+that a GPU accepts.
 """
 
 from __future__ import annotations
@@ -28,10 +29,7 @@ GridFunction = Callable[[Mapping[str, Any]], Any]
 """A grid computed at each launch from the constexprs and arguments by name: `lambda a: sk.ceildiv(a["n"], a["BLOCK"])`."""
 
 _AXIS_NAMES = "xyz"
-_LIMITS: dict[str, tuple[int, Axes]] = {  # smallest, largest per axis x, y, z
-    "grid": (0, (2**31 - 1, 65535, 65535)),
-    "block": (1, (1024, 1024, 64)),
-}
+_LIMITS: dict[str, Axes] = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}  # largest per axis x, y, z
 _MAX_THREADS = 1024
 _MAX_SHARED_BYTES = 227 * 1024  # of the largest device; what a device has is checked against the device
 
@@ -58,7 +56,7 @@ class LaunchConfig:
             object.__setattr__(self, what, axes)
         object.__setattr__(self, "shared_bytes", _plain(self.shared_bytes))
         _check_threads(self.block)
-        _check_size("shared_bytes", self.shared_bytes, 0, _MAX_SHARED_BYTES)
+        _check_size("shared_bytes", self.shared_bytes, _MAX_SHARED_BYTES)
 
     def replace(self, **changes: Any) -> LaunchConfig:
         """The same with some fields changed."""
@@ -66,12 +64,12 @@ class LaunchConfig:
 
 
 class LaunchSize(NamedTuple):
-    """A launch in numbers. A grid with a zero in any axis launches nothing."""
+    """A launch in numbers. blocks: to be run, none where an axis of the grid or of the block is zero."""
 
     grid: Axes
     block: Axes
     shared_bytes: int
-    blocks: int  # in the whole grid
+    blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +105,8 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     _check_threads(block)
     if shared_bytes != 0:
         shared_bytes = _integer("shared_bytes", shared_bytes)
-        _check_size("shared_bytes", shared_bytes, 0, _MAX_SHARED_BYTES)
-    return LaunchSize(grid, block, shared_bytes, math.prod(grid))
+        _check_size("shared_bytes", shared_bytes, _MAX_SHARED_BYTES)
+    return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))
 
 
 def stream_handle(stream: Any) -> int:
@@ -126,8 +124,8 @@ def stream_handle(stream: Any) -> int:
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
-    """Refuse a block other than the one that the kernel was compiled for."""
-    if fixed_block is not None and block != fixed_block:
+    """Refuse a block other than the one that the kernel was compiled for; one without threads runs nothing."""
+    if fixed_block is not None and block != fixed_block and 0 not in block:
         raise LaunchError(BlockMismatch(kernel, fixed_block, block))
 
 
@@ -176,8 +174,8 @@ def _plain(value: Any) -> Any:
 
 def _checked_axes(what: str, value: Any) -> Axes:
     x, y, z = axes = _three_axes(what, value)
-    low, (high_x, high_y, high_z) = _LIMITS[what]
-    if type(x) is type(y) is type(z) is int and low <= x <= high_x and low <= y <= high_y and low <= z <= high_z:
+    high_x, high_y, high_z = _LIMITS[what]
+    if type(x) is type(y) is type(z) is int and 0 <= x <= high_x and 0 <= y <= high_y and 0 <= z <= high_z:
         return axes
     axes = _integer(f"{what} x", x), _integer(f"{what} y", y), _integer(f"{what} z", z)
     _check_axes(what, axes)
@@ -192,23 +190,22 @@ def _integer(what: str, value: Any) -> int:
 
 
 def _check_axes(what: str, axes: tuple[Any, Any, Any]) -> None:
-    low, limits = _LIMITS[what]
-    for name, value, high in zip(_AXIS_NAMES, axes, limits):
-        _check_size(f"{what} {name}", value, low, high)
+    for name, value, high in zip(_AXIS_NAMES, axes, _LIMITS[what]):
+        _check_size(f"{what} {name}", value, high)
 
 
-def _check_size(what: str, value: Any, low: int, high: int) -> None:
+def _check_size(what: str, value: Any, high: int) -> None:
     """Refuse a number that is no integer or out of range; a run-time value of a kernel is none and passes."""
     if isinstance(value, (float, complex, str)) or value is None:
         raise LaunchError(LaunchSizeType(what, "an integer", repr(value)))
-    if isinstance(value, int) and not low <= value <= high:
-        raise LaunchError(LaunchLimit(what, value, low, high))
+    if isinstance(value, int) and not 0 <= value <= high:
+        raise LaunchError(LaunchLimit(what, value, high))
 
 
 def _check_threads(block: tuple[Any, Any, Any]) -> None:
     x, y, z = block
     if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x * y * z > _MAX_THREADS:
-        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, 1, _MAX_THREADS)
+        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, _MAX_THREADS)
 
 
 # Errors -------------------------------------------------------------------------------------------------------------

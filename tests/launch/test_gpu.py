@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from stagekit.dtypes import float32, int64
+from stagekit.hostexpr import Const, Slot
 from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
 from stagekit.runtime import cuda, driver, native
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
-from stagekit.signature import ParamSlot, ScalarSpec, Signature
+from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
 
@@ -120,6 +121,33 @@ def test_an_empty_grid_launches_nothing(gpu: FakeNativeDriver) -> None:
 
     assert not gpu.native
     assert not launch.general.calls
+
+
+OWN_BLOCK = signature_of(ScalarSpec("threads", int64))
+
+
+@pytest.mark.parametrize("key", [(0, 64), ((1, 0), 64), (1, 0), (1, (64, 1, 0)), (1, (0, 0))])
+def test_brackets_with_a_zero_launch_nothing(key: Any, gpu: FakeNativeDriver) -> None:
+    launch = Launches(STRIDED, key=key, style="thread", launch=None, block=None).load(0)
+
+    assert launch(FakeTensor((3, 5), (10, 1))) is None
+
+    assert not gpu.native
+    assert not launch.general.calls
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_a_block_of_run_time_threads_launches_nothing_where_there_are_none(axis: int, gpu: FakeNativeDriver) -> None:
+    gpu.parameter_count = 1
+    block = tuple(Slot(0) if i == axis else Const(2) for i in range(3))
+    own = LaunchSpec((Const(1),) * 3, block, Const(0))
+    launch = Launches(OWN_BLOCK, launch=own, block=None).load(0)
+
+    assert launch(0) is None
+    assert not gpu.native
+    assert launch(2) is None
+    assert len(gpu.native) == 1
+    assert launch(-1) == "general"
 
 
 def test_the_drivers_refusal_is_an_error(gpu: FakeNativeDriver) -> None:

@@ -99,15 +99,17 @@ def test_missing_brackets_are_spelt_out(style: Style, how: str) -> None:
 @given(st.integers(0, 2), st.sampled_from(["grid", "block"]), st.integers(-3, 2**33))
 @settings(max_examples=100, deadline=None)
 def test_each_axis_has_its_limit_and_is_named(axis: int, what: str, size: int) -> None:
-    low, high = {"grid": (0, GRID_LIMITS), "block": (1, BLOCK_LIMITS)}[what]
+    high = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS}[what]
     axes = tuple(size if i == axis else 1 for i in range(3))
     given_axes = {"grid": 1, "block": 1, what: axes}
 
-    if low <= size <= high[axis]:
-        assert launch_size(**given_axes)[what == "block"] == axes
+    if 0 <= size <= high[axis]:
+        found = launch_size(**given_axes)
+        assert found[what == "block"] == axes
+        assert found.blocks == (size if what == "grid" else int(size != 0))
         assert getattr(LaunchConfig(**given_axes), what) == axes
         return
-    words = f"{what} {'xyz'[axis]} is {size}, it must lie between {low} and {high[axis]}"
+    words = f"{what} {'xyz'[axis]} is {size}, it must lie between 0 and {high[axis]}"
     for make in (launch_size, LaunchConfig):
         with pytest.raises(LaunchError, match=words):
             make(**given_axes)
@@ -138,7 +140,7 @@ def test_what_is_no_stream_is_refused_before_there_is_a_device(stream: Any) -> N
 @pytest.mark.parametrize("make", [launch_size, LaunchConfig])
 def test_a_block_has_at_most_1024_threads(make: Any) -> None:
     make(1, (32, 32))
-    with pytest.raises(LaunchError, match="is 1056, it must lie between 1 and 1024"):
+    with pytest.raises(LaunchError, match="is 1056, it must lie between 0 and 1024"):
         make(1, (33, 32))
 
 

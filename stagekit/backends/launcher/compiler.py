@@ -281,14 +281,14 @@ def _own_size(frame: Frame, request: LauncherRequest, evaluator: Evaluator) -> S
     if launch is None:
         raise InternalError("a launcher without a launch")
     grid, block = ([evaluator.value_of(axis) for axis in axes] for axes in (launch.grid, launch.block))
-    sizes.require_limits(frame, grid, 0, sizes.GRID_LIMITS)
-    sizes.require_limits(frame, block, 1, sizes.BLOCK_LIMITS)
+    sizes.require_limits(frame, grid, sizes.GRID_LIMITS)
+    sizes.require_limits(frame, block, sizes.BLOCK_LIMITS)
     if request.block is None:
         frame.require(w.emit(f"icmp sle i64 {sizes.product(w, block)}, {sizes.MAX_THREADS}"))
     for axis, fixed in zip(block, request.block or ()):
         frame.require_equal("i64", axis, str(fixed))
     shared_bytes = evaluator.value_of(launch.shared_bytes)
-    sizes.require_limits(frame, [shared_bytes], 0, (sizes.MAX_SHARED_BYTES,))
+    sizes.require_limits(frame, [shared_bytes], (sizes.MAX_SHARED_BYTES,))
     return Size(_stored(frame, grid), _stored(frame, block), sizes.product(w, grid), shared_bytes)
 
 

@@ -107,12 +107,10 @@ _SPECIAL: dict[str, Callable[..., str]] = {
 }
 
 
-def require_limits(frame: Frame, axes: list[str], low: int, limits: tuple[int, ...]) -> None:
-    """Every axis within its limits."""
-    w = frame.w
+def require_limits(frame: Frame, axes: list[str], limits: tuple[int, ...]) -> None:
+    """Every axis from 0 to its limit."""
     for axis, high in zip(axes, limits):
-        above = w.emit(f"sub i64 {axis}, {low}")
-        frame.require(w.emit(f"icmp ule i64 {above}, {high - low}"))
+        frame.require(frame.w.emit(f"icmp ule i64 {axis}, {high}"))
 
 
 def product(w: Writer, axes: list[str]) -> str:

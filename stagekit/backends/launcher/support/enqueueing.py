@@ -19,7 +19,16 @@ entry:
   %has_no_y = icmp eq i32 %grid_y, 0
   %has_no_z = icmp eq i32 %grid_z, 0
   %has_no_xy = or i1 %has_no_x, %has_no_y
-  %is_empty = or i1 %has_no_xy, %has_no_z
+  %has_no_block = or i1 %has_no_xy, %has_no_z
+  %block_y_slot = getelementptr i64, ptr %block, i64 1
+  %block_z_slot = getelementptr i64, ptr %block, i64 2
+  %block_x = load i32, ptr %block
+  %block_y = load i32, ptr %block_y_slot
+  %block_z = load i32, ptr %block_z_slot
+  %threads_xy = mul i32 %block_x, %block_y
+  %threads = mul i32 %threads_xy, %block_z
+  %has_no_thread = icmp eq i32 %threads, 0
+  %is_empty = or i1 %has_no_block, %has_no_thread
   br i1 %is_empty, label %done, label %find
 find:
   %get_context = field ptr PROCESS.get_context of %process
@@ -106,11 +115,6 @@ change:
   %changed = call i32 %set_context(ptr %wanted)
   br label %launch
 launch:
-  %block_y_slot = getelementptr i64, ptr %block, i64 1
-  %block_z_slot = getelementptr i64, ptr %block, i64 2
-  %block_x = load i32, ptr %block
-  %block_y = load i32, ptr %block_y_slot
-  %block_z = load i32, ptr %block_z_slot
   %shared = trunc i64 %shared_bytes to i32
   %launch_kernel = field ptr PROCESS.launch_kernel of %process
   %thread = call ptr @PyEval_SaveThread()
