@@ -1,9 +1,20 @@
 """From a Python function to IR, by interpreting its syntax tree on the values that are known.
 
-In the order in which a kernel passes through: `source` (text to tree), `markers` and `parameters` (what annotations mean),
-`kernel` (one trace, from parameters to a signature), `tracer` and `frame` (the state of a trace and of a call), `statements`,
-`expressions`, `matching`, `calls`, `builtins`, `language`, `overloads` (one construct each), `objects` and `contents`
-(attributes, comparisons of containers), `numbers` and `arrays` (operations on what variables hold), `journal` (every change),
-`control` and `loops` (run-time branches and loops), `captures` (what was read outside). `errors` is this room's part of the
-catalogue.
+In the order in which a kernel passes through:
+
+| modules | notion |
+|---|---|
+| `source`, `reading`, `markers`, `parameters` | text to tree; what annotations mean |
+| `kernel` | one trace, from parameters to a signature |
+| `tracer`, `frame`, `journal`, `captures` | the state of a trace and of a call; every change; what was read outside |
+| `statements` | the table of statements; `bodies` (lists, early exits), `assignments`, `loop_statements`, `matching` |
+| `expressions` | the table of expressions; `names`, `displays`, `operators`, `methods`, `comparisons`, `contents`, `conditions`, |
+| | `items`, `places`, `iteration`, `comprehensions`, `texts` |
+| `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
+| | `native`, `language`, `overloads` |
+| `values`, `numbers`, `arrays`, `objects` | what a variable can hold, and the operations on it |
+| `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
+| `errors` | this room's part of the catalogue |
+
+`evaluation` is the way from any of them into an expression or a call.
 """

@@ -293,13 +293,13 @@ def restorer(container: Any) -> Callable[[], None]:
 
 def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
     """A method that changes a container: checked and noted in the journal first."""
-    from stagekit.frontend import builtins
+    from stagekit.frontend.native import native_argument  # which calls, and calls need arrays
 
     def run(*args: Any, **kwargs: Any) -> Any:
         tracer.check_mutable(owner, f"`.{name}(...)` of a {type(owner).__name__}", frame.loc(node))
         tracer.journal.restructure(owner, f"`.{name}(...)` of a {type(owner).__name__}", restorer(owner))
-        given = [builtins.native_argument(tracer, frame, node, a) for a in args]
-        named = {key: builtins.native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
+        given = [native_argument(tracer, frame, node, a) for a in args]
+        named = {key: native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
         return getattr(owner, name)(*given, **named)
 
     return BoundMethod(owner, name, run)

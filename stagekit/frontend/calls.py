@@ -19,11 +19,14 @@ import numpy as np
 from stagekit.diagnostics import StagekitError
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, overloads
+from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
-from stagekit.frontend.expressions import static
+from stagekit.frontend.evaluation import evaluate, static
+from stagekit.frontend.familiar import familiar, nearest_intrinsic
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
 from stagekit.frontend.markers import constexpr
+from stagekit.frontend.native import native_argument
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.tracer import Tracer
@@ -36,7 +39,7 @@ MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interp
 def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`fn(*args, **kwargs)` at `node`."""
     mapper = next((m for a in (*args, *kwargs.values()) if (m := mapper_of(a)) is not None), None)
-    spec = fn if isinstance(fn, Intrinsic) else builtins.familiar(fn)
+    spec = fn if isinstance(fn, Intrinsic) else familiar(fn)
     if spec is not None:
         return _intrinsic(tracer, frame, node, fn, spec, args, kwargs, mapper)
     if isinstance(fn, type(constexpr)):
@@ -260,8 +263,6 @@ def run_call(
     inner = Frame(source, scope, function, frame.loc(node), frame.depth + 1)
     inner.control = tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
-        from stagekit.frontend.expressions import evaluate
-
         return evaluate(tracer, inner, source.node.body)
     run_body_of(tracer, inner)
     tracer.builder.loc = frame.loc(node)
@@ -269,8 +270,6 @@ def run_call(
 
 
 def run_body_of(tracer: Tracer, frame: Frame) -> None:
-    from stagekit.frontend.statements import run_body  # statements call functions and functions run statements
-
     assert isinstance(frame.source.node, ast.FunctionDef)
     run_body(tracer, frame, frame.source.node.body)
 
@@ -287,8 +286,6 @@ def _returned(tracer: Tracer, frame: Frame) -> Any:
 
 def make_closure(tracer: Tracer, frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     """The value of a nested `def` or `lambda`: its defaults are evaluated now, its free names stay live."""
-    from stagekit.frontend.expressions import evaluate
-
     name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
     source = Source(frame.source.file, name, node, names_of(node))
     defaults = tuple(evaluate(tracer, frame, d) for d in node.args.defaults)
@@ -346,7 +343,7 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         return _native(tracer, frame, node, cls, args, kwargs)
     tracer.captures.note_native(cls)
     if cls is not functools.partial:  # which is called by the tracer again, with the function as it is
-        args = [builtins.native_argument(tracer, frame, node, a) for a in args]
+        args = [native_argument(tracer, frame, node, a) for a in args]
     return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
 
 
@@ -396,12 +393,12 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
-    args = [builtins.native_argument(tracer, frame, node, a) for a in args]
-    kwargs = {name: builtins.native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
+    args = [native_argument(tracer, frame, node, a) for a in args]
+    kwargs = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
     moves_only = _moves_a_tuple(fn) or isinstance(getattr(fn, "__self__", None), _CONTAINERS)
     if not moves_only and (holds_run_time(args) or holds_run_time(kwargs)):
         name = getattr(fn, "__qualname__", None) or repr(fn)
-        nearest = builtins.nearest_intrinsic(getattr(fn, "__name__", ""))
+        nearest = nearest_intrinsic(getattr(fn, "__name__", ""))
         hint = f"it runs at compile time only{nearest}"
         raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", hint), frame, node)
     tracer.captures.note_native(fn)

@@ -9,7 +9,8 @@ import ast
 import dataclasses
 from typing import Any
 
-from stagekit.frontend import expressions
+from stagekit.frontend.comparisons import compare
+from stagekit.frontend.conditions import both, negate_condition, truth
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.frame import Frame
@@ -20,12 +21,12 @@ from stagekit.frontend.values import Number
 Outcome = bool | Number
 
 
-def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Outcome:
+def compare_contents(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Outcome:
     """`left op right` where one of the two holds run-time values."""
     is_alike = _kind(left) is not None and _kind(left) is _kind(right)
     if isinstance(op, ast.Eq | ast.NotEq):
         equal = left is right or (is_alike and _equal(tracer, frame, node, left, right))
-        return expressions.negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
+        return negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
     if not is_alike or not (_is_ordered(left) and _is_ordered(right)):
         symbol = COMPARISONS[type(op)][0]
         raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
@@ -61,12 +62,12 @@ def _equal(tracer: Tracer, frame: Frame, node: ast.AST, left: Any, right: Any) -
 def _all_equal(tracer: Tracer, frame: Frame, node: ast.AST, left: list[Any], right: list[Any]) -> Outcome:
     equal: Outcome = len(left) == len(right)
     for a, b in zip(left, right):
-        equal = expressions.both(tracer, frame, equal, lambda a=a, b=b: _same(tracer, frame, node, a, b), node)  # type: ignore[misc]
+        equal = both(tracer, frame, equal, lambda a=a, b=b: _same(tracer, frame, node, a, b), node)  # type: ignore[misc]
     return equal
 
 
 def _same(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Outcome:
-    return expressions.truth(tracer, frame, node, expressions.compare(tracer, frame, node, ast.Eq(), a, b))
+    return truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b))
 
 
 def _ordered(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: list[Any], right: list[Any]) -> Outcome:
@@ -76,8 +77,8 @@ def _ordered(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: l
     same = _same(tracer, frame, node, left[0], right[0])
 
     def here() -> Outcome:
-        outcome = expressions.compare(tracer, frame, node, op, left[0], right[0])
-        return expressions.truth(tracer, frame, node, outcome)
+        outcome = compare(tracer, frame, node, op, left[0], right[0])
+        return truth(tracer, frame, node, outcome)
 
     def later() -> Outcome:
         return _ordered(tracer, frame, node, op, left[1:], right[1:])

@@ -10,11 +10,15 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from stagekit.frontend import expressions, objects
+from stagekit.frontend import objects
+from stagekit.frontend.comparisons import compare
+from stagekit.frontend.conditions import both, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import UnsupportedSyntax
+from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import CAPTURE, Frame
 from stagekit.frontend.journal import MISSING
+from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
@@ -32,7 +36,7 @@ def attempt(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) ->
 def bind(tracer: Tracer, frame: Frame, pattern: ast.pattern) -> None:
     """Assign what the pattern captured. Call it where the pattern holds."""
     for name in _names(pattern):
-        variables = expressions.binding_scope(frame, name).variables
+        variables = binding_scope(frame, name).variables
         tracer.assign(variables, name, frame.control[CAPTURE + name])
 
 
@@ -54,9 +58,9 @@ def matches(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) ->
 
 
 def _value(tracer: Tracer, frame: Frame, pattern: ast.MatchValue, subject: Any) -> Outcome:
-    wanted = expressions.evaluate(tracer, frame, pattern.value)
-    equal = expressions.compare(tracer, frame, pattern, ast.Eq(), subject, wanted)
-    return expressions.truth(tracer, frame, pattern, equal)
+    wanted = evaluate(tracer, frame, pattern.value)
+    equal = compare(tracer, frame, pattern, ast.Eq(), subject, wanted)
+    return truth(tracer, frame, pattern, equal)
 
 
 def _singleton(tracer: Tracer, frame: Frame, pattern: ast.MatchSingleton, subject: Any) -> Outcome:
@@ -86,7 +90,7 @@ def _or(tracer: Tracer, frame: Frame, pattern: ast.MatchOr, subject: Any) -> Out
 def _all(tracer: Tracer, frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
     matched: Outcome = True
     for test in tests:
-        matched = expressions.both(tracer, frame, matched, test, pattern)
+        matched = both(tracer, frame, matched, test, pattern)
         if matched is False:
             return False
     return matched
@@ -113,7 +117,7 @@ def _star(tracer: Tracer, frame: Frame, pattern: ast.MatchStar, subject: Any) ->
 
 
 def _class(tracer: Tracer, frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
-    cls = expressions.evaluate(tracer, frame, pattern.cls)
+    cls = evaluate(tracer, frame, pattern.cls)
     if isinstance(subject, STAND_INS) or not isinstance(subject, cls):
         return False
     names = [*getattr(cls, "__match_args__", ())[: len(pattern.patterns)], *pattern.kwd_attrs]
@@ -128,7 +132,7 @@ def _class(tracer: Tracer, frame: Frame, pattern: ast.MatchClass, subject: Any) 
 def _mapping(tracer: Tracer, frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Outcome:
     if not isinstance(subject, dict):
         return False
-    keys = [expressions.evaluate(tracer, frame, k) for k in pattern.keys]
+    keys = [evaluate(tracer, frame, k) for k in pattern.keys]
     if any(k not in subject for k in keys):
         return False
     if pattern.rest is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
+from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
@@ -63,7 +64,7 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
     setter = users_method(owner, "__setattr__")
     if setter is not None:
-        _call(tracer, frame, node, setter, [owner, name, value])
+        invoke(tracer, frame, node, setter, [owner, name, value])
         return
     if _is_frozen(owner):
         message = f"cannot assign to field {name!r} of a frozen dataclass"
@@ -79,7 +80,7 @@ def put_plainly(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: s
     if isinstance(found, property):
         _put_by_property(tracer, frame, node, owner, name, found, value)
     elif descriptor is not None:
-        _call(tracer, frame, node, descriptor, [found, owner, value])
+        invoke(tracer, frame, node, descriptor, [found, owner, value])
     else:
         tracer.assign(owner, name, value, is_attribute=True)
 
@@ -90,7 +91,7 @@ def _put_by_property(
     if found.fset is None:
         message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
         raise tracer.error(StaticFailure("AttributeError", message), frame, node)
-    _call(tracer, frame, node, found.fset, [owner, value])
+    invoke(tracer, frame, node, found.fset, [owner, value])
 
 
 def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
@@ -114,12 +115,6 @@ def _place_text(node: ast.AST, name: str) -> str:
 def _is_frozen(owner: Any) -> bool:
     params = getattr(type(owner), "__dataclass_params__", None)
     return params is not None and params.frozen
-
-
-def _call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any]) -> Any:
-    from stagekit.frontend.calls import call
-
-    return call(tracer, frame, node, fn, args, {})
 
 
 # -- what the class says --------------------------------------------------------------------------------------------------
@@ -147,15 +142,15 @@ def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     found = in_class(owner, name)
     if found is None:
         fallback = None if name in _state(instance) else users_method(owner, "__getattr__")
-        return fallback and (lambda: _call(tracer, frame, node, fallback, [instance, name]))
+        return fallback and (lambda: invoke(tracer, frame, node, fallback, [instance, name]))
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-        return lambda: _call(tracer, frame, node, found.fget, [instance])
+        return lambda: invoke(tracer, frame, node, found.fget, [instance])
     if isinstance(found, functools.cached_property):
         return None if name in _state(instance) else lambda: _cached(tracer, frame, node, instance, name, found)
     descriptor = users_method(found, "__get__")
     if descriptor is None or hasattr(found, "__stagekit_fragment__"):
         return None
-    return lambda: _call(tracer, frame, node, descriptor, [found, instance, type(instance)])
+    return lambda: invoke(tracer, frame, node, descriptor, [found, instance, type(instance)])
 
 
 def _state(owner: Any) -> Any:
@@ -164,7 +159,7 @@ def _state(owner: Any) -> Any:
 
 def _cached(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: Any) -> Any:
     """A `cached_property` is computed at its first use; an object from outside the kernel is left as it is."""
-    value = _call(tracer, frame, node, found.func, [owner])
+    value = invoke(tracer, frame, node, found.func, [owner])
     if tracer.journal.is_born(owner):
         tracer.assign(owner, name, value, is_attribute=True)
     return value

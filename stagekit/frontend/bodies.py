@@ -1,0 +1,80 @@
+"""Statement lists, and the rules of early exits.
+
+`break`, `continue` and `return` set flags (`Frame.control`). After a statement that may have set one, the rest of the list runs
+only where no flag is set: not at all when one is set for certain, under a run-time `if` when it depends.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterable, Sequence
+
+from stagekit.diagnostics import Loc
+from stagekit.frontend.control import branch
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Number
+
+# Kind of node -> its function; `statements.py` fills it, since those functions need this module.
+RUNNERS: dict[type[ast.stmt], Callable[..., None]] = {}
+
+_EXITS = (ast.Return, ast.Break, ast.Continue)
+
+
+def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
+    """Run statements in order, minding early exits."""
+    for position, statement in enumerate(body):
+        tracer.count_ops(frame, statement)
+        RUNNERS[type(statement)](tracer, frame, statement)
+        if not may_exit(statement):
+            continue
+        stopped = exit_taken(tracer, frame, frame.flags())
+        if stopped is True:
+            return
+        rest = body[position + 1 :]
+        if isinstance(stopped, Number) and rest:
+            _guarded(tracer, frame, stopped, rest, frame.loc(statement))
+            return
+
+
+def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
+    """Run `rest` where no exit was taken."""
+    go_on = tracer.builder.not_(stopped.value)
+    branch(tracer, go_on, lambda: run_body(tracer, frame, rest), lambda: _exit_known(tracer, frame), loc)
+
+
+def may_exit(statement: ast.stmt) -> bool:
+    """Does the statement contain an exit of this call or of a loop around it? Remembered on the node."""
+    found: bool | None = getattr(statement, "_may_exit", None)
+    if found is None:
+        found = isinstance(statement, _EXITS) or any(may_exit(s) for s in nested(statement))
+        statement._may_exit = found  # type: ignore[attr-defined]
+    return found
+
+
+def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
+    """Statements directly inside, in the same call."""
+    if isinstance(statement, ast.FunctionDef):
+        return ()
+    if isinstance(statement, ast.Match):
+        return (inner for case in statement.cases for inner in case.body)
+    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt))
+
+
+def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Number:
+    """Is one of `flags` set: False, True, or a run-time bool?"""
+    values = [frame.control.get(flag, False) for flag in flags]
+    if any(v is True for v in values):
+        return True
+    taken = [v.value for v in values if isinstance(v, Number)]
+    if not taken:
+        return False
+    return Number(functools.reduce(tracer.builder.or_, taken))
+
+
+def _exit_known(tracer: Tracer, frame: Frame) -> None:
+    """Here an exit was taken. If it can only be one, its flag is set: so `if c: return a` and `return b` cover every path."""
+    possible = [flag for flag in frame.flags() if frame.control.get(flag, False) is not False]
+    if len(possible) == 1:
+        tracer.assign(frame.control, possible[0], True)

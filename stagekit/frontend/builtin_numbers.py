@@ -1,0 +1,201 @@
+"""Python's functions on numbers: `abs`, `min`, `round`, `int`, `operator.add`, ..."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.frontend import language, objects
+from stagekit.frontend.comparisons import compare
+from stagekit.frontend.conditions import negate_condition, truth
+from stagekit.frontend.control import branch
+from stagekit.frontend.errors import BadCall
+from stagekit.frontend.evaluation import invoke
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.iteration import items_of
+from stagekit.frontend.native import Builtin, run_native
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_numeric
+from stagekit.frontend.operators import UNARY, binary, unary
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Number, holds_run_time
+from stagekit.intrinsics import registry
+
+
+def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+    method = objects.users_method(x, "__abs__")
+    if method is not None and not _is_mapped(x):
+        return invoke(tracer, frame, node, method, [x])
+    if not isinstance(x, Number | np.generic) and not _is_mapped(x):
+        return run_native(tracer, frame, node, abs, x)
+    return invoke(tracer, frame, node, registry.by_name("abs"), [x])
+
+
+def _is_mapped(value: Any) -> bool:
+    return hasattr(type(value), "__stagekit_map__")
+
+
+def _sum(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: Any = 0) -> Any:
+    total = start
+    for item in items_of(tracer, frame, node, items):
+        total = binary(tracer, frame, node, "+", total, item)
+    return total
+
+
+def _round(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, ndigits: Any = None) -> Any:
+    if not isinstance(x, Number | np.generic):
+        return run_native(tracer, frame, node, round, x, *([ndigits] if ndigits is not None else []))
+    if ndigits is not None:
+        raise tracer.error(BadCall("`round` of a typed value takes no digits", "round(x)"), frame, node)
+    if not default_dtype(x).is_float:
+        return x
+    nearest = invoke(tracer, frame, node, registry.by_name("rint"), [x])
+    return tracer.arithmetic.convert(nearest, dtypes.int64)
+
+
+def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any, mod: Any = None) -> Any:
+    if mod is not None:
+        return run_native(tracer, frame, node, pow, base, exponent, mod)
+    return binary(tracer, frame, node, "**", base, exponent)
+
+
+def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Any:
+    return tuple(binary(tracer, frame, node, symbol, a, b) for symbol in ("//", "%"))
+
+
+def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) -> Any:
+    """Integers stay; bool becomes int32; floats truncate to int64."""
+    method = objects.users_method(x, "__int__") or objects.users_method(x, "__index__")
+    if method is not None:
+        return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
+    if isinstance(x, np.generic):
+        x = tracer.arithmetic.convert(x, x_dtype := default_dtype(x))
+        return (
+            x
+            if x_dtype.is_integer
+            else tracer.arithmetic.convert(x, dtypes.int64 if x_dtype.is_float else dtypes.int32)
+        )
+    if not isinstance(x, Number):
+        return run_native(tracer, frame, node, int, x, *rest)
+    if x.dtype.is_integer:
+        return x
+    return tracer.arithmetic.convert(x, dtypes.int64 if x.dtype.is_float else dtypes.int32)
+
+
+def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0) -> Any:
+    """Floats stay; everything else becomes float32."""
+    method = objects.users_method(x, "__float__")
+    if method is not None:
+        return _float(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
+    if not isinstance(x, Number | np.generic):
+        return run_native(tracer, frame, node, float, x)
+    return x if default_dtype(x).is_float else tracer.arithmetic.convert(x, dtypes.float32)
+
+
+def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
+    return truth(tracer, frame, node, x)
+
+
+# -- operators as functions --------------------------------------------------------------------------------------------
+
+
+def _operator(symbol: str) -> Builtin:
+    """`operator.add` and its like."""
+    return lambda tracer, frame, node, a, b: binary(tracer, frame, node, symbol, a, b)
+
+
+def _sign(op: type[ast.unaryop]) -> Builtin:
+    return lambda tracer, frame, node, a: unary(tracer, frame, node, op, a)
+
+
+def _not(tracer: Tracer, frame: Frame, node: ast.AST, a: Any) -> Any:
+    return negate_condition(tracer, truth(tracer, frame, node, a))
+
+
+def _comparison(op: type[ast.cmpop]) -> Builtin:
+    return lambda tracer, frame, node, a, b: compare(tracer, frame, node, op(), a, b)
+
+
+# -- the least and the greatest ----------------------------------------------------------------------------------------
+
+
+def _extremum(op: ast.cmpop) -> Builtin:
+    """Python's `min`/`max`: the first argument unless a later one is strictly smaller/larger."""
+
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, first: Any, *rest: Any, **kwargs: Any) -> Any:
+        items = [first, *rest] if rest else list(items_of(tracer, frame, node, first))
+        if not any(map(_needs_staging, items)):
+            python = max if isinstance(op, ast.Gt) else min
+            return run_native(tracer, frame, node, python, items, **kwargs)
+        unknown = kwargs.keys() - {"key", "default"}
+        if unknown or not items:
+            message = f"`{min(unknown)}` is not known here" if unknown else "an empty sequence"
+            raise tracer.error(BadCall(message, "min(a, b, ...)"), frame, node)
+        key = kwargs.get("key")
+        best = _Ranked(items[0], _key_of(tracer, frame, node, key, items[0]))
+        for item in items[1:]:
+            best = _better(tracer, frame, node, op, best, _Ranked(item, _key_of(tracer, frame, node, key, item)))
+        return best.item
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """An item and what it is compared by."""
+
+    item: Any
+    key: Any
+
+
+def _key_of(tracer: Tracer, frame: Frame, node: ast.AST, key: Any, item: Any) -> Any:
+    return item if key is None else invoke(tracer, frame, node, key, [item])
+
+
+def _needs_staging(value: Any) -> bool:
+    return isinstance(value, np.generic) or holds_run_time(value) or _is_mapped(value)
+
+
+def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
+    answer = compare(tracer, frame, node, op, other.key, best.key)
+    if _is_mapped(answer):
+        chosen = invoke(tracer, frame, node, language.where, [answer, other.item, best.item])
+        return _Ranked(chosen, chosen)
+    is_better = truth(tracer, frame, node, answer)
+    if isinstance(is_better, bool):
+        return other if is_better else best
+
+    def choose(a: Any, b: Any) -> Any:
+        if is_numeric(a) and is_numeric(b):
+            return tracer.arithmetic.select(is_better.value, a, b, frame.loc(node))
+        joined = branch(tracer, is_better.value, lambda: a, lambda: b, frame.loc(node))
+        return tracer.read(joined, frame, node)
+
+    item = choose(other.item, best.item)
+    is_own_key = other.key is other.item and best.key is best.item
+    return _Ranked(item, item if is_own_key else choose(other.key, best.key))
+
+
+ON_NUMBERS: dict[Any, Builtin] = {
+    builtins.abs: _abs,
+    builtins.min: _extremum(ast.Lt()),
+    builtins.max: _extremum(ast.Gt()),
+    builtins.sum: _sum,
+    builtins.round: _round,
+    builtins.pow: _pow,
+    builtins.divmod: _divmod,
+    builtins.int: _int,
+    builtins.float: _float,
+    builtins.bool: _bool,
+    **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
+    operator.not_: _not,
+    operator.truth: _bool,
+    operator.abs: _abs,
+    **{python: _sign(op) for op, (_, python) in UNARY.items()},
+    **{python: _comparison(op) for op, (_, _, python) in COMPARISONS.items()},
+}

@@ -1,0 +1,142 @@
+"""Python's functions on objects: `isinstance`, `getattr`, `copy`, `super`, and `print`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import dataclasses
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.frontend import arrays, objects
+from stagekit.frontend.control import describe, parts_of, remade
+from stagekit.frontend.errors import BadCall
+from stagekit.frontend.evaluation import invoke, static
+from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.native import Builtin, run_native
+from stagekit.frontend.texts import escaped, shown
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Array, Number
+from stagekit.ir import Value
+
+
+def _stands_for(value: Any) -> Any:
+    """A run-time number counts as the Python number it stands for."""
+    if isinstance(value, Number):
+        return False if value.dtype is dtypes.bool_ else 0.0 if value.dtype.is_float else 0
+    return value
+
+
+def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, cls: Any) -> Any:
+    return static(tracer, frame, node, lambda: isinstance(_stands_for(value), cls))
+
+
+def _type(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> type:
+    return type(_stands_for(value))
+
+
+def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, *default: Any) -> Any:
+    if not isinstance(name, str):
+        raise tracer.error(BadCall(f"`getattr` of {describe(name)}", "give the name as a string"), frame, node)
+    if default and not _hasattr(tracer, frame, node, owner, name):
+        return default[0]
+    return objects.attribute(tracer, frame, node, owner, name)
+
+
+def _setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    objects.put(tracer, frame, node, owner, name, value)
+
+
+def _plain_setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+    objects.put_plainly(tracer, frame, node, owner, name, value)
+
+
+def _delattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
+    objects.delete(tracer, frame, node, owner, name)
+
+
+def _attribute_names(owner: Any) -> tuple[str, ...]:
+    return tuple(arrays._ATTRIBUTES_OF.get(type(owner), ()))
+
+
+def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> bool:
+    is_known = name in _attribute_names(owner) or objects.in_class(owner, name) is not None
+    return is_known or bool(static(tracer, frame, node, lambda: hasattr(owner, name)))
+
+
+def _callable(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool:
+    return callable(value) or isinstance(value, Closure)
+
+
+def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
+    if args or frame.function is None or "__class__" not in frame.function.__code__.co_freevars:
+        return run_native(tracer, frame, node, super, *args)
+    assert frame.function.__closure__ is not None
+    cell = frame.function.__closure__[frame.function.__code__.co_freevars.index("__class__")]
+    first = frame.function.__code__.co_varnames[0]
+    return super(cell.cell_contents, frame.scope.variables[first])
+
+
+def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, **changes: Any) -> Any:
+    """`dataclasses.replace`."""
+    fields = {f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init}
+    return invoke(tracer, frame, node, type(owner), [], {**fields, **changes})
+
+
+def _copy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+    """`copy.copy`: a container or object of its own, with the same items."""
+    parts = parts_of(value)
+    if parts is None or isinstance(value, Array):
+        return value if isinstance(value, Number) else run_native(tracer, frame, node, copy.copy, value)
+    return tracer.journal.born(remade(value, parts))
+
+
+def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+    known: dict[int, Any] = {}  # what is met twice is copied once
+
+    def deep(each: Any) -> Any:
+        if id(each) not in known:
+            parts = parts_of(each)
+            is_leaf = parts is None or isinstance(each, Array)
+            known[id(each)] = _copy(tracer, frame, node, each) if is_leaf else _deep(each, parts or [])
+        return known[id(each)]
+
+    def _deep(each: Any, parts: list[Any]) -> Any:
+        return tracer.journal.born(remade(each, [deep(p) for p in parts]))
+
+    return deep(value)
+
+
+def _print(
+    tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, sep: str | None = " ", end: str | None = "\n"
+) -> None:
+    """Run-time printing, once per thread that gets here."""
+    for name, text in (("sep", sep), ("end", end)):
+        if not isinstance(text, str | None):
+            raise tracer.error(BadCall(f"`{name}` of `print` is {describe(text)}", "give a string"), frame, node)
+    sep, end = " " if sep is None else sep, "\n" if end is None else end
+    template, operands = "", list[Value]()
+    for position, value in enumerate(args):
+        text, values = shown(tracer, frame, node, value, "what is printed")
+        template += (escaped(sep) if position else "") + text
+        operands += values
+    tracer.at(frame, node)
+    tracer.builder.print_(template + escaped(end), tuple(operands))
+
+
+ON_OBJECTS: dict[Any, Builtin] = {
+    builtins.isinstance: _isinstance,
+    builtins.type: _type,
+    builtins.getattr: _getattr,
+    builtins.setattr: _setattr,
+    builtins.delattr: _delattr,
+    object.__setattr__: _plain_setattr,
+    dataclasses.replace: _replace,
+    copy.copy: _copy,
+    copy.deepcopy: _deepcopy,
+    builtins.hasattr: _hasattr,
+    builtins.callable: _callable,
+    builtins.super: _super,
+    builtins.print: _print,
+}

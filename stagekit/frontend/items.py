@@ -1,0 +1,60 @@
+"""Attributes and items that are read: `a.b`, `a[i]`, `a[i:j]`."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from stagekit.frontend import arrays, objects
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadIndex
+from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.methods import user_method
+from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import STAND_INS, Address, Array, holds_run_time
+
+
+def trace_attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
+    owner = evaluate(tracer, frame, node.value)
+    return tracer.read(objects.attribute(tracer, frame, node, owner, node.attr), frame, node)
+
+
+def trace_subscript(tracer: Tracer, frame: Frame, node: ast.Subscript) -> Any:
+    owner = evaluate(tracer, frame, node.value)
+    index = evaluate(tracer, frame, node.slice)
+    tracer.at(frame, node)
+    return tracer.read(item(tracer, frame, node, owner, index), frame, node)
+
+
+def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
+    """`owner[index]`."""
+    if isinstance(owner, Array):
+        return arrays.load_item(tracer, frame.loc(node), owner, index)
+    refuse_index(tracer, frame, node, owner)
+    method = user_method(owner, "__getitem__")
+    if method is not None:
+        return invoke(tracer, frame, node, method, [owner, index])
+    if holds_run_time(index):
+        raise needs_static(tracer, frame, node, "the index of a Python container", index)
+    if isinstance(owner, STAND_INS):
+        raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
+    found = static(tracer, frame, node, lambda: owner[index])
+    return tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
+
+
+def refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> None:
+    """What has no items, whatever the index."""
+    if isinstance(owner, Address):
+        hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
+        raise tracer.error(BadIndex("a pointer cannot be indexed", hint), frame, node)
+    if is_numeric(owner) or owner is None:
+        raise tracer.error(
+            BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"), frame, node
+        )
+
+
+def trace_slice(tracer: Tracer, frame: Frame, node: ast.Slice) -> Any:
+    parts = [evaluate(tracer, frame, p) if p is not None else None for p in (node.lower, node.upper, node.step)]
+    return slice(*parts)

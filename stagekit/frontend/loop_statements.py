@@ -1,0 +1,314 @@
+"""`for` and `while`: unrolled over what is known at compile time, else a run-time loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.frontend import rangeloop
+from stagekit.frontend.assignments import assign
+from stagekit.frontend.bodies import exit_taken, nested, run_body
+from stagekit.frontend.conditions import condition
+from stagekit.frontend.control import branch
+from stagekit.frontend.errors import NotIterable, UnsupportedSyntax
+from stagekit.frontend.evaluation import evaluate
+from stagekit.frontend.frame import RETURN, Frame, LoopFlags
+from stagekit.frontend.iteration import items_of, one_by_one
+from stagekit.frontend.journal import MISSING, Location
+from stagekit.frontend.loops import Carried, LeafType, settle
+from stagekit.frontend.places import binding_scope
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Number, StagedRange, StaticRange
+from stagekit.ir import BOOL, OpenBlock, Value
+
+
+def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
+    _refuse_else(tracer, frame, node)
+    iterable = evaluate(tracer, frame, node.iter)
+    flags = _enter_loop(tracer, frame)
+    if isinstance(iterable, range | StagedRange):
+        _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
+    else:
+        _unrolled(tracer, frame, node, _items(tracer, frame, node.iter, iterable), flags)
+    frame.loops.pop()
+
+
+def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
+    """A `while` whose test and exits stay known at compile time runs at compile time; else it is a run-time loop."""
+    _refuse_else(tracer, frame, node)
+    flags = _enter_loop(tracer, frame)
+    while not _is_run_time_while(tracer, frame, node, flags):
+        if _static_iteration(tracer, frame, node, flags):
+            frame.loops.pop()
+            return
+    carried = Carried(tracer, frame.loc(node))
+    carried.guess(_assigned_locations(frame, node))
+    has_exits = any(may_exit_loop(s) for s in node.body)
+
+    def test() -> bool | Number:
+        return condition(tracer, frame, node.test)
+
+    def body() -> None:
+        _iteration(tracer, frame, flags, node.body)
+
+    _staged_while(tracer, frame, carried, flags, test, body, has_exits=has_exits)
+    frame.loops.pop()
+
+
+def _refuse_else(tracer: Tracer, frame: Frame, node: ast.For | ast.While) -> None:
+    if node.orelse:
+        what = "`else` of a loop"
+        raise tracer.error(
+            UnsupportedSyntax(what, "set a flag in the loop and test it afterwards"), frame, node.orelse[0]
+        )
+
+
+def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
+    serial = len(frame.control)
+    flags = LoopFlags(f"broken{serial}", f"continued{serial}")
+    tracer.assign(frame.control, flags.broken, False)
+    tracer.assign(frame.control, flags.continued, False)
+    frame.loops.append(flags)
+    return flags
+
+
+def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
+    """One pass through a loop's body; `continue` ends here."""
+    tracer.assign(frame.control, flags.continued, False)
+    run_body(tracer, frame, body)
+    tracer.assign(frame.control, flags.continued, False)
+
+
+# -- unrolled ----------------------------------------------------------------------------------------------------------
+
+
+def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, values: Iterable[Any], flags: LoopFlags) -> None:
+    """A loop over compile-time values: its body once per value."""
+    outer = frame.iteration
+    target = ast.unparse(node.target)
+
+    def once(value: Any) -> None:
+        assign(tracer, frame, node.target, value)
+        _iteration(tracer, frame, flags, node.body)
+
+    for value in values:
+        frame.iteration = (f"{target} = {_short(value)}", *outer)
+        tracer.count_unrolled(frame.source.loc(node, frame.call_site, ()))
+        stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
+        if stopped is True:
+            break
+        if stopped is False:
+            once(value)
+        else:
+            go_on = tracer.builder.not_(stopped.value)
+            branch(tracer, go_on, lambda v=value: once(v), _nothing, frame.loc(node))  # type: ignore[misc]
+    frame.iteration = outer
+
+
+def _items(tracer: Tracer, frame: Frame, node: ast.expr, iterable: Any) -> Iterable[Any]:
+    """What an unrolled loop goes through. Containers that its body may change, and iterators, are not read ahead."""
+    if isinstance(iterable, StaticRange):
+        return iterable.values
+    if type(iterable) in (list, dict, set) or isinstance(iterable, Iterator):
+        return one_by_one(tracer, frame, node, iterable)
+    return items_of(tracer, frame, node, iterable)
+
+
+def _short(value: Any) -> str:
+    text = "(run-time)" if isinstance(value, Number) else repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _nothing() -> None:
+    return None
+
+
+def _is_run_time_while(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
+    """Was this loop found to depend on run-time values, here or in an earlier round of a loop around it?"""
+    return frame.loc(node) in tracer.hints
+
+
+def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
+    """Try one iteration at compile time; says whether the loop has ended. A run-time test or exit undoes it and is remembered."""
+    loc = frame.loc(node)
+    mark, printed = tracer.journal.mark(), len(tracer.printed)
+    with tracer.builder.block() as trial:
+        holds = condition(tracer, frame, node.test)
+        ended: bool | Number = not holds if isinstance(holds, bool) else holds
+        if holds is True:
+            tracer.count_unrolled(loc)
+            _iteration(tracer, frame, flags, node.body)
+            ended = exit_taken(tracer, frame, [RETURN, flags.broken])
+    if isinstance(ended, bool):
+        tracer.builder.current.ops.extend(trial.ops)
+        return ended
+    tracer.journal.undo(mark)
+    del tracer.printed[printed:]
+    tracer.hints[loc] = True
+    return False
+
+
+# -- at run time -------------------------------------------------------------------------------------------------------
+
+
+def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.Range, flags: LoopFlags) -> None:
+    if loop.is_empty:
+        return
+    if not isinstance(node.target, ast.Name):
+        raise tracer.error(
+            NotIterable("a `range` gives one number per iteration", "use a single loop variable"), frame, node.target
+        )
+    loc = frame.loc(node)
+    carried = Carried(tracer, loc)
+    carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
+    variable = Location(binding_scope(frame, node.target.id).variables, node.target.id, False)
+    before = variable.get()
+    is_read_after = _is_read_outside(frame, node, node.target.id)
+    is_kept = is_read_after and rangeloop.may_carry(before, loop)
+    if is_kept:
+        carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
+
+    def body(counter: Value) -> None:
+        tracer.journal.assign(variable, Number(counter))
+        _iteration(tracer, frame, flags, node.body)
+        if not is_kept and before is not MISSING:
+            tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
+
+    if any(may_exit_loop(s) for s in node.body):
+        _counted_while(tracer, frame, loop, carried, flags, body)
+    else:
+        _plain_for(tracer, frame, loop, carried, body)
+    if not is_kept or (before is MISSING and not loop.runs):
+        tracer.journal.assign(variable, rangeloop.after(node.target.id, before, loop, loc))
+
+
+def _plain_for(
+    tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]
+) -> None:
+    builder = tracer.builder
+
+    def trace() -> OpenBlock:
+        counter = Value(loop.start.type, "i")
+        with builder.block([counter, *(params := carried.params())]) as block:
+            carried.bind(params)
+            body(counter)
+            builder.yield_(*carried.current())
+        return block
+
+    block, changes = settle(tracer, carried, trace)
+    builder.loc = carried.loc
+    results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
+    carried.bind(results)
+    carried.leave(changes)
+
+
+def _counted_while(
+    tracer: Tracer,
+    frame: Frame,
+    loop: rangeloop.Range,
+    carried: Carried,
+    flags: LoopFlags,
+    body: Callable[[Value], None],
+) -> None:
+    """A `for` that may be left early: a `while` with its own counter."""
+    builder = tracer.builder
+    counter = Location(tracer.journal.born({}), "counter", False)
+    counter.put(Number(loop.start))
+    carried.add(counter, Number(loop.start), Number(loop.start), [LeafType(loop.start.type, False)])
+
+    def test() -> bool | Number:
+        return Number(loop.goes_on(builder, counter.get().value))
+
+    def advance() -> None:
+        now = counter.get().value
+        body(now)
+        tracer.journal.assign(counter, Number(builder.add(now, loop.step)))
+
+    _staged_while(tracer, frame, carried, flags, test, advance, has_exits=True)
+
+
+def _staged_while(
+    tracer: Tracer,
+    frame: Frame,
+    carried: Carried,
+    flags: LoopFlags,
+    test: Callable[[], bool | Number],
+    body: Callable[[], None],
+    *,
+    has_exits: bool,
+) -> None:
+    builder, loc = tracer.builder, carried.loc
+    exits = _carry_exits(frame, carried, flags) if has_exits else []
+
+    def go_on() -> Value:
+        stopped = exit_taken(tracer, frame, exits)
+        wanted = test() if stopped is False else _unless(stopped)
+        return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
+
+    def _unless(stopped: bool | Number) -> bool | Number:
+        if stopped is True:
+            return False
+        assert isinstance(stopped, Number)
+        outcome: bool | Number = branch(tracer, builder.not_(stopped.value), test, lambda: False, loc)
+        return outcome
+
+    def trace() -> tuple[OpenBlock, OpenBlock]:
+        with builder.block(params := carried.params()) as before:
+            carried.bind(params)
+            mark = tracer.journal.mark()
+            flag = go_on()
+            carried.tested.update(tracer.journal.changes(mark))
+            builder.condition(flag, *carried.current())
+        with builder.block(params := carried.params()) as after:
+            carried.bind(params)
+            body()
+            builder.yield_(*carried.current())
+        return before, after
+
+    (before, after), changes = settle(tracer, carried, trace)
+    builder.loc = loc
+    results = builder.while_(carried.inits(), before.done(), after.done())
+    carried.bind(results)
+    carried.leave(changes)
+
+
+def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
+    """Variables of this call that the loop's text assigns: the first guess of what it carries."""
+    names: dict[str, None] = getattr(node, "_assigned", None) or {}
+    if not names:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                names[inner.id] = None
+        node._assigned = names  # type: ignore[union-attr]
+    owners = {name: binding_scope(frame, name).variables for name in names}
+    return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
+
+
+def _carry_exits(frame: Frame, carried: Carried, flags: LoopFlags) -> list[str]:
+    """Carry the flags that end the loop, so that they are known at its test. Returns their names."""
+    names = [flags.broken, RETURN]
+    for name in names:
+        start = frame.control.get(name, False)
+        carried.add(Location(frame.control, name, False), start, False, [LeafType(BOOL, False)])
+    return names
+
+
+def may_exit_loop(statement: ast.stmt) -> bool:
+    """Does the statement contain `return`, or a `break` of the loop around it?"""
+    if isinstance(statement, ast.Return | ast.Break):
+        return True
+    inner = list(nested(statement))
+    if isinstance(statement, ast.For | ast.While):
+        return any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s))
+    return any(may_exit_loop(s) for s in inner)
+
+
+def _is_read_outside(frame: Frame, loop: ast.For, name: str) -> bool:
+    """Is the loop variable read anywhere in the function but in this loop?"""
+    inside = {id(n) for n in ast.walk(loop)}
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and id(n) not in inside
+        for n in ast.walk(frame.source.node)
+    )

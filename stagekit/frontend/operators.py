@@ -1,0 +1,157 @@
+"""Operators: `a + b`, `-a`, `a += b`, for numbers, pointers, containers and objects of a user's class."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.frontend import arrays
+from stagekit.frontend.conditions import condition, negate_condition
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadOperands
+from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.methods import by_method, user_method
+from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
+from stagekit.intrinsics import registry
+
+
+def trace_binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
+    left = evaluate(tracer, frame, node.left)
+    right = evaluate(tracer, frame, node.right)
+    symbol, _ = PYTHON_BINARY[type(node.op)]
+    return binary(tracer, frame, node, symbol, left, right)
+
+
+_SYMBOLS = dict(PYTHON_BINARY.values())
+_METHODS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul",
+}  # fmt: skip
+
+
+def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> Any:
+    """`left symbol right` for any two values."""
+    if is_literal(left) and is_literal(right):
+        return static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+    loc = tracer.at(frame, node)
+    if is_numeric(left) and is_numeric(right):
+        if symbol == "**":
+            return power(tracer, frame, node, left, right)
+        if symbol != "@":
+            return tracer.arithmetic.binary(symbol, left, right, loc)
+    if isinstance(left, Address | Array) or isinstance(right, Address | Array):
+        moved = _pointer_arithmetic(tracer, symbol, left, right, loc)
+        if moved is not None:
+            return moved
+    answer = by_method(tracer, frame, node, _METHODS[symbol], left, right)
+    if answer is not NotImplemented:
+        return answer
+    if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
+        raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+    if isinstance(left, str) and holds_run_time(right):
+        raise needs_static(tracer, frame, node, "what is formatted into a string", right)
+    made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+
+
+def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+    """`left symbol= right`: the object's own in-place method, else the plain operator."""
+    method = user_method(left, f"__i{_METHODS[symbol]}__")
+    if method is not None:
+        return invoke(tracer, frame, node, method, [left, right])
+    return binary(tracer, frame, node, symbol, left, right)
+
+
+def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+    """pointer + integer, integer + pointer, pointer - integer, pointer - pointer; None where it is something else."""
+    if symbol == "+" and is_numeric(left):
+        left, right = right, left
+    if symbol not in ("+", "-") or not isinstance(left, Address | Array):
+        return None
+    base = arrays.base_of(left, loc)
+    if symbol == "-" and isinstance(right, Address | Array):
+        return arrays.distance(tracer, base, arrays.base_of(right, loc), loc)
+    if not is_numeric(right):
+        return None
+    offset = arrays.index_value(tracer, right, loc)
+    return Address(tracer.builder.offset(base.value, tracer.builder.neg(offset) if symbol == "-" else offset))
+
+
+# -- powers ------------------------------------------------------------------------------------------------------------
+
+
+def power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any) -> Any:
+    """`base ** exponent`: small compile-time integer powers multiply (as NumPy's square does), integers by squaring."""
+    loc = frame.loc(node)
+    is_integer_base = not default_dtype(base).is_float
+    if isinstance(exponent, int) and exponent >= 0 and (is_integer_base or exponent <= 2):
+        return _integer_power(tracer, base, exponent, loc)
+    if is_integer_base and not default_dtype(exponent).is_float:
+        hint = "an integer power needs an exponent known at compile time and not negative; or make the base a float"
+        raise tracer.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint), frame, node)
+    return invoke(tracer, frame, node, registry.by_name("pow"), [base, exponent])
+
+
+def _integer_power(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
+    result: Any = None
+    square = base
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else tracer.arithmetic.binary("*", result, square, loc)
+        exponent >>= 1
+        if exponent:
+            square = tracer.arithmetic.binary("*", square, square, loc)
+    if result is None:
+        return (
+            tracer.arithmetic.convert(1, default_dtype(base))
+            if not isinstance(base, Number)
+            else _one_like(tracer, base)
+        )
+    return result
+
+
+def _one_like(tracer: Tracer, base: Number) -> Number:
+    return Number(tracer.builder.constant(1.0 if base.dtype.is_float else 1, base.dtype), base.is_weak)
+
+
+# -- one operand -------------------------------------------------------------------------------------------------------
+
+
+def trace_unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
+    if isinstance(node.op, ast.Not):
+        return negate_condition(tracer, condition(tracer, frame, node.operand))
+    return unary(tracer, frame, node, type(node.op), evaluate(tracer, frame, node.operand))
+
+
+def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], operand: Any) -> Any:
+    """`-x`, `+x` or `~x` for any value."""
+    loc = tracer.at(frame, node)
+    if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
+        return tracer.arithmetic.invert(operand, loc)
+    if isinstance(operand, Number | np.generic):
+        if op is ast.USub:
+            return tracer.arithmetic.negate(operand, loc)
+        return tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
+    name, python = UNARY[op]
+    method = user_method(operand, name)
+    if method is not None:
+        return invoke(tracer, frame, node, method, [operand])
+    if isinstance(operand, STAND_INS):
+        raise tracer.error(BadOperands(name, describe(operand), ""), frame, node)
+    return static(tracer, frame, node, lambda: python(operand))
+
+
+UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
+    ast.USub: ("__neg__", operator.neg),
+    ast.UAdd: ("__pos__", operator.pos),
+    ast.Invert: ("__invert__", operator.invert),
+}
