@@ -1,0 +1,15 @@
+"""Planted faults: small kernels, each with one mistake, beside the finding that the sanitizer must give.
+
+They are written as their users would write them, one for each kind of fault and each construct that it hides in. The expected
+finding is the id of a diagnostic and a fragment of its text. Look-alikes without the mistake must give none.
+"""
+
+from . import barriers, bounds, global_races, numbers, shared_races, unwritten, waiting, warps
+from .table import CASES, Planted
+
+GROUPS = (bounds, shared_races, global_races, barriers, warps, unwritten, numbers, waiting)
+
+FAULTS = [case for case in CASES if case.id]
+LOOK_ALIKES = [case for case in CASES if not case.id]
+
+__all__ = ["CASES", "FAULTS", "GROUPS", "LOOK_ALIKES", "Planted"]

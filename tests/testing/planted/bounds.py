@@ -1,0 +1,237 @@
+"""Accesses outside an array, in all kinds of memory; of arrays that are read-only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stagekit as sk
+
+from .table import block, clean, fault, ints, thread, zeros
+
+# -- outside an array: global memory ----------------------------------------------------------------------------------
+
+
+@fault("OUT_OF_BOUNDS", "reads element 60 of `A`, which has 60 elements", (1, 64), {"A": zeros(60), "out": zeros(64)})
+def read_past_the_end(A, out):
+    i = thread("x")
+    out[i] = A[i]
+
+
+@fault("OUT_OF_BOUNDS", "writes element 60 of `out`, which has 60 elements of float32", (1, 64), {"out": zeros(60)})
+def write_past_the_end(out):
+    out[thread("x")] = 1.0
+
+
+@clean((1, 64), {"A": zeros(60), "out": zeros(60), "n": 60})
+def a_guarded_access(A, out, n):
+    i = thread("x")
+    if i < n:
+        out[i] = A[i]
+
+
+@fault("OUT_OF_BOUNDS", "reads element -1 of `A`", (1, 64), {"A": zeros(64), "out": zeros(64)})
+def negative_index_of_a_neighbour(A, out):
+    i = thread("x")
+    out[i] = A[i] - A[i - 1]
+
+
+@fault("OUT_OF_BOUNDS", "updates element 4 of `bins`", (1, 32), {"bins": ints(4)})
+def atomic_past_the_end(bins):
+    sk.atomic_add(bins + thread("x") % 5, 1)
+
+
+@fault("OUT_OF_BOUNDS", "updates element 7 of `slots`", (1, 1), {"slots": ints(7)})
+def compare_and_swap_past_the_end(slots):
+    sk.atomic_cas(slots + len(slots), 0, 1)
+
+
+@fault("OUT_OF_BOUNDS", "reads element 100 of `A`", 4, {"A": zeros(100), "out": zeros(100), "n": 100, "BLOCK": 32})
+def tile_load_without_mask(A, out, n, BLOCK: sk.constexpr):
+    i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+    sk.store(out + i, sk.load(A + i), mask=i < n)
+
+
+@fault("OUT_OF_BOUNDS", "writes element 100 of `out`", 4, {"A": zeros(100), "out": zeros(100), "n": 100, "BLOCK": 32})
+def tile_store_with_a_mask_off_by_one(A, out, n, BLOCK: sk.constexpr):
+    i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+    sk.store(out + i, sk.load(A + i, mask=i < n), mask=i <= n)
+
+
+@clean(4, {"A": zeros(100), "out": zeros(100), "n": 100, "BLOCK": 32}, outputs=["out"])
+def a_masked_tile(A, out, n, BLOCK: sk.constexpr):
+    i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+    sk.store(out + i, sk.load(A + i, mask=i < n), mask=i < n)
+
+
+@fault("OUT_OF_BOUNDS", "reads element 12 of `A`", (3, 4), {"A": zeros(12), "out": zeros(12), "width": 5})
+def rows_of_the_wrong_width(A, out, width):
+    row, column = block("x"), thread("x")
+    out[row * 4 + column] = A[row * width + column]
+
+
+@fault("OUT_OF_BOUNDS", "reads element 10 of `A`", (1, 1), {"A": zeros(10), "out": zeros(1), "n": 10})
+def loop_that_runs_once_too_often(A, out, n):
+    total = sk.float32(0)
+    for i in range(n + 1):
+        total += A[i]
+    out[0] = total
+
+
+@fault("OUT_OF_BOUNDS", "reads element 8 of `A`", (1, 1), {"A": zeros(8), "out": ints(1)})
+def search_that_finds_nothing(A, out):
+    i = 0
+    while A[i] == 0:
+        i += 1
+    out[0] = i
+
+
+@fault("OUT_OF_BOUNDS", "writes element 70 of `out`", (1, 64), {"out": zeros(64)})
+def wrong_index_on_one_side_of_a_branch(out):
+    i = thread("x")
+    if i < 60:
+        out[i] = 1.0
+    else:
+        out[i + 10] = 2.0
+
+
+def smoothed(A, i):
+    return (A[i - 1] + A[i] + A[i + 1]) / 3
+
+
+@fault("OUT_OF_BOUNDS", "`smoothed` inlined at", (1, 32), {"A": zeros(33), "out": zeros(32)})
+def neighbour_in_a_helper(A, out):
+    i = thread("x")
+    out[i] = smoothed(A, i)
+
+
+@fault("OUT_OF_BOUNDS", "in unrolled iteration k = 3", (1, 8), {"A": zeros(10), "out": zeros(8)})
+def last_iteration_of_an_unrolled_loop(A, out):
+    i = thread("x")
+    total = sk.float32(0)
+    for k in sk.static_range(4):
+        total += A[i + k]
+    out[i] = total
+
+
+@fault("OUT_OF_BOUNDS", "`A`, which has 9 elements", (1, 10), {"A": zeros(10)[1:10], "out": zeros(10)})
+def read_past_a_view_inside_its_buffer(A, out):
+    """There is memory behind the view, which belongs to somebody else."""
+    i = thread("x")
+    out[i] = A[i]
+
+
+@fault("OUT_OF_BOUNDS", "reads element 10 of `A`", (1, 6), {"A": zeros(10)[::2], "out": zeros(6)})
+def read_past_a_strided_view(A, out):
+    i = thread("x")
+    out[i] = A[i]
+
+
+@fault("OUT_OF_BOUNDS", "reads element 32 of `A`", (1, 32), {"A": zeros(32), "out": zeros(32)})
+def slice_that_is_shorter_than_the_array(A, out):
+    i = thread("x")
+    out[i] = A[1:][i]
+
+
+@fault("OUT_OF_BOUNDS", "reads element 30 of `A`", (1, 32), {"A": zeros(30), "out": zeros(32), "n": 30})
+def where_reads_both_sides(A, out, n):
+    i = thread("x")
+    out[i] = sk.where(i < n, A[i], 0.0)
+
+
+@clean((1, 32), {"A": zeros(30), "out": zeros(32), "n": 30})
+def a_ternary_reads_one_side(A, out, n):
+    i = thread("x")
+    out[i] = A[i] if i < n else 0.0
+
+
+@fault("OUT_OF_BOUNDS", "block (4, 0, 0)", (5, 16), {"out": zeros(64)})
+def one_block_too_many(out):
+    out[block("x") * 16 + thread("x")] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "writes element 40 of `out`", (1, (4, 5)), {"out": zeros(8, 4)})
+def row_and_column_exchanged(out):
+    i, j = thread("x"), thread("y")
+    out[i * 5 + j, 0] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "writes element 5 of `B`", (1, 5), {"A": zeros(6)[:5], "B": zeros(5)})
+def scatter_by_a_wrong_permutation(A, B):
+    i = thread("x")
+    B[5 - i] = A[i]
+
+
+@fault(
+    "OUT_OF_BOUNDS", "reads element 7 of `table`", (1, 4), {"table": zeros(4), "keys": np.array([0, 3, 7, 1], np.int32)}
+)
+def gather_by_keys_that_are_not_checked(table, keys):
+    i = thread("x")
+    keys[i] = table[keys[i]]
+
+
+@fault("MISALIGNED", "`A`", (1, 8), {"A": np.zeros(33, np.uint8)[1:].view(np.float32)})
+def array_at_an_odd_address(A):
+    A[thread("x")] = 1.0
+
+
+def read_only(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+@fault("READ_ONLY_OUTPUT", "`A`", (1, 8), {"A": read_only(zeros(8))})
+def write_to_a_read_only_array(A):
+    A[thread("x")] = 1.0
+
+
+# -- outside an array: shared and local memory ------------------------------------------------------------------------
+
+
+@fault("OUT_OF_BOUNDS", "writes element 32 of `tile`, which has 32 elements of float32 (shared memory)", (1, 33), {})
+def block_larger_than_its_shared_array():
+    tile = sk.alloc_shared((32,), sk.float32)
+    tile[thread("x")] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "writes element -1 of `second`", (1, 32), {})
+def shared_array_before_its_start(out=None):
+    """The array in front of it does not make it right."""
+    first = sk.alloc_shared((32,), sk.float32)
+    second = sk.alloc_shared((32,), sk.float32)
+    i = thread("x")
+    first[i] = 1.0
+    second[i - 1] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "writes element 16 of `buffer`, which has 16 elements", sk.cuda.LaunchConfig(1, 32, 64), {})
+def launch_with_too_few_shared_bytes():
+    buffer = sk.dynamic_shared(sk.float32)
+    sk.store(buffer + thread("x"), 1.0)
+
+
+@fault("OUT_OF_BOUNDS", "reads element 64 of `tile`", (1, 32), {"out": zeros(32)})
+def halo_that_the_shared_array_does_not_have(out):
+    tile = sk.alloc_shared((64,), sk.float32)
+    i = thread("x")
+    tile[i], tile[i + 32] = 1.0, 2.0
+    sk.syncthreads()
+    out[i] = tile[i + 33]
+
+
+@fault("OUT_OF_BOUNDS", "of `mine`, which has 4 elements of int32 (local memory)", (1, 8), {"out": ints(8)})
+def local_array_indexed_by_thread(out):
+    mine = sk.alloc_local((4,), sk.int32)
+    i = thread("x")
+    mine[i] = 1
+    out[i] = 0
+
+
+@fault("OUT_OF_BOUNDS", "writes element -1 of `stack`", (1, 1), {"n": 3})
+def stack_that_is_popped_too_often(n):
+    stack = sk.alloc_local((4,), sk.int32)
+    top = 2
+    for _ in range(n + 1):
+        stack[top] = 0
+        top -= 1
