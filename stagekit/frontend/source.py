@@ -91,9 +91,7 @@ class Snapshot:
     def source(self) -> Source:
         """Parse. Raises StagingError when there is no text, or not this function's text."""
         if self.lines is None:
-            raise StagingError(
-                SourceUnavailable(name=self.function.__qualname__, file=self.function.__code__.co_filename)
-            )
+            raise _unavailable(self)
         node = _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
         check_syntax(source)
@@ -130,7 +128,7 @@ def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
     try:
         tree = ast.parse("".join(lines))
     except SyntaxError:
-        raise StagingError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc) from None
+        raise _not_its_text(snapshot) from None
     for node in _placed(tree):
         node.lineno -= snapshot.first_line - 1
         node.end_lineno -= snapshot.first_line - 1
@@ -164,7 +162,20 @@ def _find(function: types.FunctionType, tree: ast.Module, snapshot: Snapshot) ->
             assert isinstance(node, ast.FunctionDef | ast.Lambda)
             if _is_code_of(function.__code__, node):
                 return node
-    raise StagingError(SourceStale(name=function.__qualname__), snapshot.loc)
+    raise _not_its_text(snapshot)
+
+
+def _not_its_text(snapshot: Snapshot) -> StagingError:
+    """The lines are another function's: a file was edited. What is in no file cannot have been, so its text is another's
+    (`python -c` and `exec` share the name `<string>`, and Python 3.13 keeps the text of the first).
+    """
+    if snapshot.loc.file.startswith("<"):
+        return _unavailable(snapshot)
+    return StagingError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc)
+
+
+def _unavailable(snapshot: Snapshot) -> StagingError:
+    return StagingError(SourceUnavailable(name=snapshot.function.__qualname__, file=snapshot.loc.file))
 
 
 def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:

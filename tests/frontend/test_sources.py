@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,14 @@ def test_code_without_text_is_refused_by_name():
         run(scope["kernel"])
     assert caught.value.id == "SOURCE_UNAVAILABLE"
     assert "kernel" in str(caught.value)
+
+
+def test_text_kept_under_the_same_name_for_other_code_is_no_text_of_this(monkeypatch):
+    """Python 3.13 keeps the text of `python -c`, whose file is called `<string>` as that of every `exec` is."""
+    other = "import os\nprint(os.name)\n"
+    monkeypatch.setitem(linecache.cache, "<string>", (len(other), None, other.splitlines(keepends=True), "<string>"))
+
+    test_code_without_text_is_refused_by_name()
 
 
 def test_a_helper_without_text_runs_at_compile_time_only():
