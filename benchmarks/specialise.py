@@ -1,101 +1,57 @@
-"""How long a specialisation takes: tracing, PTX and host code, for three kernels; and growth with the size of the body.
+"""How long a specialisation takes, beside the other systems that are installed; and growth with the size of the body.
 
-    python benchmarks/specialise.py [--rounds 15]
+    python benchmarks/specialise.py [--target cpu|cuda] [--rounds 9] [--json FILE] [--chart FILE.svg]
 
-Medians in milliseconds over fresh specialisations in one process, after one that is not counted. Nothing is cached: every
-round has another constexpr value. The last lines are of new processes that find `add` in the disk cache.
+Of stagekit alone, in one process: tracing, PTX and host code, medians over fresh specialisations. Nothing is cached: every
+round has another constexpr value. Of each system, in processes of their own, until a kernel has run once: the first kernel of a
+process without and with what is on disk, and the next ones. The import is apart, and so is what makes a GPU's context.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-import stagekit as sk
+import systems
+from chart import Bar, draw
+from machine import describe
 
-n = sk.dynamic("n")
-ARRAY = sk.Tensor((None,), sk.float32)
+KERNELS = ("add", "softmax", "matmul")
+CACHE_FOLDERS = ("STAGEKIT_CACHE", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR")
+PROCESSES = 3  # with a warm disk
+PEER_ROUNDS = 3
 
-
-@sk.jit
-def add(A: sk.Tensor((n,), sk.float32), B: sk.Tensor((n,), sk.float32), VALUE: sk.constexpr):
-    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(n, 256), block=256))
-    i = sk.cuda.block_idx("x") * 256 + sk.cuda.thread_idx("x")
-    if i < n:
-        B[i] = A[i] + VALUE
+# Of stagekit alone --------------------------------------------------------------------------------------------------
 
 
-@sk.jit
-def softmax(src: ARRAY, dst: ARRAY, N: sk.int32, BLOCK: sk.constexpr, SALT: sk.constexpr = 0):
-    tid = sk.arange(0, BLOCK)
-    mask = tid < N
-    x = sk.load(src + tid, mask=mask, other=-float("inf"))
-    e = sk.exp(x - sk.reduce_max(x))
-    sk.store(dst + tid, e / sk.reduce_sum(e) + SALT, mask=mask)
-
-
-@sk.jit
-def matmul(A: sk.Tensor((None, None), sk.float32), B: sk.Tensor((None, None), sk.float32),
-           C: sk.Tensor((None, None), sk.float32), TILE: sk.constexpr, SALT: sk.constexpr = 0):  # fmt: skip
-    sk.device_entry(
-        launch=sk.cuda.LaunchConfig(
-            grid=(sk.ceildiv(C.shape[1], TILE), sk.ceildiv(C.shape[0], TILE)), block=(TILE, TILE)
-        )
-    )
-    a, b = sk.alloc_shared((TILE, TILE), sk.float32), sk.alloc_shared((TILE, TILE), sk.float32)
-    tx, ty = sk.cuda.thread_idx("x"), sk.cuda.thread_idx("y")
-    row, col = sk.cuda.block_idx("y") * TILE + ty, sk.cuda.block_idx("x") * TILE + tx
-    total = sk.float32(SALT)
-    for start in range(0, A.shape[1], TILE):
-        a[ty, tx] = A[row, start + tx] if row < A.shape[0] and start + tx < A.shape[1] else 0.0
-        b[ty, tx] = B[start + ty, col] if start + ty < B.shape[0] and col < B.shape[1] else 0.0
-        sk.syncthreads()
-        for k in sk.static_range(TILE):
-            total += a[ty, k] * b[k, tx]
-        sk.syncthreads()
-    if row < C.shape[0] and col < C.shape[1]:
-        C[row, col] = total
-
-
-@sk.jit
-def straight(A: ARRAY, OPS: sk.constexpr, SALT: sk.constexpr = 0):
-    x, y = A[0], A[1]
-    for i in sk.static_range(OPS // 2):
-        x = x * y + (i + SALT)
-    A[2] = x
-
-
-KERNELS: dict[str, Callable[[int], Any]] = {
-    "add": lambda r: add.specialize(VALUE=r),
-    "softmax, 256 threads": lambda r: softmax.specialize(BLOCK=256, SALT=r),
-    "matmul, 16 x 16 tiles": lambda r: matmul.specialize(TILE=16, SALT=r),
-}
-
-
-def steps(kernel: Any) -> tuple[float, float, float]:
+def steps(kernel: Any) -> list[float]:
     """Milliseconds for tracing, for PTX after it, and for host code after it."""
     marks = [time.perf_counter()]
     for step in (kernel.trace, lambda: kernel.compile("cuda", capability=90), lambda: kernel.compile("cpu", block=256)):
         step()
         marks.append(time.perf_counter())
-    return tuple(1e3 * (b - a) for a, b in itertools.pairwise(marks))  # type: ignore[return-value]
+    return [1e3 * (b - a) for a, b in itertools.pairwise(marks)]
 
 
-def rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
-    for name, make in KERNELS.items():
+def step_rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
+    from systems.ours import SPECIALISATIONS, straight
+
+    for name, make in SPECIALISATIONS.items():
         steps(make(-1))
         measured = [steps(make(r)) for r in range(rounds)]
         yield name, [statistics.median(column) for column in zip(*measured)]
     for size in (100, 1_000, 10_000):
-        yield f"straight line, {size:,} ops", list(steps(straight.specialize(OPS=size)))
+        yield f"straight line, {size:,} ops", steps(straight.specialize(OPS=size))
 
 
 def import_ms() -> float:
@@ -105,43 +61,114 @@ def import_ms() -> float:
     return statistics.median(float(r.stdout) for r in runs)
 
 
-WARM = """
-import sys, time
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-import specialise
-import stagekit.backends.host.loader, stagekit.backends.toolchain
-start = time.perf_counter()
-specialise.add.specialize(VALUE=1).compile("cpu")
-first = time.perf_counter()
-specialise.add.specialize(VALUE=2).compile("cpu")
-print(1e3 * (first - start), 1e3 * (time.perf_counter() - first))
-"""
+def step_table(rows: Mapping[str, list[float]]) -> str:
+    lines = [f"{'stagekit':28}{'trace':>9}{'PTX':>9}{'to PTX':>9}{'host code':>11}"]
+    for name, (trace, ptx, host) in rows.items():
+        lines.append(f"{name:28}{trace:9.2f}{ptx:9.2f}{trace + ptx:9.2f}{host:11.2f}")
+    return "\n".join(lines)
 
 
-def warm_ms(runs: int = 7) -> tuple[float, float]:
-    """Milliseconds for the first and the second kernel of a process that finds both on disk; LLVM is imported already."""
-    here = os.path.dirname(os.path.abspath(__file__))
+# Beside others ------------------------------------------------------------------------------------------------------
+
+
+def child(system: str, target: str, rounds: int) -> dict[str, Any]:
+    """In a process of its own: milliseconds until kernels have run."""
+    start = time.perf_counter()
+    module = systems.load(system)
+    imported = time.perf_counter()
+    makers = module.specialisations(target)
+    found: dict[str, Any] = {"import": 1e3 * (imported - start), "next": {}}
+    for name, make in makers.items():
+        if "first" not in found:
+            found["first"] = _timed(make, 1000)
+        if rounds:
+            found["next"][name] = statistics.median(_timed(make, salt) for salt in range(1, rounds + 1))
+    return found
+
+
+def _timed(make: Any, salt: int) -> float:
+    start = time.perf_counter()
+    make(salt)
+    return 1e3 * (time.perf_counter() - start)
+
+
+def of_system(system: str, target: str) -> dict[str, float]:
+    """Medians by what was done; the disk is cold in the first process only."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", WARM, here]
-        environment = {**os.environ, "STAGEKIT_CACHE": folder}
-        found = [
-            subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(runs)
-        ]
-    first, second = zip(*(map(float, run.stdout.split()) for run in found[1:]))
-    return statistics.median(first), statistics.median(second)
+        environment = {**os.environ, **{name: os.path.join(folder, name) for name in CACHE_FOLDERS}}
+        cold = _run_child(system, target, 0, environment)
+        warm = [_run_child(system, target, 0, environment) for _ in range(PROCESSES)]
+        following = _run_child(system, target, PEER_ROUNDS, {**environment, "STAGEKIT_CACHE": "0"})
+    return {
+        "import": statistics.median(run["import"] for run in warm),
+        "first": cold["first"],
+        "first, from disk": statistics.median(run["first"] for run in warm),
+        **{f"next: {name}": following["next"][name] for name in KERNELS if name in following["next"]},
+    }
+
+
+def _run_child(system: str, target: str, rounds: int, environment: Mapping[str, str]) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", system, "--target", target, "--rounds", str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def beside_others(target: str) -> dict[str, dict[str, float]]:
+    """By system. Those that make no kernels at run time are left out."""
+    found = {}
+    for system in systems.TARGETS[target]:
+        if not systems.is_installed(system) or system in ("with_torch", "with_numpy"):
+            continue
+        try:
+            found[systems.NAMES[system]] = of_system(system, target)
+        except RuntimeError as error:
+            if system == "stagekit":
+                raise
+            sys.stderr.write(f"{systems.NAMES[system]}: {error}\n")
+    return found
+
+
+def others_table(found: Mapping[str, Mapping[str, float]]) -> str:
+    names = list(dict.fromkeys(what for figures in found.values() for what in figures))
+    lines = [f"{'until it has run once':28}" + "".join(f"{system:>16}" for system in found)]
+    for what in names:
+        cells = (f"{figures[what]:16.2f}" if what in figures else f"{'-':>16}" for figures in found.values())
+        lines.append(f"{what:28}{''.join(cells)}")
+    return "\n".join(lines)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--target", choices=("cpu", "cuda"))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--chart", type=Path)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        sys.stdout.write(json.dumps(child(options.child, options.target, options.rounds)) + "\n")
+        return
     os.environ["STAGEKIT_CACHE"] = "0"
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    print(f"import stagekit beyond numpy: {import_ms():.0f} ms")
-    print(f"{'kernel':28}{'trace':>9}{'PTX':>9}{'to PTX':>9}{'host code':>11}   ms, median of {rounds}")
-    for name, (trace, ptx, host) in rows(rounds):
-        print(f"{name:28}{trace:9.2f}{ptx:9.2f}{trace + ptx:9.2f}{host:11.2f}")
-    print("from disk in a new process: {:.1f} ms for the first kernel, {:.1f} ms for the second".format(*warm_ms()))
+    import stagekit as sk
+
+    target = options.target or ("cuda" if sk.cuda.is_available() else "cpu")
+    imported, rows, others = import_ms(), dict(step_rows(options.rounds)), beside_others(target)
+    sys.stdout.write(f"{describe(target)}; ms, medians\n\nimport stagekit beyond NumPy: {imported:.0f}\n")
+    sys.stdout.write(f"\n{step_table(rows)}\n\n{others_table(others)}\n")
+    if options.json:
+        parts = {"machine": describe(target), "import": imported, "steps": rows, "systems": others}
+        options.json.write_text(json.dumps(parts, indent=2, ensure_ascii=False) + "\n")
+    if options.chart:
+        bars = [
+            Bar(f"{system}, {what}", figures[what], system == "stagekit")
+            for what in ("first", "first, from disk", *(f"next: {name}" for name in KERNELS))
+            for system, figures in others.items()
+            if what in figures
+        ]
+        draw(options.chart, f"From a specialisation to a kernel that has run, {target}", "ms", bars)
 
 
 if __name__ == "__main__":

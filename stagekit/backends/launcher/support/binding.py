@@ -33,25 +33,33 @@ named:
   br i1 %has_none, label %fill, label %count_names
 count_names:
   %named_count = call i64 @PyTuple_Size(ptr %keywords)
-  br label %name
+  %total = add i64 %given, %named_count
+  %is_beyond = icmp sgt i64 %total, %count
+  br i1 %is_beyond, label %refuse, label %name
 name:
   %k = phi i64 [0, %count_names], [%k_next, %found]
   %is_named = icmp eq i64 %k, %named_count
   br i1 %is_named, label %fill, label %search_name
 search_name:
   %text = call ptr @PyTuple_GetItem(ptr %keywords, i64 %k)
+  %value_place = add i64 %given, %k
   br label %search
 search:
-  %j = phi i64 [0, %search_name], [%j_next, %differs]
-  %is_unknown = icmp eq i64 %j, %count
+; From the place on where it is when keywords are given in the order of the parameters.
+  %step = phi i64 [0, %search_name], [%step_next, %differs]
+  %is_unknown = icmp eq i64 %step, %count
   br i1 %is_unknown, label %refuse, label %compare
 compare:
+  %straight = add i64 %value_place, %step
+  %is_behind = icmp sge i64 %straight, %count
+  %wrapped = sub i64 %straight, %count
+  %j = select i1 %is_behind, i64 %wrapped, i64 %straight
   %name_slot = getelementptr ptr, ptr %names, i64 %j
   %known = load ptr, ptr %name_slot
   %is_it = icmp eq ptr %known, %text
   br i1 %is_it, label %is_found, label %differs
 differs:
-  %j_next = add i64 %j, 1
+  %step_next = add i64 %step, 1
   br label %search
 is_found:
   %named_slot = getelementptr ptr, ptr %out, i64 %j
@@ -59,8 +67,7 @@ is_found:
   %is_free = icmp eq ptr %before, null
   br i1 %is_free, label %found, label %refuse
 found:
-  %place_of = add i64 %given, %k
-  %value_slot = getelementptr ptr, ptr %args, i64 %place_of
+  %value_slot = getelementptr ptr, ptr %args, i64 %value_place
   %value = load ptr, ptr %value_slot
   store ptr %value, ptr %named_slot
   %k_next = add i64 %k, 1

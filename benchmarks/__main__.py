@@ -1,0 +1,43 @@
+"""All of it: launches, specialisations, memory; tables to the terminal, figures and charts to a folder.
+
+python benchmarks [launch] [specialise] [memory] [--target cpu|cuda] [--folder FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WITH_CHART = ("launch", "specialise")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="launch, specialise, memory; all if none is named")
+    parser.add_argument("--target", choices=("cpu", "cuda"), help="left out: cuda where there is a GPU")
+    parser.add_argument("--folder", type=Path, help="where to put NAME-TARGET.json and .svg")
+    options = parser.parse_args()
+    known = ("launch", "specialise", "memory")
+    unknown = set(options.parts) - set(known)
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return max(run(part, options.target, options.folder) for part in options.parts or known)
+
+
+def run(part: str, target: str | None, folder: Path | None) -> int:
+    """Each part in a process of its own, so that none finds what another has warmed."""
+    command = [sys.executable, str(HERE / f"{part}.py"), *(("--target", target) if target else ())]
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = folder / f"{part}-{target or 'auto'}"
+        command += ["--json", f"{name}.json", *(("--chart", f"{name}.svg") if part in WITH_CHART else ())]
+    sys.stdout.write(f"\n# {' '.join([part, *(('--target', target) if target else ())])}\n\n")
+    sys.stdout.flush()
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
