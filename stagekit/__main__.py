@@ -11,6 +11,7 @@ from typing import Any
 
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
 from stagekit.cache.artifacts import from_bytes
+from stagekit.diagnostics import StagekitError
 
 _LISTED = 30  # entries, unless all are asked for
 
@@ -26,7 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     explain = cache.add_parser("explain", help="where the cache is and what an entry was made for")
     explain.add_argument("word", nargs="?", default="", help="part of a kernel's or an entry's name")
     given = parser.parse_args(arguments)
-    store = open_store()
+    try:
+        store = open_store()
+    except StagekitError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     if store is None:
         why = folder_in_use()
         _say(f"no disk cache: {why.why if isinstance(why, Refused) else why}")

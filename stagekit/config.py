@@ -2,66 +2,137 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, StagekitError
 
+PREFIX = "STAGEKIT_"
+
 
 class BadSwitch(Diagnostic):
     title: ClassVar[str] = "An environment variable is not understood"
     label: ClassVar[str] = "{name}={value!r}"
-    help: ClassVar[str] = "give one of: {choices}"
+    help: ClassVar[str] = "give {wanted}"
     name: str
     value: str
-    choices: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a switch takes, besides nothing at all: in words, and as a test."""
+
+    wanted: str
+    holds: Callable[[str], bool]
+
+
+def _one_of(*choices: str) -> Rule:
+    return Rule(f"one of: {', '.join(choices)}", choices.__contains__)
+
+
+def _is_size(text: str) -> bool:
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
+
+
+STAGES = ("trace", "records", "expand", "legalize", "fold", "cse", "dce", "llvm", "ptx")
+"""What can be looked at while a kernel is compiled: the trace, every pass, and what a backend makes of it."""
+
+_ANYTHING = Rule("any text", lambda text: True)
+_STAGES = Rule(
+    f"all, or some of: {', '.join(STAGES)}",
+    lambda text: all(stage.strip() in (*STAGES, "all", "") for stage in text.split(",")),
+)
+_COUNT = Rule(
+    "a positive integer, or nothing for one per core",
+    lambda text: text.isascii() and text.isdecimal() and int(text) > 0,
+)
+_SIZE = Rule("a number that is not negative", _is_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """An environment variable. `choices` empty: free text."""
+    """An environment variable."""
 
     name: str
     default: str
     help: str
-    choices: tuple[str, ...] = ()
+    rule: Rule = _ANYTHING
 
     def get(self) -> str:
         """The value now; read anew each time so that tests and notebooks can change it."""
-        value = os.environ.get(self.name) or self.default
-        if self.choices and value not in self.choices:
-            raise StagekitError(BadSwitch(self.name, value, ", ".join(c for c in self.choices if c)))
+        value = os.environ.get(self.name)
+        if not value:
+            return self.default
+        if not self.rule.holds(value):
+            raise self.refusal(value, self.rule.wanted)
         return value
+
+    def refusal(self, value: str, wanted: str) -> StagekitError:
+        """The error for a value that the switch does not take."""
+        return StagekitError(BadSwitch(self.name, value, wanted))
 
 
 DUMP = Switch(
-    "STAGEKIT_DUMP", "", "stages to print while compiling, comma separated (trace, a pass, llvm, ptx), or all"
+    "STAGEKIT_DUMP", "", "stages to print while compiling, comma separated (trace, a pass, llvm, ptx), or all", _STAGES
 )
 DUMP_DIR = Switch("STAGEKIT_DUMP_DIR", "", "write the dumps to NN-stage.txt files in this folder instead of stderr")
 VERIFY = Switch(
     "STAGEKIT_VERIFY",
     "ends",
-    "check the IR after tracing and before emission (ends), or after every pass",
-    ("ends", "each"),
+    "check the IR after tracing and before emission (ends), or after every pass (each)",
+    _one_of("ends", "each"),
 )
 TARGET = Switch(
-    "STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", ("", "cpu", "cuda", "interp")
+    "STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", _one_of("cpu", "cuda", "interp")
 )
 SANITIZE = Switch(
     "STAGEKIT_SANITIZE",
     "",
     "1: check every launch on the interpreter and raise what it finds; or options, such as order=random,seed=7,nan=no",
 )
-THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core")
+THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core", _COUNT)
 CACHE = Switch(
     "STAGEKIT_CACHE", "", "folder of the disk cache; empty: stagekit in the platform's cache folder; 0: no disk cache"
 )
-CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes")
+CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes", _SIZE)
 
 SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS, CACHE, CACHE_MB)
+
+_told: set[str] = set()
+
+
+def check_switches() -> None:
+    """Refuse a value that a switch does not take, whether this run would read it or not; warn once of variables that look like
+    switches and are none: another version of stagekit may know them.
+    """
+    for switch in SWITCHES:
+        switch.get()
+    unknown = {name for name in os.environ if name.startswith(PREFIX)} - {s.name for s in SWITCHES} - _told
+    if unknown:
+        _told.update(unknown)
+        _warn_of(sorted(unknown))
+
+
+def _warn_of(unknown: list[str]) -> None:
+    import difflib
+    import warnings
+
+    known = [switch.name for switch in SWITCHES]
+    for name in unknown:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the switches are {', '.join(known)}"
+        warnings.warn(
+            f"the environment variable {name} is no switch of stagekit and does nothing; {hint}", stacklevel=2
+        )
 
 
 def platform_cache_folder() -> Path:

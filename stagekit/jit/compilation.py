@@ -7,13 +7,9 @@ a driver.
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
@@ -36,9 +32,10 @@ class Naming:
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
-    from stagekit.passes.manager import PassContext, hooks_from_config
+    from stagekit.passes.manager import PassContext, dump_from_config, hooks_from_config
     from stagekit.passes.pipeline import lower
 
+    dump_from_config().show("trace", lambda: traced.ir)
     fn = traced.function
     context = PassContext(
         target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
@@ -49,11 +46,13 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
     """PTX for one compute capability (times ten)."""
     from stagekit.backends import nvptx
+    from stagekit.passes.manager import dump_from_config
 
     fn = lower_for(traced, "cuda", capability)
     code = nvptx.compile(fn, capability)
-    dump("llvm", code.llvm)
-    dump("ptx", code.ptx)
+    dump = dump_from_config()
+    dump.show("llvm", lambda: code.llvm)
+    dump.show("ptx", lambda: code.ptx)
     artifact = _artifact(traced, naming, fn, "cuda", code.ptx.encode())
     return dataclasses.replace(
         artifact,
@@ -69,10 +68,11 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
 def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) -> Artifact:
     """An object file for this machine and one block size."""
     from stagekit.backends import host
+    from stagekit.passes.manager import dump_from_config
 
     fn = lower_for(traced, "cpu", 0)
     code = host.compile(fn, block)
-    dump("llvm", code.llvm)
+    dump_from_config().show("llvm", lambda: code.llvm)
     artifact = _artifact(traced, naming, fn, "cpu", code.object_code)
     return dataclasses.replace(
         artifact,
@@ -125,17 +125,3 @@ def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], opti
 
     artifact = _artifact(traced, naming, traced.function, "cpu", b"")
     return InterpKernel(artifact, lower_for(traced, "interp", 0), options or UNCHECKED, constexprs)
-
-
-def dump(stage: str, text: str) -> None:
-    """Show a stage of the compile when `STAGEKIT_DUMP` asks for it. `passes/manager.py` does so for the passes."""
-    wanted = config.DUMP.get()
-    if wanted != "all" and stage not in wanted.split(","):
-        return
-    folder = config.DUMP_DIR.get()
-    if folder:
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{len(os.listdir(path)):02}-{stage}.txt").write_text(text, encoding="utf-8")
-    else:
-        sys.stderr.write(f"// ---- {stage}\n{text}\n")

@@ -138,6 +138,7 @@ class Specialization(NativelyLaunchable):
         return found
 
     def _new_variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
+        config.check_switches()
         history, watch = self._owner.history, Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
         recall = self._recall(arg_types)

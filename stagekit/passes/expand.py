@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from stagekit.diagnostics import StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Unsupported, Value
-from stagekit.ir.ops import InlineAsm, IntrinsicOp
+from stagekit.ir.ops import Indexed, InlineAsm, IntrinsicOp, Offset
 from stagekit.ir.typing import types_of
 from stagekit.passes.errors import UnsupportedOnTarget
 from stagekit.passes.manager import PassContext
@@ -45,9 +45,15 @@ class _Expander(Rewriter):
         self.is_cuda = context.target == "cuda"
 
     def op(self, op: Op) -> None:
+        if isinstance(op, Offset) and op.indexed is not None and self.mapping:
+            op = op.replace(indexed=self.renamed(op.indexed))
         # What asm means elsewhere must not be expanded for cuda, which might refuse it.
         is_meant_elsewhere = self.is_cuda and isinstance(op, InlineAsm) and op.host is not None
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
+
+    def renamed(self, indexed: Indexed) -> Indexed:
+        indices, shape = (tuple(self.mapping.get(v, v) for v in row) for row in indexed[1:])  # type: ignore[arg-type]
+        return Indexed(indexed.array, indices, shape)
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)
@@ -67,7 +73,7 @@ class _Expander(Rewriter):
         if self.is_cuda:
             return None
         if op.host is None:
-            self.refuse(op, "asm", "PTX runs on cuda only, and no `host` meaning was given")
+            self.refuse(op, "asm", "it is PTX, and no `host=` function says what it computes")
         self.mapping.update(zip(op.host.params, op.args, strict=True))
         self.ops(op.host.ops[:-1])
         return self.values(op.host.ops[-1].operands())

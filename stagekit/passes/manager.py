@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -110,20 +110,25 @@ class Dump:
         """Nothing: the stage before has shown it."""
 
     def after(self, stage: str, fn: Function) -> None:
-        if self.wants(stage):
-            self.write(stage, print_function(fn))
+        self.show(stage, lambda: print_function(fn))
 
-    def wants(self, stage: str) -> bool:
-        return stage in self.stages or "all" in self.stages
-
-    def write(self, stage: str, text: str) -> None:
-        """Show `text` (IR, or what a backend made of it) whether wanted or not."""
-        if self.folder is None:
-            sys.stderr.write(f"// ---- {stage} ----\n{text}\n")
+    def show(self, stage: str, text: Callable[[], str]) -> None:
+        """Show a stage if it is wanted. text: IR, or what a backend made of it."""
+        if stage not in self.stages and "all" not in self.stages:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(self.folder.iterdir()))
-        (self.folder / f"{number:02}-{stage}.txt").write_text(text, encoding="utf-8")
+        if self.folder is None:
+            sys.stderr.write(f"// ---- {stage} ----\n{text()}\n")
+            return
+        try:
+            self._write(self.folder, stage, text())
+        except OSError as error:
+            wanted = f"a folder that can be written to ({error.strerror})"
+            raise config.DUMP_DIR.refusal(str(self.folder), wanted) from error
+
+    def _write(self, folder: Path, stage: str, text: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        number = len(list(folder.iterdir()))
+        (folder / f"{number:02}-{stage}.txt").write_text(text, encoding="utf-8")
 
 
 def dump_from_config() -> Dump:

@@ -307,14 +307,6 @@ class BlockMismatch(Diagnostic):
     given: tuple[int, int, int]
 
 
-class BadThreadCount(Diagnostic):
-    title = "Not a number of threads"
-    label = "{switch}={value!r}: expected a positive integer, or nothing for one per core"
-
-    switch: str
-    value: str
-
-
 # CUDA -------------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from stagekit import config
-from stagekit.runtime.errors import BadThreadCount, LaunchError
 
 RunBlocks = Callable[[int, int], None]
 
@@ -70,8 +69,6 @@ def thread_count() -> int:
     text = config.THREADS.get()
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not text.isdecimal() or int(text) < 1:
-        raise LaunchError(BadThreadCount(config.THREADS.name, text))
     return int(text)
 
 

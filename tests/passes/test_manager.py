@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stagekit.diagnostics import InternalError
+from stagekit.diagnostics import InternalError, StagekitError
 from stagekit.intrinsics import by_name
 from stagekit.ir import Function
 from stagekit.ir.parser import parse_function
@@ -101,7 +101,7 @@ def test_a_dump_goes_to_numbered_files(fn: Function, tmp_path: Path) -> None:
     dump = Dump(frozenset({"all"}), folder)
 
     run_passes(fn, (fold, dce), CPU, (dump,))
-    dump.write("llvm", "; text of a backend")
+    dump.show("llvm", lambda: "; text of a backend")
 
     assert ["00-fold.txt", "01-dce.txt", "02-llvm.txt"] == sorted(p.name for p in folder.iterdir())
     assert DONE == (folder / "01-dce.txt").read_text(encoding="utf-8")
@@ -115,7 +115,16 @@ def test_a_dump_shows_the_stages_asked_for(
     run_passes(fn, (fold, dce), CPU, hooks_from_config())
 
     assert f"// ---- dce ----\n{DONE}\n" == capsys.readouterr().err
-    assert dump_from_config().wants("trace")
+    assert dump_from_config().stages == {"trace", "dce"}
+
+
+def test_a_folder_for_dumps_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(
+        StagekitError, match=r"BAD_SWITCH(.|\n)*STAGEKIT_DUMP_DIR(.|\n)*a folder that can be written to"
+    ):
+        Dump(frozenset({"all"}), tmp_path / "file").show("llvm", lambda: "text")
 
 
 def test_switches_hang_on_the_hooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

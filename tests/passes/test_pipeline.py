@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stagekit.config import STAGES
 from stagekit.diagnostics import Loc, StagekitError
 from stagekit.diagnostics.loc import UNKNOWN
 from stagekit.dtypes import float16, float32
@@ -74,6 +75,10 @@ def test_pipeline(context: PassContext, golden, golden_folder: Path) -> None:
     lowered = lower(parse_function(PROGRAM, by_name), context, hooks=())
 
     golden.check(golden_folder / f"pipeline_{context.target}.ir", print_function(lowered))
+
+
+def test_every_pass_is_a_stage_that_can_be_looked_at() -> None:
+    assert set(STAGES) == {"trace", "llvm", "ptx"} | {each.__name__ for passes in PASSES.values() for each in passes}
 
 
 def test_order_of_passes() -> None:
@@ -150,7 +155,7 @@ def test_asm_without_a_meaning_runs_on_cuda_only() -> None:
     fn = parse_function(text, by_name)
 
     assert expand(fn, CUDA) is fn
-    with pytest.raises(StagekitError, match="PTX runs on cuda only"):
+    with pytest.raises(StagekitError, match="it is PTX, and no `host=` function"):
         expand(fn, CPU)
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagekit.diagnostics import StagekitError
 from stagekit.runtime import pool
-from stagekit.runtime.errors import LaunchError
 from stagekit.runtime.pool import BlockCost, run_blocks
 from tests.runtime.handmade import OUT, VISIT, MakeKernel
 
@@ -174,7 +174,7 @@ def test_each_worker_has_its_own_aligned_scratch(make_kernel: MakeKernel) -> Non
 def test_a_bad_thread_count_is_told(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGEKIT_THREADS", value)
 
-    with pytest.raises(LaunchError, match=f"STAGEKIT_THREADS='{value}'"):
+    with pytest.raises(StagekitError, match=f"BAD_SWITCH.*\n.*STAGEKIT_THREADS='{value}'"):
         pool.thread_count()
 
 

@@ -7,25 +7,14 @@ from typing import Any
 
 from stagekit.backends.host.compute import emit_binary, emit_bitcast, emit_cast, emit_compare, emit_constant, emit_unary
 from stagekit.backends.host.conditional import emit_if
-from stagekit.backends.host.errors import NoHostCode
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.loops import emit_for, emit_while
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store
 from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.selection import emit_select
 from stagekit.backends.host.warp import Warp
-from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.diagnostics import InternalError
 from stagekit.ir import Op, ops
-
-
-def emit_asm(warp: Warp, op: ops.InlineAsm) -> None:
-    """The body that says what the assembly means elsewhere."""
-    if op.host is None:
-        raise StagekitError(NoHostCode(text=op.text), op.loc)
-    for param, arg in zip(op.host.params, op.args, strict=True):
-        warp[param] = warp[arg]
-    for result, form in zip(op.results, warp.run(op.host), strict=True):
-        warp[result] = form
 
 
 def _misplaced(warp: Warp, op: Op) -> None:
@@ -48,7 +37,7 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
     ops.For: emit_for,
     ops.While: emit_while,
     ops.IntrinsicOp: emit_intrinsic,
-    ops.InlineAsm: emit_asm,
+    ops.InlineAsm: _misplaced,
     ops.Assert: _misplaced,
     ops.Print: _misplaced,
     ops.Yield: _misplaced,

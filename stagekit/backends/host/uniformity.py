@@ -87,8 +87,6 @@ class _Analysis:
             return self.for_(op)
         if isinstance(op, ops.While):
             return self.while_(op)
-        if isinstance(op, ops.InlineAsm) and op.host is not None:
-            self.flow(op.args, op.host.params)
         happened = [self.block(body) for body in op.bodies()]
         for body in op.bodies():
             self.flow(body.ops[-1].operands(), op.results)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stagekit.backends import host
-from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.diagnostics import InternalError
 from stagekit.ir import BinaryKind, Builder, Function, Space, Value
 from tests.backends.host.kernels import array, barrier, call, f32, i32, i64, kernel, loop, thread
 from tests.backends.host.running import CPU, Runner, compiled, lower
@@ -125,33 +125,6 @@ def test_compiling_from_several_threads_at_once() -> None:
         job.join()
 
     assert len(codes) == 8
-
-
-def test_assembly_without_a_meaning_here_is_refused_with_its_text() -> None:
-    def body(b: Builder, y: Value) -> None:
-        made = b.asm("mov.u32 $0, %clock;", "=r", (), (b.constant(0, i32).type,), has_side_effects=True, host=None)
-        b.store(b.offset(y, thread(b)), made[0])
-
-    with pytest.raises(StagekitError, match=r"NO_HOST_CODE.*\n.*mov\.u32"):
-        host.compile(kernel(array(i32), body=body), (32, 1, 1))
-
-
-def test_assembly_with_a_meaning_here_is_run_as_that() -> None:
-    def body(b: Builder, x: Value, y: Value) -> None:
-        t = thread(b)
-        given = b.load(b.offset(x, t))
-        param = Value(given.type)
-        with b.block((param,)) as meaning:
-            b.yield_(b.add(param, b.constant(1, i32)))
-        made = b.asm("add.s32 $0, $1, 1;", "=r,r", (given,), (given.type,), has_side_effects=True, host=meaning.done())
-        b.store(b.offset(y, t), made[0])
-
-    x, y = np.arange(40, dtype=np.int32), np.zeros(40, np.int32)
-    runner = compiled(kernel(array(i32), array(i32), body=body), (40, 1, 1))
-    runner([x, y], (1, 1, 1))
-
-    np.testing.assert_array_equal(y, x + 1)
-    runner.close()
 
 
 @pytest.mark.parametrize("block", [(0, 1, 1), (1025, 1, 1), (32, 33, 1), (-1, 1, 1)])
