@@ -14,6 +14,7 @@
 
 from stagekit import cuda
 from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import kernel_only as _kernel_only
 from stagekit.dtypes import (
     DType,
     bfloat16,
@@ -188,6 +189,7 @@ __all__ = [
     "Tensor",
     "Tile",
     "_block_threads",
+    "_kernel_only",
     "abs",
     "acos",
     "acosh",

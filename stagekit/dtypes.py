@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import ml_dtypes
 import numpy as np
 
+from stagekit.diagnostics import CallError, Diagnostic, hide_frames
+
 Kind = Literal["bool", "int", "uint", "float"]
+
+
+class NotConvertible(Diagnostic):
+    title: ClassVar[str] = "A value that no dtype can hold"
+    label: ClassVar[str] = "`{dtype}({value})`"
+    help: ClassVar[str] = "a dtype converts a number or an array of numbers"
+    dtype: str
+    value: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +54,15 @@ class DType:
 
     __ror__ = __or__
 
+    @hide_frames
     def __call__(self, value: Any) -> Any:
         """Convert a Python or NumPy number to a NumPy scalar of this dtype (in a kernel: convert a traced value)."""
-        from_python = np.asarray(value)
-        with np.errstate(all="ignore"):
-            return from_python.astype(self.numpy)[()]
+        try:
+            from_python = np.asarray(value)
+            with np.errstate(all="ignore"):
+                return from_python.astype(self.numpy)[()]
+        except (TypeError, ValueError):
+            raise CallError(NotConvertible(self.name, repr(value))) from None
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:

@@ -7,14 +7,22 @@ from stagekit.diagnostics.diagnostic import (
     StagekitError,
     all_diagnostics,
     conceal,
-    hide_frames,
     place_of_user,
 )
+from stagekit.diagnostics.entry import (
+    CallError,
+    hide_frames,
+    kernel_only,
+    ordinary,
+    outside_kernel,
+    public_class,
+    wrong_arguments,
+)
 from stagekit.diagnostics.loc import Loc
-from stagekit.diagnostics.outside import outside_kernel
 from stagekit.diagnostics.render import render
 
 __all__ = [
-    "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
-    "all_diagnostics", "conceal", "hide_frames", "outside_kernel", "place_of_user", "render",
+    "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
+    "all_diagnostics", "conceal", "hide_frames", "kernel_only", "ordinary", "outside_kernel", "place_of_user", "public_class",
+    "render", "wrong_arguments",
 ]  # fmt: skip

@@ -7,18 +7,13 @@ The record holds *values*; `render.py` makes the text. Each diagnostic class has
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, TypeVar, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 from stagekit.diagnostics.loc import Loc
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _REGISTRY: dict[str, type[Diagnostic]] = {}
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
@@ -136,18 +131,3 @@ def conceal(error: StagekitError) -> None:
     error.__traceback__ = None
     error.__cause__ = None
     error.__suppress_context__ = True
-
-
-def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a public entry point: a user's mistake shows the user's frames only, the traceback ends in the user's own call."""
-
-    @functools.wraps(function)
-    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except StagekitError as error:
-            conceal(error)
-            raise
-
-    entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it
-    return entry

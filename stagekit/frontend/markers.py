@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+from stagekit.diagnostics import hide_frames, public_class, wrong_arguments
 from stagekit.dtypes import DType
 
 
@@ -25,6 +26,7 @@ class _Constexpr:
     def __getitem__(self, type_: Any) -> _Constexpr:
         return _Constexpr(type_)
 
+    @hide_frames
     def __call__(self, value: Any) -> Any:
         return value
 
@@ -105,10 +107,11 @@ class SizeOp(SizeExpr):
         return set().union(*(a.symbols() for a in self.args if isinstance(a, SizeExpr)))
 
 
+@hide_frames
 def dynamic(name: str) -> Dynamic:
     """A new run-time size (int64), to be used in `Tensor` shapes and in the kernel's body."""
     if not isinstance(name, str):
-        raise TypeError(f"dynamic() takes a name, got {name!r}")
+        raise wrong_arguments(dynamic, f"takes a name, got {name!r}")
     return Dynamic(name)
 
 
@@ -123,27 +126,38 @@ class _Annotation:
     __ror__ = __or__
 
 
+@public_class
 @dataclass(frozen=True)
 class Tensor(_Annotation):
-    """An array parameter. shape: sizes per axis, each an int, a `dynamic` size, arithmetic on those, or None (any size).
+    """An array parameter. shape: sizes per axis, each an int, a `dynamic` size, arithmetic on those, the name of a constexpr, or
+    None (any size). A name may be quoted, since a parameter is not defined yet where annotations are evaluated.
 
     strides: element strides per axis, likewise; left out, any layout is accepted and specialised on contiguity.
     align: bytes that the address must be a multiple of; left out, the element size.
     """
 
-    shape: tuple[SizeLike | None, ...]
+    shape: tuple[SizeLike | str | None, ...]
     dtype: DType
-    strides: tuple[SizeLike | None, ...] | None = None
+    strides: tuple[Any, ...] | None = None
     align: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.shape, int | SizeExpr) or self.shape is None:
-            object.__setattr__(self, "shape", (self.shape,))
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "shape", _axes("shape", self.shape))
         if self.strides is not None:
-            object.__setattr__(self, "strides", tuple(self.strides))
+            object.__setattr__(self, "strides", _axes("strides", self.strides))
 
 
+def _axes(what: str, given: Any) -> tuple[Any, ...]:
+    """One entry per axis. What the entries are is checked where the parameter is known."""
+    if isinstance(given, int | str | SizeExpr) or given is None:
+        return (given,)
+    try:
+        return tuple(given)
+    except TypeError:
+        raise wrong_arguments(Tensor, f"{what} is {given!r}, not a tuple of sizes") from None
+
+
+@public_class
 @dataclass(frozen=True)
 class Pointer(_Annotation):
     """A parameter that takes any array of `dtype` by its address alone, whatever its shape and strides."""

@@ -7,11 +7,12 @@ Only the markers count; any other annotation (`int`, a forward reference) is doc
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -128,8 +129,19 @@ class Parameters:
             value = Optional(value[0])
         if not isinstance(value, MARKERS):
             return None
-        self._check(name, annotation, value)
-        return value
+        resolved = self._with_sizes(name, annotation, value, constexprs)
+        self._check(name, annotation, resolved)
+        return resolved
+
+    def _with_sizes(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
+        """The marker with its quoted sizes evaluated over the constexprs."""
+        try:
+            resolved: Meaning = _with_quoted(value, lambda text: self._evaluate(text, constexprs))
+        except Exception as error:
+            known = ", ".join(f"`{p.name}`" for p in self.constexprs) or "there are none"
+            why = f"{type(error).__name__}: {error}; a quoted size names constexprs ({known}), others are `sk.dynamic(...)`"
+            raise self._bad(name, annotation, why) from None
+        return resolved
 
     def _check(self, name: str, annotation: Any, value: Meaning) -> None:
         if isinstance(value, Optional):
@@ -159,13 +171,28 @@ class Parameters:
         for parameter in self.run_time:
             annotation = self.signature.parameters[parameter.name].annotation
             try:
-                value = strip(self._evaluate(annotation, {**constexprs, **probes}))
+                known = {**constexprs, **probes}
+                value = _with_quoted(strip(self._evaluate(annotation, known)), lambda text: self._evaluate(text, known))  # noqa: B023
             except Exception:
                 continue  # it needs the value of a constexpr that is missing
             inner = value.inner if isinstance(value, Optional) else value
             if isinstance(inner, Tensor) and probe in inner.shape:
                 return parameter.name, inner.shape.index(probe)
         return None
+
+
+def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:
+    """A marker whose quoted sizes are replaced by what they mean; anything else as it is."""
+    if isinstance(value, Optional):
+        return Optional(_with_quoted(value.inner, evaluate))
+    if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
+        return value
+
+    def plain(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(evaluate(s) if isinstance(s, str) else s for s in sizes)
+
+    strides = None if value.strides is None else plain(value.strides)
+    return dataclasses.replace(value, shape=plain(value.shape), strides=strides)
 
 
 def _classes(annotation: Any) -> tuple[type, ...] | None:

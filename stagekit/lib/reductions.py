@@ -22,6 +22,7 @@ WARP = 32  # lanes of a full warp
 Combine = Callable[[Traced, Traced], Traced]
 
 
+@sk._kernel_only
 def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
     """`combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.
 
@@ -54,6 +55,7 @@ def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -
     return value
 
 
+@sk._kernel_only
 def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
     """`combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
 
@@ -102,6 +104,7 @@ def _require_count(function: str, name: str, value: int, most: int) -> None:
         sk.static_assert(False, f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}")
 
 
+@sk._kernel_only
 def reduce_sum(tile: Tile) -> Traced:
     """The sum of a tile's elements, a scalar that is equal in every thread.
 
@@ -124,6 +127,7 @@ def _sum_dtype(dtype: sk.DType) -> sk.DType:
     return sk.uint32 if dtype.kind == "uint" else sk.int32
 
 
+@sk._kernel_only
 def reduce_max(tile: Tile) -> Traced:
     """The largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
     _require_tile("reduce_max", tile)
@@ -133,6 +137,7 @@ def reduce_max(tile: Tile) -> Traced:
     return _reduce(tile, sk.maximum, -float("inf") if dtype.is_float else dtype.min)
 
 
+@sk._kernel_only
 def reduce_min(tile: Tile) -> Traced:
     """The smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
     _require_tile("reduce_min", tile)

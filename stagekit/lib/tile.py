@@ -196,6 +196,7 @@ class Tile:
         return self.each(lambda a: abs(a), self)
 
 
+@sk._kernel_only
 def arange(start: int, stop: int) -> Tile:
     """The tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
 
@@ -210,6 +211,25 @@ def arange(start: int, stop: int) -> Tile:
     first = sk.cuda.thread_idx("x") + start
     elements = tuple(first + e * threads for e in range(sk.ceildiv(extent, threads)))
     return Tile(elements, extent, threads)
+
+
+@sk._kernel_only
+def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
+    """The tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.
+
+    shape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.
+    """
+    extent = shape[0] if isinstance(shape, tuple | list) and len(shape) == 1 else shape
+    sk.static_assert(_is_int(extent), f"full: shape must be a compile-time int or a tuple of one, got {shape!r}")
+    threads = sk._block_threads(extent, f"the extent of full({shape!r}, ...)")
+    sk.static_assert(extent <= MAX_EXTENT, f"full({shape!r}, ...): a tile has at most {MAX_EXTENT} elements")
+    return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
+
+
+@sk._kernel_only
+def zeros(shape: int | tuple[int], dtype: sk.DType) -> Tile:
+    """The tile of `shape` zeros of `dtype`; see `full`."""
+    return full(shape, 0, dtype)
 
 
 def _require_int(name: str, value: Any) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.diagnostics import hide_frames
+from stagekit.diagnostics import public_class
 from stagekit.runtime.errors import BlockMismatch, BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
 
 Axes = tuple[int, int, int]
@@ -34,6 +34,7 @@ _MAX_THREADS = 1024
 _MAX_SHARED_BYTES = 227 * 1024  # of the largest device; what a device has is checked against the device
 
 
+@public_class
 @dataclass(frozen=True)
 class LaunchConfig:
     """Blocks and threads per axis x, y, z, and dynamic shared bytes per block.
@@ -48,7 +49,6 @@ class LaunchConfig:
     block: Any
     shared_bytes: Any = 0
 
-    @hide_frames
     def __post_init__(self) -> None:
         for what in ("grid", "block"):
             axes = _three_axes(what, getattr(self, what))

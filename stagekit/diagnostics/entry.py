@@ -1,0 +1,123 @@
+"""The border between the user's Python and ours: what a public function does with a call that makes no sense.
+
+A user's mistake shows the user's frames only: the traceback ends in the user's own call. That holds for a call that does not fit
+the function's parameters too, which Python would report with a frame of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from stagekit.diagnostics.diagnostic import Diagnostic, StagekitError, conceal
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+
+class OutsideKernel(Diagnostic):
+    title: ClassVar[str] = "Called outside a kernel"
+    label: ClassVar[str] = "`{name}` means something only inside a kernel"
+    help: ClassVar[str] = "call it in a function decorated with @jit, @function or @inline"
+    name: str
+
+
+class WrongArguments(Diagnostic):
+    title: ClassVar[str] = "Arguments that a function does not take"
+    label: ClassVar[str] = "`{name}`: {problem}"
+    help: ClassVar[str] = "call it as {signature}"
+    name: str
+    problem: str
+    signature: str
+
+
+class CallError(StagekitError, TypeError):
+    """A call of a public function with arguments that it does not take."""
+
+
+def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a public entry point: a mistake of the user's shows the user's frames only."""
+
+    @functools.wraps(function)
+    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except StagekitError as error:
+            conceal(error)
+            raise
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside the function
+            try:
+                raise wrong_arguments(function, _problem(error)) from None
+            except CallError as refused:
+                conceal(refused)
+                raise
+
+    entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it
+    return entry
+
+
+def public_class(cls: C) -> C:
+    """A class whose constructor is an entry point."""
+    cls.__init__ = hide_frames(cls.__init__)  # type: ignore[misc]
+    return cls
+
+
+def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
+    """A fragment of the library: expanded where a kernel calls it, refused elsewhere."""
+
+    def refused(*args: P.args, **kwargs: P.kwargs) -> R:
+        raise outside_kernel(function.__name__)
+
+    return _in_kernels(function, functools.wraps(function)(refused))
+
+
+def ordinary(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that means the same inside and outside: operands that it cannot work on are the caller's mistake."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            raise wrong_arguments(function, _problem(error)) from None
+
+    return _in_kernels(function, checked)
+
+
+def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P, R]:
+    """`function` as kernels expand it, `outside` for everybody else."""
+    entry = hide_frames(outside)
+    entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
+    return entry
+
+
+def outside_kernel(name: str) -> StagekitError:
+    return StagekitError(OutsideKernel(name))
+
+
+def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
+    """The error for a call of a function or class with arguments that do not fit."""
+    name = _name(function)
+    return CallError(WrongArguments(name, problem, f"`{name}{_signature(function)}`"))
+
+
+def _problem(error: TypeError) -> str:
+    """What Python says, without the function's name before it."""
+    name, parentheses, rest = str(error).partition("() ")
+    return rest if parentheses and " " not in name else str(error)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    owner, _, method = function.__qualname__.rpartition(".")
+    return owner if method in ("__init__", "__call__") else method
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """The parameters as a call fills them: without `self` and without types."""
+    bare = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return str(inspect.Signature(bare))

@@ -1,0 +1,3 @@
+import stagekit as sk
+
+sk.float32("one")

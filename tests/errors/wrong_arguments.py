@@ -1,0 +1,3 @@
+import stagekit as sk
+
+sk.cuda.LaunchConfig(grid=4)

@@ -1,0 +1,108 @@
+"""The public names called from ordinary Python: each works, or says what is wrong with no frame of ours."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from stagekit.frontend.language import Staged
+from stagekit.ir import Intrinsic
+
+PACKAGE = str(Path(sk.__file__).parent)
+
+PUBLIC = {
+    **{f"sk.{name}": getattr(sk, name) for name in sk.__all__ if not name.startswith("_")},
+    **{f"sk.cuda.{name}": getattr(sk.cuda, name) for name in sk.cuda.__all__},
+}
+ANYWHERE = {"ceildiv", "cdiv"}
+KERNEL_ONLY = {
+    name: value
+    for name, value in PUBLIC.items()
+    if isinstance(value, Intrinsic | Staged)
+    or (hasattr(value, "__stagekit_fragment__") and not isinstance(value, type) and value.__name__ not in ANYWHERE)
+}
+DESCRIPTIONS = (sk.cuda.LaunchConfig, sk.Tensor, sk.Pointer, sk.constexpr, sk.dynamic)
+HOST = {
+    name: value
+    for name, value in PUBLIC.items()
+    if name not in KERNEL_ONLY
+    and (isinstance(value, sk.DType) or value in DESCRIPTIONS or hasattr(value, "__stagekit_host__"))
+}
+
+ARRAY = np.zeros(4, np.float32)
+ARGUMENTS = [
+    (), (0,), (ARRAY,), (0, 4), (ARRAY, 1), (ARRAY, 0, 1.0), ("x",), (1.5, 2.5), (3, 4, 5), (True, "why"),
+    (ARRAY, lambda a, b: a + b, 0, 32), ("x", "=r", [], sk.int32),
+]  # fmt: skip
+
+
+def outcome(call: Any, *arguments: Any) -> sk.StagekitError | None:
+    """The error, without a frame of ours; None where the call is right."""
+    try:
+        call(*arguments)
+    except sk.StagekitError as error:
+        assert [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGE)] == []
+        assert str(error)
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", KERNEL_ONLY)
+def test_what_means_something_only_in_a_kernel_says_so(name: str) -> None:
+    for arguments in ARGUMENTS:
+        error = outcome(KERNEL_ONLY[name], *arguments)
+
+        assert error is not None
+        assert error.id == "OUTSIDE_KERNEL"
+        assert f"`{name.rpartition('.')[2]}`" in str(error)
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_a_call_that_fits_no_parameters_is_an_entry_of_the_catalogue(name: str) -> None:
+    error = outcome(HOST[name], *range(20))
+
+    assert error is not None
+    assert error.id == "WRONG_ARGUMENTS"
+    assert isinstance(error, TypeError)
+
+
+@pytest.mark.parametrize("dtype", [value for value in PUBLIC.values() if isinstance(value, sk.DType)], ids=repr)
+def test_a_dtype_of_what_is_no_number(dtype: sk.DType) -> None:
+    for value in ("one", object(), [1, "two"]):
+        error = outcome(dtype, value)
+
+        assert error is not None or dtype is sk.bool_  # whose every object is true or false
+        assert error is None or error.id == "NOT_CONVERTIBLE"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sk.cuda.LaunchConfig(grid=1),
+        lambda: sk.cuda.LaunchConfig(1, 1, grid=3),
+        lambda: sk.cuda.LaunchConfig(1, 1, extra=3),
+        lambda: sk.Tensor(1.5, sk.float32),
+        lambda: sk.Tensor((3,), sk.float32, strides=1.5),
+        lambda: sk.dynamic(3),
+        lambda: sk.ceildiv("a", 3),
+        lambda: sk.cdiv(3, None),
+        lambda: sk.jit(lambda x: x, blocks=3),
+        lambda: sk.inline(),
+        lambda: sk.compile(),
+    ],
+)
+def test_descriptions_that_cannot_be(call: Any) -> None:
+    assert outcome(call) is not None
+
+
+def test_library_functions_stay_functions_to_python() -> None:
+    """Their names, docs and parameters are those of the fragment."""
+    assert sk.arange.__name__ == "arange"
+    assert "tile" in str(sk.arange.__doc__)
+    assert sk.ceildiv(7, 2) == 4
+    assert sk.ceildiv(-7, 2) == -3
