@@ -167,7 +167,7 @@ from stagekit.jit import (
     jit,
     sanitize,
 )
-from stagekit.lib import Tile, arange, block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
+from stagekit.lib import Tile, arange, block_reduce, full, reduce_max, reduce_min, reduce_sum, warp_reduce, zeros
 from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
 __version__ = "0.1.0"
@@ -254,6 +254,7 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "full",
     "function",
     "funnel_shift_left",
     "funnel_shift_right",
@@ -331,4 +332,5 @@ __all__ = [
     "warp_id",
     "warp_reduce",
     "where",
+    "zeros",
 ]

@@ -1,9 +1,10 @@
-"""Familiar names: `math.exp` and `np.exp` of a run-time value mean `sk.exp`."""
+"""Familiar names: `math.exp` and `np.exp` of a run-time value mean `sk.exp`; names of other systems lead to ours."""
 
 from __future__ import annotations
 
 import difflib
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,37 @@ from stagekit.ir import Intrinsic
 _OTHER_NAMES = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
     "arctanh": "atanh", "absolute": "abs", "power": "pow", "rad2deg": "degrees", "deg2rad": "radians", "float_power": "pow",
+}  # fmt: skip
+
+
+_GLOBAL_INDEX = '`sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")`'
+# What Triton, Numba, Warp, CUDA C++ and NumPy call what is here under another name.
+_ELSEWHERE = {
+    "sum": "`sk.reduce_sum(tile)`",
+    "max": "`sk.maximum(a, b)` of two values, `sk.reduce_max(tile)` of one tile",
+    "min": "`sk.minimum(a, b)` of two values, `sk.reduce_min(tile)` of one tile",
+    "tid": _GLOBAL_INDEX,
+    "grid": _GLOBAL_INDEX,
+    "gridsize": '`sk.cuda.grid_dim("x") * sk.cuda.block_dim("x")`',
+    "threadIdx": '`sk.cuda.thread_idx("x")`',
+    "blockIdx": '`sk.cuda.block_idx("x")`',
+    "blockDim": '`sk.cuda.block_dim("x")`',
+    "gridDim": '`sk.cuda.grid_dim("x")`',
+    "laneid": "`sk.lane_id()`",
+    "shared": "`sk.alloc_shared(shape, dtype)`",
+    "local": "`sk.alloc_local(shape, dtype)`",
+    "atomic": "`sk.atomic_add(pointer, value)` and its like",
+    "barrier": "`sk.syncthreads()`",
+    "debug_barrier": "`sk.syncthreads()`",
+    "device_print": "`print(...)`",
+    "printf": "`print(...)`",
+    "device_assert": "`assert condition, message`",
+    "cast": "`x.to(dtype)`",
+    "zeros_like": "`sk.zeros(shape, dtype)`",
+    "full_like": "`sk.full(shape, value, dtype)`",
+    "func": "`sk.inline`, or any Python function",
+    "kernel": "`sk.jit`",
+    "launch": "`kernel[grid, block](...)`",
 }  # fmt: skip
 
 
@@ -41,3 +73,21 @@ def nearest_intrinsic(name: str) -> str:
     names = [spec.name for spec in registry.all_intrinsics()]
     close = difflib.get_close_matches(name, names, n=1)
     return f"; the nearest is `sk.{close[0]}`" if close else ""
+
+
+_NAMESPACES = {"stagekit": "sk", "stagekit.cuda": "sk.cuda"}  # module -> what users call it
+
+
+def name_here(owner: Any, name: str) -> str:
+    """A hint for `owner.name` that is not there: what stagekit calls it. "" where nothing is known."""
+    if isinstance(owner, Intrinsic):
+        return f"it is a function, to be called: `{owner.name}({', '.join([*owner.args, *(p.name for p in owner.params)])})`"
+    if getattr(owner, "__name__", None) not in _NAMESPACES:
+        return ""
+    found = _ELSEWHERE.get(name) or _in_another_namespace(name)
+    return f"here it is {found}" if found else ""
+
+
+def _in_another_namespace(name: str) -> str:
+    has_it = [short for module, short in _NAMESPACES.items() if name in sys.modules[module].__all__]
+    return f"`{has_it[0]}.{name}`" if has_it else ""

@@ -18,10 +18,12 @@ from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
 from stagekit.frontend.evaluation import invoke
+from stagekit.frontend.familiar import name_here
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import STAND_INS, is_native
+from stagekit.ir import Intrinsic
 
 
 def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
@@ -39,7 +41,8 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     try:
         value = getattr(owner, name)
     except AttributeError:
-        raise tracer.error(NoAttribute(describe_owner(owner), name, suggest(name, dir(owner))), frame, node) from None
+        hint = name_here(owner, name) or suggest(name, dir(owner))
+        raise tracer.error(NoAttribute(describe_owner(owner), name, hint), frame, node) from None
     if not tracer.journal.is_born(owner) and not isinstance(value, types.MethodType | types.BuiltinMethodType):
         _note(tracer, node, owner, name, value)
     return value
@@ -54,6 +57,8 @@ def _note(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> N
 def describe_owner(owner: Any) -> str:
     if isinstance(owner, types.ModuleType):
         return f"the module `{owner.__name__}`"
+    if isinstance(owner, Intrinsic):
+        return f"the function `{owner.name}`"
     return describe(owner)
 
 

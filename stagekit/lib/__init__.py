@@ -4,6 +4,6 @@ The modules import only `stagekit`'s public names, and their functions are stage
 """
 
 from stagekit.lib.reductions import block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
-from stagekit.lib.tile import Tile, arange
+from stagekit.lib.tile import Tile, arange, full, zeros
 
-__all__ = ["Tile", "arange", "block_reduce", "reduce_max", "reduce_min", "reduce_sum", "warp_reduce"]
+__all__ = ["Tile", "arange", "block_reduce", "full", "reduce_max", "reduce_min", "reduce_sum", "warp_reduce", "zeros"]

@@ -233,8 +233,11 @@ def zeros(shape: int | tuple[int], dtype: sk.DType) -> Tile:
 
 
 def _require_int(name: str, value: Any) -> None:
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    sk.static_assert(is_int, f"arange: {name} must be a compile-time int, got {value!r}")
+    sk.static_assert(_is_int(value), f"arange: {name} must be a compile-time int, got {value!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _both(valid: Traced, mask: Traced | None) -> Traced | None:

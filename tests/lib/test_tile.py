@@ -57,6 +57,40 @@ def test_arange_starts_where_it_is_told_y2(place, start, stop):
 
 
 @sk.jit
+def row_sums_and_maxima(src, out, columns, BLOCK: sk.constexpr):
+    offs, row = sk.arange(0, BLOCK), sk.program_id(0)
+    total = sk.zeros(BLOCK, sk.float32)
+    largest = sk.full((BLOCK,), -float("inf"), sk.float32)
+    for start in range(0, columns, BLOCK):
+        x = sk.load(src + row * columns + start + offs, mask=start + offs < columns)
+        total += x
+        largest = sk.where(start + offs < columns, sk.maximum(largest, x), largest)
+    sk.store(out + row * 2, sk.reduce_sum(total))
+    sk.store(out + row * 2 + 1, sk.reduce_max(largest))
+
+
+@each_place
+@settings(max_examples=20, deadline=None)
+@given(columns=st.integers(1, 300), block=st.sampled_from((1, 5, 32, 100, 1025)))
+def test_rows_of_any_length_are_accumulated_in_a_tile(place, columns, block):
+    x = np.random.default_rng(columns).integers(-9, 9, (3, columns)).astype(np.float32)
+
+    _, out = run(place, row_sums_and_maxima[(3,)], [x, np.zeros((3, 2), np.float32)], columns, block)
+
+    np.testing.assert_array_equal(out, np.stack([x.sum(1), x.max(1)], 1))
+
+
+@pytest.mark.parametrize("shape", [0, -1, 2.0, True, (2, 2), sk.float32, None])
+def test_what_is_no_extent_is_refused_by_full(shape):
+    @sk.jit
+    def kernel(out):
+        sk.store(out + sk.arange(0, 2), sk.full(shape, 1, sk.float32))
+
+    with pytest.raises(sk.StagekitError, match=r"full"):
+        kernel.specialize(out=sk.Pointer(sk.float32)).trace()
+
+
+@sk.jit
 def two_lengths(a, b, SHORT: sk.constexpr, LONG: sk.constexpr, short_first: sk.constexpr[bool]):
     if short_first:
         short, long = sk.arange(0, SHORT), sk.arange(0, LONG)
