@@ -22,7 +22,7 @@ from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
 from stagekit.backends.host.lifetimes import place_slots
-from stagekit.backends.host.loops import Range, loop_hint, scalar_loop, scalar_while
+from stagekit.backends.host.loops import KEEP_ROLLED, Range, loop_hint, scalar_loop, scalar_while
 from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
 from stagekit.backends.host.slots import Layout, is_bool, load_slot, store_slot
 from stagekit.backends.host.spread import dtype_of, lane_word, mask_and, splat
@@ -34,7 +34,6 @@ from stagekit.ir import Block, CompareKind, Native, Value, ops
 
 MAX_UNROLLED_WARPS = 4
 MAX_UNROLLED_OPS = 64
-KEEP_ROLLED = 1
 
 
 class BlockFlow:

@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 
 from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.emit import EMITTERS
-from stagekit.backends.host.entry import BlockFrame, write_entry
+from stagekit.backends.host.entry import BlockFrame, EntryWriter
 from stagekit.backends.host.forms import LANES, constant_mask, number
 from stagekit.backends.host.objects import check_symbols
 from stagekit.backends.host.pieces import Plan, plan
@@ -72,11 +72,13 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     """The LLVM text, and the bytes of static shared and of all scratch memory."""
     fastmath = bool(fn.attribute("fastmath", False))
     module = Module(Abilities(fastmath=fastmath))
-    layout = Layout()
-    shared = _place_shared(fn, layout)
-    shared_bytes = layout.size_bytes
+    static = Layout()
+    shared = _place_shared(fn, static)
+    layouts: list[Layout] = []  # one per version of the block
 
     def write_block(frame: BlockFrame) -> None:
+        layout = Layout(static.size_bytes)
+        layouts.append(layout)
         kernel = Kernel(
             frame.w,
             block,
@@ -87,12 +89,13 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             EMITTERS,
             _used(fn),
             block_values=dict(frame.params),
+            held=frame.held,
         )
         _write_block(kernel, fn, layout, shared)
 
-    write_entry(module, entry, fn, write_block)
+    EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
-    return module.text(), shared_bytes, layout.padded_bytes
+    return module.text(), static.size_bytes, max(layout.padded_bytes for layout in layouts)
 
 
 def _used(fn: Function) -> frozenset[Value]:

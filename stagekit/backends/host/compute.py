@@ -26,6 +26,7 @@ from stagekit.backends.host.spread import (
 from stagekit.backends.host.threshold import compare_patterns
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind, ops
 
@@ -89,7 +90,9 @@ def _minuend(kind: UnaryKind, dtype: DType) -> Uniform:
 
 def emit_compare(warp: Warp, op: ops.Compare) -> None:
     a, b, type_ = warp[op.lhs], warp[op.rhs], op.lhs.type
-    if isinstance(type_, Pointer):
+    if op.result in warp.kernel.held:
+        warp[op.result] = Uniform("true")
+    elif isinstance(type_, Pointer):
         warp[op.result] = emit_pointer_compare(warp, op.kind, type_, a, b)
     else:
         warp[op.result] = compare(warp, op.kind, type_.dtype, a, b)
@@ -98,7 +101,7 @@ def emit_compare(warp: Warp, op: ops.Compare) -> None:
 def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Uniform | Mask:
     """`a kind b` of numbers or bools."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
-        return _scalar_compare(warp, kind, dtype, a, b)
+        return scalar_compare(warp.w, kind, dtype, a, b)
     if dtype is dtypes.bool_:
         left, right = as_mask(warp, a), as_mask(warp, b)
         return Mask(arith.compare(warp.w, kind, dtype, LANES, left.text, right.text))
@@ -109,11 +112,12 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     return _vector_compare(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
 
 
-def _scalar_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
+def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
+    """`a kind b` of two scalars; known now where the facts tell."""
     decided = _DECIDERS[kind](known(a), known(b)) if dtype.is_integer else None
     if decided is not None:
         return Uniform("true" if decided else "false")
-    return Uniform(arith.compare(warp.w, kind, dtype, None, a.text, b.text))
+    return Uniform(arith.compare(w, kind, dtype, None, a.text, b.text))
 
 
 def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: Vector) -> Mask:

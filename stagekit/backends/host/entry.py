@@ -1,11 +1,12 @@
 """The functions around the code of a block: the entry that the runtime calls, which loops over blocks, and the frame of
-the function that runs one.
+the functions that run one.
 
     i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch)
     i32 entry.block(<one per parameter>, i64 x, y, z, i64 grid x, y, z, ptr scratch)
+    i32 entry.whole(...)      the same block where its guards hold, if they can be asked for a row (`guards.py`)
 
 args: 8-byte slots, one per kernel parameter. grid: three int64. first, last: a range of linear block numbers, x fastest.
-scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. Both give 0, or a fault
+scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. All give 0, or a fault
 (`warp.FAULT_...`). Nothing is kept between calls, so any number of threads may be in them.
 """
 
@@ -15,10 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import Form, Uniform
+from stagekit.backends.host.guards import Held, Place, Range, held_in_row
+from stagekit.backends.host.loops import KEEP_ROLLED, loop_hint
 from stagekit.backends.host.pointers import at
+from stagekit.backends.host.rows import Row, RunBlock, write_blocks, write_rows
 from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
@@ -37,34 +40,99 @@ _INDICES = ("%x", "%y", "%z")
 _EXTENTS = ("%grid_x", "%grid_y", "%grid_z")
 
 
-def write_entry(module: Module, name: str, fn: Function, write_block: Callable[[BlockFrame], None]) -> None:
-    """Add both functions to `module`; `write_block` writes what a block does."""
-    frame = _open_block(module, fn)
-    write_block(frame)
-    _close_block(module, f"{name}.block", fn, frame)
-    w = Writer(module)
-    args = [_load_param(w, index, param.type) for index, param in enumerate(fn.params)]
-    grid = [_load_extent(w, axis) for axis in range(3)]
-    _write_block_loop(w, grid, lambda index: _call_block(w, f"{name}.block", [*args, *index, *grid]))
-    module.add_function(name, f"{_ENTRY.format(name=name)} #0 {{\n{w.body()}\n}}")
-
-
 @dataclass(frozen=True, slots=True)
 class BlockFrame:
-    """What the code of a block starts from."""
+    """What the code of a block starts from. held: the comparisons that are known to hold in all its threads."""
 
     w: Writer
     params: dict[Value, Form]
     index: Triple
     grid: Triple
+    held: frozenset[Value]
 
 
-def _open_block(module: Module, fn: Function) -> BlockFrame:
-    w = Writer(module)
+class EntryWriter:
+    """Adds the functions of one kernel to a module; `write_block` writes what a block does."""
+
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        fn: Function,
+        block: tuple[int, int, int],
+        write_block: Callable[[BlockFrame], None],
+    ) -> None:
+        self._module, self._name, self._fn, self._block = module, name, fn, block
+        self._write_block = write_block
+        self._w = Writer(module)
+        self._args = [_load_param(self._w, index, param.type) for index, param in enumerate(fn.params)]
+        self._grid = (_load_extent(self._w, 0), _load_extent(self._w, 1), _load_extent(self._w, 2))
+
+    def write(self) -> None:
+        write_rows(self._w, self._grid, self._row)
+        text = f"{_ENTRY.format(name=self._name)} #0 {{\n{self._w.body()}\n}}"
+        self._module.add_function(self._name, text)
+
+    def _row(self, row: Row) -> None:
+        held = self._held(row)
+        if held is not None:
+            self._either(row, held)
+        else:
+            self._blocks(row, self._block_function("block", frozenset()))
+
+    def _held(self, row: Row) -> Held | None:
+        params = {p: _param_form(text, p.type) for p, (_, text) in zip(self._fn.params, self._args, strict=True)}
+        x, last, y, z = (_block_index(text) for text in (row.begin, row.last, row.y, row.z))
+        place = Place(self._block, (Range(x, last), Range(y, y), Range(z, z)), _extents(self._grid))
+        return held_in_row(self._w, self._fn, params, place)
+
+    def _either(self, row: Row, held: Held) -> None:
+        """Code without guards for a row in which they hold, else code with them."""
+        w = self._w
+        whole, mixed, end = w.new_label("whole"), w.new_label("mixed"), w.new_label("next")
+        w.line(f"br i1 {held.condition}, label %{whole}, label %{mixed}")
+        for label, suffix, values in ((whole, "whole", held.values), (mixed, "block", frozenset[Value]())):
+            w.label(label)
+            self._blocks(row, self._block_function(suffix, values))
+            w.line(f"br label %{end}")
+        w.label(end)
+
+    def _blocks(self, row: Row, run: RunBlock) -> None:
+        write_blocks(self._w, row, run, loop_hint(self._w, KEEP_ROLLED))
+
+    def _block_function(self, suffix: str, held: frozenset[Value]) -> RunBlock:
+        """Add the function of a block; gives what calls it."""
+        name = f"{self._name}.{suffix}"
+        frame = _open_block(self._module, self._fn, held)
+        self._write_block(frame)
+        _close_block(self._module, name, self._fn, frame)
+        return lambda *index: self._call(name, index)
+
+    def _call(self, name: str, index: tuple[str, ...]) -> None:
+        w = self._w
+        numbers = [("i64", text) for text in (*index, *self._grid)]
+        operands = ", ".join(f"{type_} {text}" for type_, text in (*self._args, *numbers, ("ptr", "%scratch")))
+        fault = w.emit(f"call i32 @{name}({operands})")
+        passed, failed = w.new_label("passed"), w.new_label("failed")
+        w.line(f"br i1 {w.emit(f'icmp eq i32 {fault}, 0')}, label %{passed}, label %{failed}")
+        w.label(failed)
+        w.line(f"ret i32 {fault}")
+        w.label(passed)
+
+
+def _block_index(text: str) -> Uniform:
+    return Uniform(text, Facts(0, MAX_GRID - 1))
+
+
+def _extents(texts: tuple[str, ...]) -> Triple:
+    x, y, z = (Uniform(text, Facts(1, MAX_GRID)) for text in texts)
+    return x, y, z
+
+
+def _open_block(module: Module, fn: Function, held: frozenset[Value]) -> BlockFrame:
     params = {param: _param_form(f"%p{place}", param.type) for place, param in enumerate(fn.params)}
-    x, y, z = (Uniform(text, Facts(0, MAX_GRID - 1)) for text in _INDICES)
-    grid_x, grid_y, grid_z = (Uniform(text, Facts(1, MAX_GRID)) for text in _EXTENTS)
-    return BlockFrame(w, params, (x, y, z), (grid_x, grid_y, grid_z))
+    x, y, z = (_block_index(text) for text in _INDICES)
+    return BlockFrame(Writer(module), params, (x, y, z), _extents(_EXTENTS), held)
 
 
 def _param_form(text: str, type_: Type) -> Form:
@@ -93,60 +161,6 @@ def _load_param(w: Writer, index: int, type_: Type) -> tuple[str, str]:
     return held, w.emit(f"load {held}, ptr {slot}, align 8")
 
 
-def _load_extent(w: Writer, axis: int) -> tuple[str, str]:
+def _load_extent(w: Writer, axis: int) -> str:
     slot = w.emit(f"getelementptr i64, ptr %grid, i64 {axis}")
-    return "i64", w.emit(f"load i64, ptr {slot}, align 8")
-
-
-def _call_block(w: Writer, name: str, args: list[tuple[str, str]]) -> None:
-    operands = ", ".join(f"{type_} {text}" for type_, text in (*args, ("ptr", "%scratch")))
-    fault = w.emit(f"call i32 @{name}({operands})")
-    passed, failed = w.new_label("passed"), w.new_label("failed")
-    w.line(f"br i1 {w.emit(f'icmp eq i32 {fault}, 0')}, label %{passed}, label %{failed}")
-    w.label(failed)
-    w.line(f"ret i32 {fault}")
-    w.label(passed)
-
-
-def _write_block_loop(w: Writer, grid: list[tuple[str, str]], body: Callable[[list[tuple[str, str]]], None]) -> None:
-    """Run `body(block index)` for the blocks `%first` to `%last - 1`, and end the function."""
-    extents = [text for _, text in grid]
-    begin, head, done = w.new_label("begin"), w.new_label("block"), w.new_label("done")
-    w.line(f"br i1 {w.emit('icmp slt i64 %first, %last')}, label %{begin}, label %{done}")
-    w.label(begin)
-    start = _coordinates(w, extents)
-    w.line(f"br label %{head}")
-    w.label(head)
-    number = open_phi(w, "i64", "%first", begin)
-    slots = [open_phi(w, "i64", text, begin) for text in start]
-    body([("i64", slot.name) for slot in slots])
-    following = w.emit(f"add nsw i64 {number.name}, 1")
-    _close_coordinates(w, extents, slots)
-    number.close(w, following, w.block)
-    w.line(f"br i1 {w.emit(f'icmp slt i64 {following}, %last')}, label %{head}, label %{done}")
-    w.label(done)
-    w.line("ret i32 0")
-
-
-def _coordinates(w: Writer, extents: list[str]) -> tuple[str, str, str]:
-    """The indices of block number `%first`."""
-    rows = w.emit(f"udiv i64 %first, {extents[0]}")
-    x = w.emit(f"urem i64 %first, {extents[0]}")
-    return x, w.emit(f"urem i64 {rows}, {extents[1]}"), w.emit(f"udiv i64 {rows}, {extents[1]}")
-
-
-def _close_coordinates(w: Writer, extents: list[str], slots: list[OpenPhi]) -> None:
-    """The next block's indices: x counts up, and where it wraps y does, and so on."""
-    x, y, z = slots
-    next_x, ends_row = _count_up(w, x.name, "true", extents[0])
-    next_y, ends_plane = _count_up(w, y.name, ends_row, extents[1])
-    next_z = w.emit(f"add nsw i64 {z.name}, {w.emit(f'zext i1 {ends_plane} to i64')}")
-    for slot, text in zip(slots, (next_x, next_y, next_z), strict=True):
-        slot.close(w, text, w.block)
-
-
-def _count_up(w: Writer, index: str, by_one: str, extent: str) -> tuple[str, str]:
-    """`index` plus one if `by_one`, back to 0 at `extent`; and whether it wrapped."""
-    moved = w.emit(f"add nsw i64 {index}, {w.emit(f'zext i1 {by_one} to i64')}")
-    wraps = w.emit(f"icmp eq i64 {moved}, {extent}")
-    return w.emit(f"select i1 {wraps}, i64 0, i64 {moved}"), wraps
+    return w.emit(f"load i64, ptr {slot}, align 8")

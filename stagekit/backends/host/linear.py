@@ -202,11 +202,12 @@ def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | N
     if target.bits > source.bits and not fits(known(a), source):
         return None
     base, offsets, scaled = parts(a)
-    terms = [(_extended_scalar(w, source, target, c), s) for c, s in scaled]
-    return made(w, target, _extended_scalar(w, source, target, base), offsets, terms)
+    terms = [(extended_scalar(w, source, target, c), s) for c, s in scaled]
+    return made(w, target, extended_scalar(w, source, target, base), offsets, terms)
 
 
-def _extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:
+def extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:
+    """A scalar integer cast to another integer dtype."""
     if a.constant is not None:
         return number(wrap(a.constant, target))
     return Uniform(arith.cast(w, source, target, None, a.text), wrapped(known(a), target))

@@ -32,6 +32,7 @@ from stagekit.ir import CompareKind, Value, ops
 
 MAX_COPIED_OPS = 240  # in all copies of the body of a strided loop; beyond, it is written once, masked
 MAX_UNROLLED_TRIPS = 4
+KEEP_ROLLED = 1  # an unroll hint
 
 
 def emit_for(warp: Warp, op: ops.For) -> None:

@@ -24,8 +24,8 @@ _POINTER_BYTES = 8
 class Layout:
     """Hands out scratch memory from its beginning."""
 
-    def __init__(self) -> None:
-        self.size_bytes = 0
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
 
     def take(self, size_bytes: int, align: int) -> int:
         """The offset of a new area."""

@@ -1,0 +1,200 @@
+"""Guards that hold in every thread of a row of blocks: asked once for the row, which then runs code without them.
+
+    i = block_idx * 256 + thread_idx        over blocks 3 to 66:   768 .. 17151
+    i < n                                   holds in all of them if 17151 < n
+
+An integer is followed as the range of its values over all threads of the row, two scalars. What has no such range, or
+might wrap, is not followed; a comparison of two ranges that cannot be decided by their ends alone stays a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagekit.backends.host import facts as facts_of
+from stagekit.backends.host.compute import scalar_compare
+from stagekit.backends.host.facts import fits
+from stagekit.backends.host.forms import Form, Uniform, known, number
+from stagekit.backends.host.linear import extended_scalar, scalar
+from stagekit.backends.llvm.writer import Writer
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, Value, ops, walk
+
+MAX_COPIED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """low <= value <= high in every thread of the row. The same object twice: one value for all of them."""
+
+    low: Uniform
+    high: Uniform
+
+    @property
+    def is_point(self) -> bool:
+        return self.low is self.high
+
+
+def _point(value: Uniform) -> Range:
+    return Range(value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """values: the comparisons that hold in the whole row if the scalar `condition` does."""
+
+    values: frozenset[Value]
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the threads of a row are. block: threads per axis; blocks: the range of block indices per axis."""
+
+    block: tuple[int, int, int]
+    blocks: tuple[Range, Range, Range]
+    grid: tuple[Uniform, Uniform, Uniform]
+
+
+def held_in_row(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> Held | None:
+    """The guards of `fn` that can be asked for a whole row, and the code that asks; None if there are none."""
+    if sum(1 for _ in walk(fn.body)) > MAX_COPIED_OPS:
+        return None
+    ranges = _Ranges(w, fn, params, place)
+    asked = {op.result: text for op in walk(fn.body) if isinstance(op, ops.Compare) and (text := ranges.ask(op))}
+    condition = "true"
+    for text in asked.values():
+        condition = text if condition == "true" else w.emit(f"and i1 {condition}, {text}")
+    return Held(frozenset(asked), condition) if asked else None
+
+
+class _Ranges:
+    """The ranges of a function's integers, computed when first asked for."""
+
+    def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
+        self._w, self._place = w, place
+        self._makers = {op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}
+        self._found: dict[Value, Range | None] = {
+            value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.facts
+        }
+
+    def ask(self, op: ops.Compare) -> str | None:
+        """A scalar that tells whether the comparison holds in every thread; None if it cannot, or need not, be asked."""
+        ends = _ENDS.get(op.kind)
+        type_ = op.lhs.type
+        if ends is None or not isinstance(type_, Scalar) or not type_.dtype.is_integer:
+            return None
+        a, b = self.of(op.lhs), self.of(op.rhs)
+        if a is None or b is None or (a.is_point and b.is_point):
+            return None
+        text = scalar_compare(self._w, op.kind, type_.dtype, *ends(a, b)).text
+        return None if text == "false" else text
+
+    def of(self, value: Value) -> Range | None:
+        if value not in self._found:
+            maker = self._makers.get(value)
+            self._found[value] = self._made_by(maker) if maker else None
+        return self._found[value]
+
+    def _made_by(self, op: Op) -> Range | None:
+        rule = _RULES.get(type(op))
+        return rule(self, op) if rule else None
+
+    def constant(self, op: ops.Constant) -> Range | None:
+        type_ = op.result.type
+        is_integer = isinstance(type_, Scalar) and type_.dtype.is_integer
+        return _point(number(int(op.value))) if is_integer else None
+
+    def index(self, op: ops.IntrinsicOp) -> Range | None:
+        place, native = self._place, op.spec.lower["cpu"]
+        if native is Native.THREAD_IDX:
+            return Range(number(0), number(place.block[_AXES[op.params[0]]] - 1))
+        if native is Native.BLOCK_IDX:
+            return place.blocks[_AXES[op.params[0]]]
+        if native is Native.BLOCK_DIM:
+            return _point(number(place.block[_AXES[op.params[0]]]))
+        return _point(place.grid[_AXES[op.params[0]]]) if native is Native.GRID_DIM else None
+
+    def binary(self, op: ops.Binary) -> Range | None:
+        dtype = _integer(op.result)
+        a, b = self.of(op.lhs), self.of(op.rhs)
+        if dtype is None or a is None or b is None:
+            return None
+        if a.is_point and b.is_point:
+            return _point(scalar(self._w, op.kind, dtype, a.low, b.low))
+        ends = _MONOTONE.get(op.kind)
+        return self._combined(op.kind, dtype, ends(a, b)) if ends else None
+
+    def _combined(self, kind: BinaryKind, dtype: DType, ends: _Ends | None) -> Range | None:
+        if ends is None:
+            return None
+        for pair in ends:
+            found = facts_of.binary(kind, *map(known, pair))
+            if found is None or not fits(found, dtype):
+                return None
+        low, high = (scalar(self._w, kind, dtype, *pair) for pair in ends)
+        return Range(low, high)
+
+    def cast(self, op: ops.Cast) -> Range | None:
+        source, target = _integer(op.operand), _integer(op.result)
+        a = self.of(op.operand)
+        if source is None or target is None or a is None:
+            return None
+        if a.is_point:
+            return _point(extended_scalar(self._w, source, target, a.low))
+        if not all(fits(known(end), target) for end in (a.low, a.high)):
+            return None
+        low, high = (extended_scalar(self._w, source, target, end) for end in (a.low, a.high))
+        return Range(low, high)
+
+
+def _integer(value: Value) -> DType | None:
+    return value.type.dtype if isinstance(value.type, Scalar) and value.type.dtype.is_integer else None
+
+
+_RULES: Mapping[type[Op], Callable[[_Ranges, Any], Range | None]] = {
+    ops.Constant: _Ranges.constant,
+    ops.IntrinsicOp: _Ranges.index,
+    ops.Binary: _Ranges.binary,
+    ops.Cast: _Ranges.cast,
+}
+
+# Which ends of two ranges decide ------------------------------------------------------------------------------------
+
+_Pair = tuple[Uniform, Uniform]
+_Ends = tuple[_Pair, _Pair]
+
+
+def _sum(a: Range, b: Range) -> _Ends:
+    return (a.low, b.low), (a.high, b.high)
+
+
+def _difference(a: Range, b: Range) -> _Ends:
+    return (a.low, b.high), (a.high, b.low)
+
+
+def _product(a: Range, b: Range) -> _Ends | None:
+    """A range times one number that is not negative."""
+    if a.is_point:
+        a, b = b, a
+    if not b.is_point or known(b.low).lo < 0:
+        return None
+    return (a.low, b.low), (a.high, b.low)
+
+
+_MONOTONE: Mapping[BinaryKind, Callable[[Range, Range], _Ends | None]] = {
+    BinaryKind.ADD: _sum,
+    BinaryKind.SUB: _difference,
+    BinaryKind.MUL: _product,
+}
+
+_ENDS: Mapping[CompareKind, Callable[[Range, Range], _Pair]] = {
+    CompareKind.LT: lambda a, b: (a.high, b.low),
+    CompareKind.LE: lambda a, b: (a.high, b.low),
+    CompareKind.GT: lambda a, b: (a.low, b.high),
+    CompareKind.GE: lambda a, b: (a.low, b.high),
+}
