@@ -89,13 +89,15 @@ class ParamSlot:
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
-    keyword_only: how many of the last arguments cannot be given by position.
+    keyword_only: how many of the last arguments cannot be given by position. shared_needs: dynamic shared bytes, each of which a
+    launch must give at least.
     """
 
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
     defaults: tuple[Any, ...] = ()
     keyword_only: int = 0
+    shared_needs: tuple[HostExpr, ...] = ()
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)

@@ -6,6 +6,7 @@ In: `KernelRequest`. Out: `Traced`, frozen: an `ir.Function`, the `Signature` of
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -60,7 +61,10 @@ class KernelRequest:
 
 @dataclass(frozen=True)
 class Traced:
-    """The result: everything the driver needs to compile and launch."""
+    """The result: everything the driver needs to compile and launch.
+
+    pruned: sizes and strides that no target needs as parameters, and of which argument they are.
+    """
 
     function: Function
     signature: Signature
@@ -69,6 +73,7 @@ class Traced:
     block: tuple[int, int, int] | None
     captures: Captures
     printed: tuple[str, ...]
+    pruned: tuple[tuple[Value, ParamSlot], ...] = ()
 
     @cached_property
     def ir(self) -> str:
@@ -256,12 +261,17 @@ class _Trace:
         for position, spec in enumerate(self.specs):
             if isinstance(spec, ArraySpec | PointerSpec) and self._address_of(position) in written:
                 self.specs[position] = dataclasses.replace(spec, is_written=True)
-        function, slots, specs, launch = _prune(
-            Function(self.request.symbol, body, attributes), self.slots, self.specs, launch
+        needs = self._shared_needs(body)
+        function, slots, specs, launch, needs = _prune(
+            Function(self.request.symbol, body, attributes), self.slots, self.specs, launch, needs
         )
+        kept = frozenset(function.params)
+        pruned = tuple((v, s) for v, s in zip(self.params, self.slots, strict=True) if v not in kept)
         defaults = tuple(p.default for p in self.request.parameters.run_time)
-        signature = Signature(specs, slots, defaults)
-        return Traced(function, signature, launch, style, block, self.tracer.captures, tuple(self.tracer.printed))
+        signature = Signature(specs, slots, defaults, shared_needs=needs)
+        return Traced(
+            function, signature, launch, style, block, self.tracer.captures, tuple(self.tracer.printed), pruned
+        )
 
     def _address_of(self, position: int) -> Value:
         index = next(i for i, s in enumerate(self.slots) if s.kind == "address" and s.argument == position)
@@ -299,6 +309,17 @@ class _Trace:
         self._check_block(block, loc)
         shared = host.of(launch.shared_bytes, "shared_bytes")
         return LaunchSpec((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared)
+
+    def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
+        """Dynamic shared bytes that a launch must give at least, as far as the host can tell."""
+        host = _HostExpressions(body, self.loc)
+        found: list[HostExpr] = []
+        for elements, itemsize in self.tracer.shared_needs:
+            with contextlib.suppress(StagingError):  # a size that only the kernel knows
+                found.append(_times(host.of(elements, "shared memory"), itemsize))
+        constant = max((e.value for e in found if isinstance(e, Const)), default=0)
+        computed = [e for e in found if not isinstance(e, Const)]
+        return (*([Const(constant)] if constant else []), *computed)
 
     def _check_block(self, block: tuple[HostExpr, ...], loc: Loc) -> None:
         sizes = [b.value for b in block if isinstance(b, Const)]
@@ -343,6 +364,10 @@ class _HostExpressions:
             kind = "min" if "min" in op.spec.name else "max"
             return HostOp(kind, tuple(self._convert(v, what) for v in op.args))
         raise StagingError(LaunchNotComputable(what), self.loc)
+
+
+def _times(expr: HostExpr, factor: int) -> HostExpr:
+    return Const(expr.value * factor) if isinstance(expr, Const) else HostOp("mul", (expr, Const(factor)))
 
 
 def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
@@ -416,18 +441,23 @@ def _written_by(op: Op) -> list[Value]:
 
 
 def _prune(
-    function: Function, slots: list[ParamSlot], specs: list[ArgSpec], launch: LaunchSpec | None
-) -> tuple[Function, tuple[ParamSlot, ...], tuple[ArgSpec, ...], LaunchSpec | None]:
+    function: Function,
+    slots: list[ParamSlot],
+    specs: list[ArgSpec],
+    launch: LaunchSpec | None,
+    needs: tuple[HostExpr, ...],
+) -> tuple[Function, tuple[ParamSlot, ...], tuple[ArgSpec, ...], LaunchSpec | None, tuple[HostExpr, ...]]:
     """Drop sizes and strides that neither the body nor the host looks at, and renumber what stays."""
     used = {v for op in walk(function.body) for v in op.operands()}
     host = [e for s in specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
     host += [*launch.grid, *launch.block, launch.shared_bytes] if launch else []
+    host += needs
     needed = {i for e in host for i in _slots_in(e)}
     kept = [
         i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed
     ]
     if len(kept) == len(slots):
-        return function, tuple(slots), tuple(specs), launch
+        return function, tuple(slots), tuple(specs), launch, needs
     number = {old: new for new, old in enumerate(kept)}
     body = Block(tuple(function.params[i] for i in kept), function.body.ops)
     renamed = tuple(
@@ -439,7 +469,8 @@ def _prune(
     if launch:
         grid, block = _renumber_all(launch.grid, number), _renumber_all(launch.block, number)
         launch = LaunchSpec(grid, block, _renumber(launch.shared_bytes, number))
-    return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch
+    needs = _renumber_all(needs, number)
+    return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch, needs
 
 
 def _slots_in(expr: Any) -> list[int]:

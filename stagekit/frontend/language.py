@@ -198,6 +198,7 @@ def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
         call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(call.node) or "dynamic_shared")
     )
     if shape is None:
+        _need_shared(call, 1, dtype)
         return base
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     strides: list[Any] = []
@@ -206,8 +207,15 @@ def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
         strides.insert(0, step)
         is_static = isinstance(step, int) and isinstance(size, int)
         step = step * size if is_static else call.tracer.arithmetic.binary("*", step, _index(call, size, loc), loc)
+    _need_shared(call, step, dtype)
     sizes = tuple(s if isinstance(s, int) else _index(call, s, loc) for s in extents)
     return Array("dynamic_shared", base, sizes, tuple(strides), True)
+
+
+def _need_shared(call: Call, elements: Any, dtype: DType) -> None:
+    """Note what a launch must give, where it is needed whatever happens at run time."""
+    if not call.tracer.control_depth:
+        call.tracer.shared_needs.append((elements, dtype.itemsize))
 
 
 def _index(call: Call, value: Any, loc: Loc) -> Number:

@@ -66,6 +66,7 @@ class Tracer:
     journal: Journal = field(default_factory=Journal)
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
+    shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # of dynamic shared memory: elements, bytes of each
     uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
     printed: list[str] = field(default_factory=list)
     written: set[Any] = field(default_factory=set)

@@ -298,6 +298,16 @@ class LaunchLimit(Diagnostic):
     high: int
 
 
+class SharedMemoryTooSmall(Diagnostic):
+    title = "Too little dynamic shared memory"
+    label = "`{kernel}` uses {needed} bytes of dynamic shared memory at least, the launch gives {given}"
+    help = "give them in the launch: `{kernel}[grid, block, {needed}]`, or LaunchConfig(grid=, block=, shared_bytes={needed})"
+
+    kernel: str
+    needed: int
+    given: int
+
+
 class BlockMismatch(Diagnostic):
     title = "The block is fixed"
     label = "`{kernel}` was compiled for blocks of {fixed} threads, the launch asks for {given}"

@@ -14,6 +14,7 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.checks import Native, compile_reader
+from stagekit.runtime.errors import LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.host_code import compile_expressions
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
@@ -38,6 +39,8 @@ class Kernel:
         self._bind = Binder(self._name, artifact.signature)
         self._read = compile_reader(artifact.signature, artifact.target)
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
+        needs = artifact.signature.shared_needs
+        self._shared_needs = compile_expressions(needs) if needs else None
 
     def request(self, key: Any) -> LaunchRequest:
         """What `kernel[key]` asks for."""
@@ -59,6 +62,14 @@ class Kernel:
         return None
 
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
+        size = self._size_asked(values, arguments, brackets)
+        if self._shared_needs is not None and size.blocks:
+            needed = max(self._shared_needs(values))  # type: ignore[arg-type]
+            if size.shared_bytes < needed:
+                raise LaunchError(SharedMemoryTooSmall(self._name, needed, size.shared_bytes))
+        return size
+
+    def _size_asked(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
         size = brackets.size
         if type(size) is LaunchSize:
             return size

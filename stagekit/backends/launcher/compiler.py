@@ -91,7 +91,7 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     own = () if launch is None else (*launch.grid, *launch.block, launch.shared_bytes)
     arrays = [s for s in request.specs if isinstance(s, ArraySpec)]
     related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
-    return [*own, *(size for size in related if not isinstance(size, int))]
+    return [*own, *request.shared_needs, *(size for size in related if not isinstance(size, int))]
 
 
 def _reads_float(request: LauncherRequest, expr: HostExpr) -> bool:
@@ -119,6 +119,8 @@ def write(request: LauncherRequest) -> str:
     evaluator = Evaluator(frame, _integers(frame, request, values))
     _check_relations(frame, request, values, evaluator)
     size = _own_size(frame, request, evaluator) if request.launch else _size_in_brackets(frame)
+    for needed in map(evaluator.value_of, request.shared_needs):
+        frame.require(frame.w.emit(f"icmp sle i64 {needed}, {size.shared_bytes}"))
     result = (_run if request.target == "cpu" else _enqueue)(frame, request, values, size)
     frame.w.line(f"ret ptr {result}")
     _close(frame)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from stagekit.hostexpr import HostExpr
 from stagekit.signature import ArgSpec, LaunchSpec, ParamSlot, Signature
 
 Target = Literal["cpu", "cuda"]
@@ -31,8 +32,9 @@ class CallParameter:
 class LauncherRequest:
     """parameters: in the order of the call, the last `keyword_only` of them not by position.
 
-    launch: what the kernel computes itself, None where the brackets say it. block: threads that a computed launch must
-    have, where they are fixed. scratch_bytes: cpu only. added_shared_bytes: cuda only.
+    launch: what the kernel computes itself, None where the brackets say it. shared_needs: dynamic shared bytes, each of which
+    either must give. block: threads that a computed launch must have, where they are fixed. scratch_bytes: cpu only.
+    added_shared_bytes: cuda only.
     """
 
     target: Target
@@ -41,6 +43,7 @@ class LauncherRequest:
     parameters: tuple[CallParameter, ...]
     keyword_only: int
     launch: LaunchSpec | None
+    shared_needs: tuple[HostExpr, ...]
     block: tuple[int, int, int] | None
     scratch_bytes: int
     added_shared_bytes: int
@@ -49,4 +52,5 @@ class LauncherRequest:
     @classmethod
     def of(cls, signature: Signature, **fields: Any) -> LauncherRequest:
         """Without the names."""
-        return cls(specs=tuple(replace(spec, name="") for spec in signature.specs), slots=signature.slots, **fields)
+        specs = tuple(replace(spec, name="") for spec in signature.specs)
+        return cls(specs=specs, slots=signature.slots, shared_needs=signature.shared_needs, **fields)
