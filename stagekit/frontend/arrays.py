@@ -24,6 +24,7 @@ from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number
 from stagekit.ir import INDEX, Pointer, Value
+from stagekit.ir.ops import Indexed
 
 
 def base_of(value: Address | Array, loc: Loc) -> Address:
@@ -81,13 +82,25 @@ def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | Non
     return builder.mul(value, builder.index(stride) if isinstance(stride, int) else stride.value)
 
 
-def _moved(tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]]) -> Address:
+def _moved(
+    tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]], *, is_element: bool = False
+) -> Address:
+    """The base of `array` moved by each index along its stride. is_element: the indices are those of one element."""
     total: Value | None = None
+    indices: list[Extent] = []
     for index, stride in steps:
-        offset = _offset(tracer, loc, index, stride)
+        indices.append(index if type(index) is int else Number(index_value(tracer, index, loc)))
+        offset = _offset(tracer, loc, indices[-1], stride)
         if offset is not None:
             total = offset if total is None else tracer.builder.add(total, offset)
-    return array.base if total is None else Address(tracer.builder.offset(array.base.value, total))
+    if total is None:
+        return array.base
+    indexed = Indexed(array.name, _values(indices), _values(array.shape)) if is_element else None
+    return Address(tracer.builder.offset(array.base.value, total, indexed))
+
+
+def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
+    return tuple(e if isinstance(e, int) else e.value for e in extents)
 
 
 def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
@@ -117,11 +130,14 @@ def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
 def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Address:
     """The address of one element."""
     indices = _as_tuple(index)
-    if any(isinstance(i, slice) or i is Ellipsis for i in indices) or len(indices) != array.ndim:
+    if any(isinstance(i, slice) or i is Ellipsis for i in indices):
+        message = f"a slice of `{array.name}` names many elements"
+        raise StagingError(BadIndex(message, "one integer per axis names an element; assign them in a loop"), loc)
+    if len(indices) != array.ndim:
         message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
         raise StagingError(BadIndex(message, "one integer per axis names an element"), loc)
     steps = [(_check_static(loc, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
-    return _moved(tracer, loc, array, steps)
+    return _moved(tracer, loc, array, steps, is_element=True)
 
 
 def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Array:

@@ -155,8 +155,8 @@ class Builder:
 
     # -- memory -------------------------------------------------------------------------------------------------
 
-    def offset(self, pointer: Value, index: Value) -> Value:
-        return self._one(ops.Offset, pointer=pointer, index=index)
+    def offset(self, pointer: Value, index: Value, indexed: ops.Indexed | None = None) -> Value:
+        return self._one(ops.Offset, pointer=pointer, index=index, indexed=indexed)
 
     def load(self, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
         return self._one(ops.Load, pointer=pointer, mask=mask, other=other)

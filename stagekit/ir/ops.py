@@ -11,7 +11,7 @@ Control flow is structured: `If`, `For` and `While` carry values through `Yield`
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit.dtypes import DType
 from stagekit.ir.core import (
@@ -122,12 +122,21 @@ class Bitcast(Op):
     operand: Value = operand()
 
 
+class Indexed(NamedTuple):
+    """`array[indices]` as it was written, with the size of each axis: i64 values, or numbers known at compile time."""
+
+    array: str
+    indices: tuple[Value | int, ...]
+    shape: tuple[Value | int, ...]
+
+
 @op("offset")
 class Offset(Op):
-    """`pointer` moved by `index` elements (i64)."""
+    """`pointer` moved by `index` elements (i64). indexed: what that was written as, for people and checks, like `loc`."""
 
     pointer: Value = operand()
     index: Value = operand()
+    indexed: Indexed | None = None
 
 
 @op("load")

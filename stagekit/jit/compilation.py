@@ -124,4 +124,4 @@ def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], opti
     from stagekit.jit.interpreting import InterpKernel
 
     artifact = _artifact(traced, naming, traced.function, "cpu", b"")
-    return InterpKernel(artifact, lower_for(traced, "interp", 0), options or UNCHECKED, constexprs)
+    return InterpKernel(artifact, lower_for(traced, "interp", 0), options or UNCHECKED, constexprs, traced.pruned)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
-from stagekit.ir import Function
+from stagekit.diagnostics import InternalError
+from stagekit.ir import Function, Value
+from stagekit.runtime.args import read_array
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
@@ -22,13 +24,22 @@ from stagekit.signature import ParamSlot
 
 
 class InterpKernel(Kernel):
-    """Runs `fn`, lowered for "interp". options: what to check. After a launch, `last_report` holds what was seen."""
+    """Runs `fn`, lowered for "interp". options: what to check. After a launch, `last_report` holds what was seen.
+
+    pruned: sizes and strides that `fn` does without, for messages and checks.
+    """
 
     def __init__(
-        self, artifact: Artifact, fn: Function, options: interp.Options, constexprs: Mapping[str, Any]
+        self,
+        artifact: Artifact,
+        fn: Function,
+        options: interp.Options,
+        constexprs: Mapping[str, Any],
+        pruned: Sequence[tuple[Value, ParamSlot]] = (),
     ) -> None:
         super().__init__(artifact, constexprs)
-        self._program = interp.prepare(fn, options)
+        self._program = interp.prepare(fn, options, [value for value, _ in pruned])
+        self._pruned = [slot for _, slot in pruned]
         self.last_report: interp.Report | None = None
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
@@ -43,6 +54,7 @@ class InterpKernel(Kernel):
         values = self._read(arguments, None)
         size = self._size(values, arguments, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
+        slots += [_extent(arguments[slot.argument], slot) for slot in self._pruned]
         arrays = dict(zip(self.artifact.signature.names, arguments))
         allocations = [
             interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None
@@ -79,6 +91,14 @@ def _unpacked(slot: ParamSlot, value: float) -> Any:
     if slot.kind == "value" and slot.dtype.is_float and slot.dtype.bits < 32:
         return np.array([value], f"u{slot.dtype.itemsize}").view(slot.dtype.numpy)[0]
     return value
+
+
+def _extent(array: Any, slot: ParamSlot) -> int:
+    """A size or stride that the kernel itself is not given."""
+    view = read_array(array)
+    if view is None or view.strides is None:
+        raise InternalError(f"argument {slot.argument} has no {slot.kind}")
+    return view.shape[slot.axis] if slot.kind == "size" else view.strides[slot.axis]
 
 
 def _as_numpy(value: Any) -> np.ndarray[Any, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stagekit.backends.interp.findings import FreedAccess, MisalignedAccess, OutOfBounds, ReadOnlyWrite
+from stagekit.backends.interp.indexing import Axes
 from stagekit.backends.interp.memory import Address, Allocation, AnyAddress, Array, View
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import Diagnostic, Loc
@@ -28,13 +29,18 @@ VERBS: dict[Role, str] = {"read": "reads", "write": "writes", "atomic": "updates
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A place in the kernel that touches memory. number: its position among all of them, from 1."""
+    """A place in the kernel that touches memory. number: its position among all of them, from 1. axes: of `A[i, j]`."""
 
     number: int
     role: Role
     dtype: DType
     space: Space
     loc: Loc
+    axes: Axes | None
+
+    @property
+    def checks_axes(self) -> bool:
+        return self.axes is not None and bool(self.axes.checked)
 
 
 class Place(NamedTuple):
@@ -87,6 +93,8 @@ def _place(team: Team, address: Address, lanes: Any, access: Access) -> Place | 
     if (allocation.base + address.phase) % access.dtype.itemsize:
         _report_misaligned(team, address, lanes, access)
     is_outside = np.asarray(index).view(np.uint64) >= view.limit
+    if access.axes is not None and access.axes.checked:
+        is_outside = is_outside | access.axes.outside(team.values)
     if np.any(is_outside):
         lanes = _without_faults(team, address, lanes, is_outside, access)
     if access.role != "read" and not allocation.is_writable and lanes is not False:
@@ -109,22 +117,45 @@ def _without_faults(team: Team, address: Address, lanes: Any, is_fault: Any, acc
         return lanes
     first = int(np.argmax(at_fault))
     index = int(team.spread(address.index)[first])
-    diagnostic = _fault(address, index, access)
+    diagnostic = _fault(team, first, address, index, access)
     team.report(diagnostic, access.loc, at_fault, address.allocation.name)
     kept = everyone & ~at_fault
     return kept if kept.any() else False
 
 
-def _fault(address: Address, index: int, access: Access) -> Diagnostic:
+def _fault(team: Team, lane: int, address: Address, index: int, access: Access) -> Diagnostic:
     allocation, dtype, verb = address.allocation, access.dtype, VERBS[access.role]
     count = allocation.view(dtype, address.phase).limit
     if not allocation.is_live:
         where = int(allocation.base + index * dtype.itemsize + address.phase)
         return FreedAccess(verb, allocation.name, index, where)
-    if 0 <= index < count:
+    element, limit = f"element {index} of `{allocation.name}`", f", which has {count} elements of {dtype.name}"
+    along = _beyond(team, lane, allocation.name, access.axes) if access.axes is not None else None
+    if along is None and 0 <= index < count:
         return ReadOnlyWrite(verb, allocation.name, index)
+    if along is not None:
+        element, limit = along[0], f"{along[1]} of {dtype.name}"
     offset_bytes = index * dtype.itemsize + address.phase
-    return OutOfBounds(verb, allocation.name, index, count, dtype.name, allocation.space.value, offset_bytes)
+    return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
+
+
+def _beyond(team: Team, lane: int, name: str, axes: Axes) -> tuple[str, str] | None:
+    """The element that a lane means and the axes that do not have it, in words; None where every index is on its axis.
+
+    The whole of an array of one axis needs no such words.
+    """
+    indices, shape = axes.read(team, lane)
+    missed = [k for k, (index, size) in enumerate(zip(indices, shape)) if not 0 <= index < size]
+    if not missed or (len(shape) == 1 and not axes.is_view):
+        return None
+    shown = ", ".join(map(str, indices))
+    array = (
+        f"`[{shown}]` of a view of `{name}` with shape {shape}"
+        if axes.is_view
+        else f"`{name}[{shown}]` of shape {shape}"
+    )
+    limits = " and ".join(f"axis {k} has {shape[k]}" for k in missed)
+    return array, f": {limits} elements"
 
 
 def _report_misaligned(team: Team, address: Address, lanes: Array | None, access: Access) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stagekit.backends.interp.access import Access, Observer, Place
@@ -13,22 +14,24 @@ from stagekit.backends.interp.program import Builders, Compiler, Program
 from stagekit.backends.interp.steps import STEPS
 from stagekit.backends.interp.team import Team
 from stagekit.backends.interp.waiting import WaitingLoops
-from stagekit.ir import Function, Native, ops, walk
+from stagekit.ir import Function, Native, Value, ops, walk
 
 BUILDERS: Builders = {**STEPS, **CONTROLS, **CALLS}
 
 
-def prepare(fn: Function, options: Options) -> Program:
-    """Turn a verified function, lowered for "interp", into closures; good for any number of launches."""
+def prepare(fn: Function, options: Options, extra: Sequence[Value] = ()) -> Program:
+    """Turn a verified function, lowered for "interp", into closures; good for any number of launches. extra: see `Program`."""
     is_scheduled = options.schedule is not None or WaitingLoops(fn).any()
     compiler = Compiler(fn, options, builders=BUILDERS, observers=tuple(_observers(options)), is_scheduled=is_scheduled)
+    params = compiler.numbers((*fn.params, *extra))
     code = compiler.block(fn.body)
     return Program(
         fn=fn,
         options=options,
         code=code,
         constants=tuple(compiler.constants),
-        params=code.params,
+        params=params,
+        extra=tuple(extra),
         shared=tuple(compiler.shared),
         accesses=tuple(compiler.accesses),
         is_scheduled=is_scheduled,

@@ -58,7 +58,7 @@ def launch(
     allocations: Sequence[Allocation] = (),
 ) -> Report:
     """Run a prepared kernel. grid: blocks, block: threads, along x, y, z."""
-    params, known = _bind(program.fn.params, slots, allocations)
+    params, known = _bind((*program.fn.params, *program.extra), slots, allocations)
     join_arenas(known)
     options = program.options
     started = Launch(

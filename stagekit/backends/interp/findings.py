@@ -92,18 +92,19 @@ class FindingSink:
 
 
 class OutOfBounds(Diagnostic):
-    """An access of an element that an array does not have."""
+    """An access of an element that an array does not have, or of one that another row has. index: from the array's start."""
 
     title: ClassVar[str] = "Access outside an array"
-    label: ClassVar[str] = "{verb} element {index} of `{array}`, which has {count} elements of {dtype} ({space} memory)"
+    label: ClassVar[str] = "{verb} {element}{limit} ({space} memory)"
     help: ClassVar[str] = "guard the access, as in `if i < n`, or give the load or store a mask"
 
     verb: str
     array: str
+    element: str
+    limit: str
+    space: str
     index: int
     count: int
-    dtype: str
-    space: str
     offset_bytes: int
 
 

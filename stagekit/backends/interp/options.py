@@ -12,11 +12,12 @@ Order = Literal["forward", "backward", "random"]
 class Checks:
     """Switches of the sanitizer. Bounds, alignment, read-only arrays and barriers are always checked: they cost next to nothing.
 
-    races: unordered accesses. uninitialised: reads of shared and local memory never written. lanes: masks and sources of
-    warp operations. overflow: of arithmetic that leads to an index. division, shifts: integers by zero, out of range.
-    nan: NaN made from numbers.
+    axes: indices that leave their axis and hit another row of the array. races: unordered accesses. uninitialised: reads of
+    shared and local memory never written. lanes: masks and sources of warp operations. overflow: of arithmetic that leads to
+    an index. division, shifts: integers by zero, out of range. nan: NaN made from numbers.
     """
 
+    axes: bool = False
     races: bool = False
     uninitialised: bool = False
     lanes: bool = False

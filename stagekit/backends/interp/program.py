@@ -13,9 +13,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stagekit.backends.interp.access import Access, Observer, Role
 from stagekit.backends.interp.checks import index_values
 from stagekit.backends.interp.guards import Guards
+from stagekit.backends.interp.indexing import Indexings
 from stagekit.backends.interp.options import Options
 from stagekit.backends.interp.team import Team
 from stagekit.backends.interp.waiting import WaitingLoops
@@ -80,6 +83,7 @@ def execute(code: Code, values: Values, team: Team) -> Running:
 class Program:
     """A function ready to run. constants: initial values by number. shared: what each block allocates, by number.
 
+    extra: values that the function itself does without; a launch gives them behind the parameters.
     written_params: may the kernel write through this parameter? has_fence, has_syncwarp: does it order memory by these?
     is_scheduled: warps take turns; else teams of whole blocks run from end to end.
     is_batched: several blocks may run side by side as one team.
@@ -90,6 +94,7 @@ class Program:
     code: Code
     constants: tuple[Any, ...]
     params: tuple[int, ...]
+    extra: tuple[Value, ...]
     shared: tuple[ops.Alloc, ...]
     accesses: tuple[Access, ...]
     written_params: tuple[bool, ...]
@@ -125,6 +130,7 @@ class Compiler:
         self.observers = observers
         self.waiting = WaitingLoops(fn)
         self.guards = Guards(fn)
+        self.indexings = Indexings(fn)
         self.index_values = index_values(fn) if options.checks.overflow else frozenset()
         self.constants: list[Any] = []
         self.accesses: list[Access] = []
@@ -143,6 +149,15 @@ class Compiler:
     def numbers(self, values: tuple[Value, ...]) -> tuple[int, ...]:
         return tuple(self.number(v) for v in values)
 
+    def is_known(self, value: Value) -> bool:
+        """Is `value` a parameter, or made by an op in front?"""
+        return value in self._numbers
+
+    def constant(self, value: int) -> int:
+        """A number for an int64 that no op makes."""
+        self.constants.append(np.int64(value))
+        return len(self.constants) - 1
+
     def scratch(self) -> int:
         """A number for something that a step keeps for another."""
         self.constants.append(None)
@@ -153,7 +168,8 @@ class Compiler:
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
-        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc)
+        axes = self.indexings.axes_of(self, pointer)
+        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, axes)
         self.accesses.append(made)
         return made
 

@@ -154,7 +154,7 @@ def _load(c: Compiler, op: ops.Load) -> tuple[Step, ...]:
     if op.mask is not None and op.other is not None:
         return (_masked_load(result, pointer, c.number(op.mask), c.number(op.other), access, c.observers),)
     general = _general_load(result, pointer, access, c.observers)
-    return (general if c.observers else _direct_load(result, pointer, access, general),)
+    return (general if c.observers or access.checks_axes else _direct_load(result, pointer, access, general),)
 
 
 def _general_load(result: int, pointer: int, access: Access, observers: tuple[Observer, ...]) -> Step:
@@ -203,7 +203,7 @@ def _store(c: Compiler, op: ops.Store) -> tuple[Step, ...]:
     if op.mask is not None:
         return (_masked_store(pointer, value, c.number(op.mask), access, c.observers),)
     general = _general_store(pointer, value, access, c.observers)
-    return (general if c.observers else _direct_store(pointer, value, access, general),)
+    return (general if c.observers or access.checks_axes else _direct_store(pointer, value, access, general),)
 
 
 def _general_store(pointer: int, value: int, access: Access, observers: tuple[Observer, ...]) -> Step:

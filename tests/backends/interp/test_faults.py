@@ -10,6 +10,7 @@ import pytest
 from stagekit import dtypes
 from stagekit.backends.interp import CHECKED, Allocation, Checks, Options, Report, Schedule, run
 from stagekit.ir import INDEX, BinaryKind, Space, UnaryKind, Value
+from stagekit.ir.ops import Indexed
 from tests.backends.interp.kernels import FULL, Kernel, line_of_test, pointer
 
 ONE = (1, 1, 1)
@@ -689,6 +690,7 @@ def test_each_check_can_be_left_out(name: str) -> None:
     without = _everything_wrong(Checks(**{f: f != name for f in Checks.__slots__}))
 
     expected = {
+        "axes": "OUT_OF_BOUNDS",
         "races": "WARP_RACE",
         "uninitialised": "UNINITIALISED_READ",
         "lanes": "ABSENT_LANE_READ",
@@ -715,6 +717,8 @@ def _everything_wrong(checks: Checks) -> set[str]:
     k.store(k.OUT, k.add(k.cast(k.add(k.i32(2**31 - 1), k.i32(1)), I64), k.i64(2**31)), k.i32(0))
     with k.when(k.lt(k.tid(), k.i64(1))):
         k.store(k.OUT, k.i64(1), k.cast(k.call("shuffle_idx", k.u32(1), k.u32(1), k.i32(9)), I32))
+    beyond_its_row = k.offset(k.OUT, k.i64(7), Indexed("OUT", (0, 7), (8, 4)))
+    k.b.store(beyond_its_row, k.i32(0))
     slots = [zeros(32, np.int32), np.full(32, np.inf, np.float32), 5]
     return set(ids(run(k.done(), slots, ONE, (32, 1, 1), options=Options(checks=checks))))
 

@@ -128,7 +128,12 @@ def read_past_a_strided_view(A, out):
     out[i] = A[i]
 
 
-@fault("OUT_OF_BOUNDS", "reads element 32 of `A`", (1, 32), {"A": zeros(32), "out": zeros(32)})
+@fault(
+    "OUT_OF_BOUNDS",
+    "reads `[31]` of a view of `A` with shape (31,): axis 0 has 31",
+    (1, 32),
+    {"A": zeros(32), "out": zeros(32)},
+)
 def slice_that_is_shorter_than_the_array(A, out):
     i = thread("x")
     out[i] = A[1:][i]
@@ -151,10 +156,86 @@ def one_block_too_many(out):
     out[block("x") * 16 + thread("x")] = 1.0
 
 
-@fault("OUT_OF_BOUNDS", "writes element 40 of `out`", (1, (4, 5)), {"out": zeros(8, 4)})
+@fault("OUT_OF_BOUNDS", "writes `out[10, 0]` of shape (8, 4): axis 0 has 8 elements", (1, (4, 5)), {"out": zeros(8, 4)})
 def row_and_column_exchanged(out):
     i, j = thread("x"), thread("y")
     out[i * 5 + j, 0] = 1.0
+
+
+@fault(
+    "OUT_OF_BOUNDS",
+    "reads `A[3, 64]` of shape (8, 64): axis 1 has 64",
+    (8, 64),
+    {"A": zeros(8, 64), "out": zeros(8, 64)},
+)
+def neighbour_in_the_next_row(A, out):
+    """There is an element, but not the one that is meant."""
+    i, j = block("x"), thread("x")
+    if i == 3:
+        out[i, j] = A[i, j + 1]
+
+
+@fault("OUT_OF_BOUNDS", "reads `A[1, -1]` of shape (2, 8): axis 1 has 8", (1, 8), {"A": zeros(2, 8), "out": zeros(8)})
+def neighbour_in_the_row_before(A, out):
+    j = thread("x")
+    out[j] = A[1, j - 1]
+
+
+@fault("OUT_OF_BOUNDS", "writes `A[4, 0]` of shape (4, 8): axis 0 has 4", (1, 8), {"A": zeros(4, 8)})
+def indices_in_the_wrong_order(A):
+    i = thread("x")
+    A[i, 0] = 1.0
+
+
+@fault(
+    "OUT_OF_BOUNDS",
+    "writes `A[4, 9]` of shape (3, 8): axis 0 has 3 and axis 1 has 8",
+    (1, 1),
+    {"A": zeros(3, 8), "i": 4},
+)
+def both_indices_too_large(A, i):
+    A[i, i + 5] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "of a view of `A` with shape (7, 2): axis 1 has 2", (1, 4), {"A": zeros(2, 8), "out": zeros(4)})
+def row_of_a_transposed_array(A, out):
+    j = thread("x")
+    row = A.T[1:]
+    out[j] = row[0, j]
+
+
+@fault("OUT_OF_BOUNDS", "reads `A[0, 4]` of shape (3, 4)", (1, 5), {"A": zeros(3, 9)[:, 1:8:2], "out": zeros(5)})
+def past_the_end_of_a_strided_row(A, out):
+    """Between the rows of a view there is memory that belongs to nobody here."""
+    j = thread("x")
+    out[j] = A[0, j]
+
+
+@fault(
+    "OUT_OF_BOUNDS",
+    "reads `A[0, 1, 4]` of shape (2, 2, 4): axis 2 has 4",
+    (1, 5),
+    {"A": zeros(2, 2, 4), "out": zeros(5)},
+)
+def innermost_of_three_axes(A, out):
+    j = thread("x")
+    out[j] = A[0, 1, j]
+
+
+@clean((2, 64), {"A": zeros(8, 64), "out": zeros(8, 64)}, outputs=["out"])
+def a_stencil_that_stays_in_its_row(A, out):
+    j = thread("x")
+    for i in range(block("x"), 8, 2):
+        left = A[i, j - 1] if j > 0 else 0.0
+        right = A[i, j + 1] if j < 63 else 0.0
+        out[i, j] = left + right
+
+
+@clean((1, 32), {"A": zeros(4, 8), "out": zeros(32)}, outputs=["out"])
+def rows_read_as_one_by_a_pointer(A, out):
+    """Pointer arithmetic counts elements from the start, whatever the axes."""
+    i = thread("x")
+    out[i] = sk.load(A.ptr + i)
 
 
 @fault("OUT_OF_BOUNDS", "writes element 5 of `B`", (1, 5), {"A": zeros(6)[:5], "B": zeros(5)})
@@ -193,6 +274,20 @@ def write_to_a_read_only_array(A):
 def block_larger_than_its_shared_array():
     tile = sk.alloc_shared((32,), sk.float32)
     tile[thread("x")] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "writes `tile[0, 32]` of shape (2, 32): axis 1 has 32", (1, 33), {})
+def row_of_a_shared_array_that_is_too_short():
+    tile = sk.alloc_shared((2, 32), sk.float32)
+    tile[0, thread("x")] = 1.0
+
+
+@fault("OUT_OF_BOUNDS", "reads `mine[0, 2]` of shape (2, 2): axis 1 has 2", (1, 3), {"out": ints(3)})
+def row_of_a_local_array_that_is_too_short(out):
+    mine = sk.alloc_local((2, 2), sk.int32)
+    for k in range(4):
+        mine[k // 2, k % 2] = k
+    out[thread("x")] = mine[0, thread("x")]
 
 
 @fault("OUT_OF_BOUNDS", "writes element -1 of `second`", (1, 32), {})
