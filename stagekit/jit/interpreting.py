@@ -1,11 +1,13 @@
 """The checking interpreter as a target: a kernel that is launched like the others and runs on NumPy.
 
-Arguments are bound and checked as for the cpu target, then the IR itself is run by `backends/interp`.
+Arguments are bound and checked as for the cpu target, then the IR itself is run by `backends/interp`. Arrays on a GPU are
+checked as for a launch there; the run works on copies of them, and what it changes is copied back.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +19,9 @@ from stagekit.backends import interp
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Value
 from stagekit.runtime.args import read_array
+from stagekit.runtime.checks import ArgumentReader, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
+from stagekit.runtime.host_copies import Hosted
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.signature import ParamSlot
@@ -50,20 +54,32 @@ class InterpKernel(Kernel):
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
     ) -> interp.Report:
         """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
-        arguments = self._bind(args, kwargs)
-        values = self._read(arguments, None)
-        size = self._size(values, arguments, brackets)
+        given = self._bind(args, kwargs)
+        hosted = Hosted(given, self._read_on_gpu)
+        values = self._read(hosted.arguments, None)
+        size = self._size(values, given, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
-        slots += [_extent(arguments[slot.argument], slot) for slot in self._pruned]
-        arrays = dict(zip(self.artifact.signature.names, arguments))
-        allocations = [
-            interp.Allocation.of_array(n, a) for n, value in arrays.items() if (a := _as_numpy(value)) is not None
-        ]
-        report = interp.launch(
-            self._program.with_seed(seed), slots, size.grid, size.block, size.shared_bytes, allocations
-        )
+        slots += [_extent(hosted.arguments[slot.argument], slot) for slot in self._pruned]
+        program = self._program.with_seed(seed)
+        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, self._allocations(hosted))
+        hosted.write_back()
         self.last_report = dataclasses.replace(report, findings=self._explained(report))
         return self.last_report
+
+    @functools.cached_property
+    def _read_on_gpu(self) -> ArgumentReader:
+        """Refuses what a launch on a GPU would."""
+        return compile_reader(self.artifact.signature, "cuda")
+
+    def _allocations(self, hosted: Hosted) -> list[interp.Allocation]:
+        """The memory of every array."""
+        made = []
+        for place, (name, array) in enumerate(zip(self.artifact.signature.names, hosted.arguments)):
+            if isinstance(array, np.ndarray):
+                made.append(interp.Allocation.of_array(name, array))
+                if place in hosted.gone:
+                    made[-1].free()
+        return made
 
     def _explained(self, report: interp.Report) -> tuple[interp.Finding, ...]:
         """The findings, with what the reader of an error wants to know: constexprs, and how to see it again."""
@@ -99,9 +115,3 @@ def _extent(array: Any, slot: ParamSlot) -> int:
     if view is None or view.strides is None:
         raise InternalError(f"argument {slot.argument} has no {slot.kind}")
     return view.shape[slot.axis] if slot.kind == "size" else view.strides[slot.axis]
-
-
-def _as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
-    if isinstance(value, np.ndarray):
-        return value
-    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else None

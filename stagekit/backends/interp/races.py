@@ -258,20 +258,22 @@ class Races:
             return
         other_access = known.access[now.units[some]]
         for number in np.unique(other_access).tolist():
-            these = other_access == number
-            self._report_pair(now, some[these], int(other[these][0]), self.accesses[number - 1])
+            these = np.flatnonzero(other_access == number)
+            self._report_pairs(now, some[these], other[these], self.accesses[number - 1])
 
-    def _report_pair(self, now: Now, some: Array, other: int, other_access: Access) -> None:
+    def _report_pairs(self, now: Now, some: Array, other: Array, other_access: Access) -> None:
+        """Of pairs that differ in how far apart they are, the farthest: what orders blocks orders warps, not so vice versa."""
         team, place = now.team, now.place
         lanes = np.arange(team.lanes) if place.lanes is None else np.flatnonzero(place.lanes)
         at_fault = np.zeros(team.lanes, np.bool_)
         at_fault[lanes[now.lanes[some]]] = True
-        # The lane that `report` will name must be the one that the words are about.
-        first = int(np.argmax(at_fault))
-        entry = int(some[np.argmax(lanes[now.lanes[some]] == first)])
-        diagnostic = self._words(now, entry, other, other_access)
+        apart = now.thread[some] ^ other  # tags differ in high bits only where blocks or warps do
+        first = int(np.argmax((apart >> WARP_SHIFT != 0) + (apart >> self.clocks.shift != 0).astype(np.int8)))
+        entry = int(some[first])
+        diagnostic = self._words(now, entry, int(other[first]), other_access)
         notes = (Note(f"the other side, which {VERBS[other_access.role]} it", other_access.loc),)
-        team.report(diagnostic, now.access.loc, at_fault, (place.allocation.name, other_access.number), notes)
+        key = place.allocation.name, other_access.number
+        team.report(diagnostic, now.access.loc, at_fault, key, notes, int(lanes[now.lanes[entry]]))
 
     def _words(self, now: Now, entry: int, other: int, other_access: Access) -> Diagnostic:
         me, launch, place = int(now.thread[entry]), now.team.launch, now.place

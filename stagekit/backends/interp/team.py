@@ -101,13 +101,20 @@ class Team:
         return self.launch.who(int(self.tag[lane]))
 
     def report(
-        self, diagnostic: Diagnostic, loc: Loc, at_fault: Array, key: Hashable = None, notes: tuple[Note, ...] = ()
+        self,
+        diagnostic: Diagnostic,
+        loc: Loc,
+        at_fault: Array,
+        key: Hashable = None,
+        notes: tuple[Note, ...] = (),
+        lane: int | None = None,
     ) -> None:
-        """Record what is wrong in the lanes `at_fault`: once per kind of fault, place and `key`."""
+        """Record what is wrong in lanes `at_fault`: once per kind of fault, place and `key`. lane: to be named, else the first."""
         sink, count = self.launch.sink, int(np.count_nonzero(at_fault))
         full_key = (diagnostic.id, loc, key)
         if sink.is_new(full_key, count):
-            sink.add(full_key, Finding(diagnostic, loc, self.who(int(np.argmax(at_fault))), notes, count))
+            who = self.who(int(np.argmax(at_fault)) if lane is None else lane)
+            sink.add(full_key, Finding(diagnostic, loc, who, notes, count))
 
     # -- masks --------------------------------------------------------------------------------------------------------
 

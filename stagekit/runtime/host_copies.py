@@ -1,0 +1,159 @@
+"""The arguments of a launch in host memory: what the checking interpreter works on.
+
+    hosted = Hosted(arguments, read_on_gpu)
+    hosted.arguments         the same, each array as a NumPy array; of a GPU's a copy with its shape, strides and contents
+    hosted.write_back()      what the kernel has changed, to the GPU
+
+GPU arrays that overlap share their copy, each at its place, and an address keeps its alignment. All work on the device is
+waited for, before and after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import DType
+from stagekit.runtime import driver
+from stagekit.runtime.args import read_array
+from stagekit.runtime.checks import GpuReading
+from stagekit.runtime.errors import CudaError
+from stagekit.runtime.views import ArrayView
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ON_GPU = ("cuda", "managed")
+_ALIGNMENT = 256  # of what a GPU allocates
+
+
+class Hosted:
+    """read_on_gpu: reads and checks all arguments as for a launch on a GPU; called where one of them lives there.
+
+    gone: places of arrays without memory at their address. A copy of what is not there holds zeros.
+    """
+
+    def __init__(self, given: Sequence[Any], read_on_gpu: Callable[[Sequence[Any], GpuReading], object]) -> None:
+        self.arguments = list(given)
+        self.gone: set[int] = set()
+        self._views = {place: view for place, value in enumerate(given) if (view := _foreign(value)) is not None}
+        self._spans: list[_Span] = []
+        self._device = 0
+        on_gpu = {place: view for place, view in self._views.items() if view.device.kind in _ON_GPU}
+        if on_gpu:
+            reading = GpuReading(stream_of=lambda device: 0)
+            read_on_gpu(given, reading)
+            self._copy(on_gpu, reading.device or 0)
+        for place in self._views.keys() - on_gpu.keys():
+            self._lay_open(place, self._views[place])
+
+    def _copy(self, views: dict[int, ArrayView], device: int) -> None:
+        self._device = device
+        with driver.on_device(device):
+            driver.call("cuCtxSynchronize")
+            self._spans = [_Span(low, high) for low, high in _joined(map(byte_range, views.values()))]
+        for place, view in views.items():
+            home = [span for span in self._spans if span.address <= byte_range(view)[0]][-1]
+            self.arguments[place] = home.array_of(view)
+            if not home.is_alive:
+                self.gone.add(place)
+
+    def _lay_open(self, place: int, view: ArrayView) -> None:
+        """An array of another library in host memory: as NumPy's, where it is. What no kernel takes is left to the checks."""
+        low, high = byte_range(view)
+        if not isinstance(view.dtype, DType) or view.strides is None:
+            return
+        if low == 0 < high:
+            self.gone.add(place)
+            return
+        memory = (ctypes.c_char * (high - low)).from_address(low)
+        self.arguments[place] = _array_in(memory, low, view)
+
+    def write_back(self) -> None:
+        """Copy what differs from what was there."""
+        if not self._spans:
+            return
+        with driver.on_device(self._device):
+            for span in self._spans:
+                span.write_back()
+            driver.call("cuCtxSynchronize")  # from pageable memory a copy may return before it has ended
+
+
+def _foreign(value: Any) -> ArrayView | None:
+    """A look at an array that is not NumPy's. One that its owner does not let be seen is refused by the checks, in words."""
+    if isinstance(value, np.ndarray):
+        return None
+    with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
+        return read_array(value)
+    return None
+
+
+def _array_in(memory: Any, start: int, view: ArrayView) -> Array:
+    """`view` as an array in `memory`, which stands for the addresses from `start` on."""
+    assert isinstance(view.dtype, DType)
+    strides = [step * view.dtype.itemsize for step in view.strides or ()]
+    if 0 in view.shape:
+        made: Array = np.zeros(view.shape, view.dtype.numpy)
+    else:
+        made = np.ndarray(view.shape, view.dtype.numpy, memory, view.address - start, strides)
+    made.flags.writeable = view.is_writable
+    return made
+
+
+class _Span:
+    """A range of GPU addresses and its copy."""
+
+    def __init__(self, address: int, end: int) -> None:
+        self.address, self.end = address, end
+        self.is_alive = end == address or (_is_allocated(address) and _is_allocated(end - 1))
+        self._copy = _aligned_like(address, end - address)
+        if self.is_alive and self._copy.size:
+            driver.call("cuMemcpyDtoH", self._copy.ctypes.data, address, self._copy.size)
+        self._before = self._copy.copy()
+
+    def array_of(self, view: ArrayView) -> Array:
+        """`view`, a part of this range, in the copy."""
+        return _array_in(self._copy.data, self.address, view)
+
+    def write_back(self) -> None:
+        changed = np.flatnonzero(self._copy != self._before) if self.is_alive else ()
+        if len(changed):
+            first, last = int(changed[0]), int(changed[-1])
+            driver.call("cuMemcpyHtoD", self.address + first, self._copy.ctypes.data + first, last - first + 1)
+
+
+def byte_range(view: ArrayView) -> tuple[int, int]:
+    """The first address of an array and the one behind its last."""
+    if 0 in view.shape or not isinstance(view.dtype, DType):
+        return view.address, view.address
+    steps = [(size - 1) * stride * view.dtype.itemsize for size, stride in zip(view.shape, view.strides or ())]
+    low = view.address + sum(step for step in steps if step < 0)
+    return low, low + sum(map(abs, steps)) + view.dtype.itemsize
+
+
+def _joined(ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges that overlap as one, in order."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _is_allocated(address: int) -> bool:
+    try:
+        driver.device_of_address(address)
+    except CudaError:
+        return False
+    return True
+
+
+def _aligned_like(address: int, size: int) -> Array:
+    """So many bytes at a host address that leaves the same remainder as `address`."""
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    return memory[(address - memory.ctypes.data) % _ALIGNMENT :][:size]
