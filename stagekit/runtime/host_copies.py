@@ -119,8 +119,8 @@ class _Span:
         return _array_in(self._copy.data, self.address, view)
 
     def write_back(self) -> None:
-        changed = np.flatnonzero(self._copy != self._before) if self.is_alive else ()
-        if len(changed):
+        changed = np.flatnonzero(self._copy != self._before)
+        if self.is_alive and len(changed):
             first, last = int(changed[0]), int(changed[-1])
             driver.call("cuMemcpyHtoD", self.address + first, self._copy.ctypes.data + first, last - first + 1)
 

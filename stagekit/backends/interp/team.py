@@ -109,7 +109,10 @@ class Team:
         notes: tuple[Note, ...] = (),
         lane: int | None = None,
     ) -> None:
-        """Record what is wrong in lanes `at_fault`: once per kind of fault, place and `key`. lane: to be named, else the first."""
+        """Record what is wrong in the lanes `at_fault`: once per kind of fault, place and `key`.
+
+        lane: the one to name; left out, the first.
+        """
         sink, count = self.launch.sink, int(np.count_nonzero(at_fault))
         full_key = (diagnostic.id, loc, key)
         if sink.is_new(full_key, count):
