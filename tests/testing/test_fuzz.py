@@ -13,12 +13,13 @@ import pytest
 
 from stagekit.ir import BinaryKind, semantics
 from stagekit.testing.fuzz import parallel, staging_run
-from stagekit.testing.fuzz.__main__ import FUZZERS, main
+from stagekit.testing.fuzz.__main__ import main
+from stagekit.testing.fuzz.fuzzers import FUZZERS
 from stagekit.testing.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
 
 TARGETS = ("interp", "cpu")
-SHORT = {"staging": 8, "arithmetic": 4, "parallel": 5}
-LONG = {"staging": 2000, "arithmetic": 1000, "parallel": 1000}
+SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8}
+LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000}
 
 
 @pytest.mark.stagekit_unchecked
@@ -26,7 +27,7 @@ LONG = {"staging": 2000, "arithmetic": 1000, "parallel": 1000}
 def test_a_short_run_finds_nothing(name: str) -> None:
     outcome = run(FUZZERS[name](), 10_000, SHORT[name], TARGETS, None)
 
-    assert [] == [problem.text for _, _, problem in outcome.failed]
+    assert [] == [failure.problem.text for failure in outcome.failed]
 
 
 @pytest.mark.slow
@@ -34,7 +35,7 @@ def test_a_short_run_finds_nothing(name: str) -> None:
 def test_a_long_run_finds_nothing(name: str) -> None:
     outcome = run(FUZZERS[name](), 20_000, LONG[name], TARGETS, None)
 
-    assert [] == [problem.text for _, _, problem in outcome.failed]
+    assert [] == [failure.problem.text for failure in outcome.failed]
 
 
 @pytest.mark.gpu
@@ -42,7 +43,7 @@ def test_a_long_run_finds_nothing(name: str) -> None:
 def test_a_short_run_on_the_gpu_finds_nothing(name: str) -> None:
     outcome = run(FUZZERS[name](), 30_000, SHORT[name], ("cuda",), None)
 
-    assert [] == [problem.text for _, _, problem in outcome.failed]
+    assert [] == [failure.problem.text for failure in outcome.failed]
 
 
 CASES = [pytest.param(name, path, id=path.name) for name, make in FUZZERS.items() for path in kept(make(), CORPUS)]
@@ -95,7 +96,7 @@ def test_a_case_shrinks_to_what_is_wrong() -> None:
 def test_a_failure_is_kept_and_replayed(tmp_path: Path) -> None:
     outcome = run(Sums(), 50, 4, (), tmp_path)
 
-    assert [52, 53] == [seed for seed, _, _ in outcome.failed]
+    assert [52, 53] == [failure.seed for failure in outcome.failed]
     assert ["seed-52.json", "seed-53.json"] == [path.name for path in kept(Sums(), tmp_path)]
     assert all(problems_of(Sums(), path.read_text(), ()) for path in kept(Sums(), tmp_path))
 
@@ -128,7 +129,7 @@ def test_staging_shrinks_a_program_to_the_statement_that_matters(monkeypatch: py
         return (found[0] + 1, *found[1:]) if "abs" in module.program.__code__.co_names else found
 
     monkeypatch.setattr(staging_run, "expected", dishonest)
-    program = """# program(1, 2, 3)
+    program = """# program(1, 2, 3), program(4, 0, 1)
 def helper(p, q):
     return p + q
 
@@ -147,6 +148,7 @@ def program(a, b, c):
 
     assert "abs" in small
     assert len(small.splitlines()) <= 4
+    assert small.startswith("# program(4, 0, 1) as rrr on interp\n")
 
 
 @pytest.mark.stagekit_unchecked
@@ -155,9 +157,9 @@ def test_parallel_finds_a_sanitizer_that_is_blind(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Clocks, "is_ordered", lambda self, before, *rest: np.ones(len(before), np.bool_))
 
-    outcome = run(FUZZERS["parallel"](), 0, 3, ("interp",), None)
+    outcome = run(FUZZERS["parallel"](), 0, 12, ("interp",), None)
 
-    assert {"missed race"} == {problem.kind for _, _, problem in outcome.failed}
+    assert {"missed race"} == {failure.problem.kind for failure in outcome.failed}
 
 
 # -- what the parallel fuzzer knows -----------------------------------------------------------------------------------
@@ -174,6 +176,7 @@ def test_a_drawn_kernel_does_not_race(seed: int) -> None:
         ([["put", "s", 0, 1], ["get", 0, "s", "reverse", 1]], True),
         ([["put", "s", 0, 1], ["barrier"], ["get", 0, "s", "reverse", 1]], False),
         ([["put", "s", 0, 1], ["syncwarp"], ["get", 0, "s", "xor", 1]], False),
+        ([["put", "s", 0, 1], ["get", 0, "s", "xor", 1]], True),
         ([["put", "s", 0, 1], ["syncwarp"], ["get", 0, "s", "xor", 32]], True),
         ([["put", "s", 0, 1], ["own", "s", 2]], False),
         ([["loop", 2, [["get", 0, "s", "one", 3], ["barrier"], ["put", "s", 0, 1]]]], True),

@@ -1,7 +1,8 @@
 """Fuzzers, each a command: `python -m stagekit.testing.fuzz staging --count 1000`.
 
-harness              seeds, shrinking, the corpus
-staging, _run        random Python programs against CPython
-arithmetic, _run     random expressions, computed everywhere
-parallel, _run       random kernels of threads that work together, and the sanitizer's verdict
+staging, _values, _prelude, _run   random Python programs against CPython
+arithmetic, _run                   random expressions, computed everywhere
+parallel, _run                     random kernels of threads that work together, and the sanitizer's verdict
+harness                            seeds, shrinking, the corpus
+fleet, worker                      long runs: several processes, any of which may end
 """

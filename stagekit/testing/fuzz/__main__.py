@@ -1,45 +1,57 @@
-"""`python -m stagekit.testing.fuzz staging --seed 0 --count 1000 --targets interp,cpu`."""
+"""`python -m stagekit.testing.fuzz staging --seed 0 --count 1000 --targets interp,cpu --jobs 4`."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stagekit import cuda
-from stagekit.testing.fuzz.arithmetic_run import ArithmeticFuzzer
-from stagekit.testing.fuzz.harness import CORPUS, Fuzzer, Outcome, run
-from stagekit.testing.fuzz.parallel_run import ParallelFuzzer
-from stagekit.testing.fuzz.staging_run import StagingFuzzer
+from stagekit.testing.fuzz.fleet import Fleet, Plan
+from stagekit.testing.fuzz.fuzzers import FUZZERS
+from stagekit.testing.fuzz.harness import CORPUS
 
-FUZZERS: dict[str, Callable[[], Fuzzer]] = {
-    "staging": StagingFuzzer,
-    "arithmetic": ArithmeticFuzzer,
-    "parallel": ParallelFuzzer,
-}
+_CASES = 100  # where neither a count nor a time is asked for
+_NO_END = sys.maxsize // 2
 
 
 def main(arguments: list[str]) -> int:
     """Run one fuzzer; gives the number of failures, at most 1, as an exit status."""
-    options = _parser().parse_args(arguments)
-    fuzzer = FUZZERS[options.fuzzer]()
-    corpus = Path(options.corpus) if options.corpus else _default_corpus()
-    outcome = run(fuzzer, options.seed, options.count, options.targets.split(","), corpus)
-    sys.stdout.write(_report(fuzzer, outcome, options.seed))
-    return min(len(outcome.failed), 1)
+    fleet = Fleet(_plan(_parser().parse_args(arguments)))
+    with _stopped_by_signals(fleet.stop):
+        fleet.run()
+    sys.stdout.write(_report(fleet))
+    sys.stdout.flush()
+    return min(len(fleet.outcome.failed), 1)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m stagekit.testing.fuzz", description="Random programs, compared.")
     parser.add_argument("fuzzer", choices=list(FUZZERS))
     parser.add_argument("--seed", type=int, default=0, help="of the first case; the next has the next")
-    parser.add_argument("--count", type=int, default=100, help="cases")
-    parser.add_argument(
-        "--targets", default=",".join(_targets()), help="comma separated; all that there are by default"
-    )
+    parser.add_argument("--count", type=int, help=f"cases, {_CASES} by default; without end if --seconds is given")
+    parser.add_argument("--seconds", type=float, help="stop after this time, and report")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--failures", type=int, default=20, help="stop when so many cases have failed")
+    parser.add_argument("--targets", help="comma separated; all that there are by default")
     parser.add_argument("--corpus", help="folder that keeps what fails, shrunk; that of the tests by default")
     return parser
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    count = options.count or (_CASES if options.seconds is None else _NO_END)
+    return Plan(
+        FUZZERS[options.fuzzer],
+        options.targets.split(",") if options.targets else _targets(),
+        range(options.seed, options.seed + count),
+        jobs=options.jobs,
+        seconds=options.seconds,
+        corpus=Path(options.corpus) if options.corpus else _default_corpus(),
+        most_failures=options.failures,
+    )
 
 
 def _targets() -> tuple[str, ...]:
@@ -51,11 +63,32 @@ def _default_corpus() -> Path | None:
     return CORPUS if CORPUS.parent.is_dir() else None
 
 
-def _report(fuzzer: Fuzzer, outcome: Outcome, first: int) -> str:
-    lines = [f"{fuzzer.name}: seeds {first} to {first + outcome.cases - 1}, {outcome.seconds:.0f} s"]
-    lines += [f"  {count:>10} {what}" for what, count in sorted(fuzzer.counts.items())]
-    for seed, case, problem in outcome.failed:
-        lines += ["", f"seed {seed}: {problem.text}", case]
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the run, not the report."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop()) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _report(fleet: Fleet) -> str:
+    plan, outcome = fleet.plan, fleet.outcome
+    last = plan.seeds.start + outcome.cases + len(fleet.unfinished) - 1
+    speed = outcome.cases / max(outcome.seconds, 1e-9)
+    lines = [
+        f"{fleet.fuzzer.name}: seeds {plan.seeds.start} to {last} on {', '.join(plan.targets)}",
+        f"  {outcome.cases} cases in {outcome.seconds:.0f} s with {plan.jobs} workers, {speed:.1f} a second",
+        f"  {fleet.most_memory_mb} MB in a worker at most, {fleet.replaced} workers replaced",
+    ]
+    lines += [f"  {count:>12,} {what}" for what, count in sorted(outcome.counts.items())]
+    if fleet.unfinished:
+        lines.append(f"  not finished: seeds {', '.join(map(str, sorted(fleet.unfinished)))}")
+    for failure in outcome.failed:
+        lines += ["", f"seed {failure.seed}: {failure.problem.text}", failure.case]
     lines.append(f"{len(outcome.failed)} failed")
     return "\n".join(lines) + "\n"
 

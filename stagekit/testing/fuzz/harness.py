@@ -1,4 +1,4 @@
-"""What the fuzzers share: run cases by seed, shrink what fails, keep it in the corpus.
+"""What the fuzzers share: draw a case from its seed, try it, shrink what fails, keep it in the corpus.
 
 A fuzzer draws a *case* from a seed, says what is wrong with it, and proposes smaller cases. A case is text, so that it can be
 read, kept and replayed without the generator that drew it.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 CORPUS = Path(__file__).parents[3] / "tests" / "testing" / "corpus"
-_SHRINK_SECONDS = 120.0
-_MOST_FAILURES = 20  # of one run: by then it is clear that something is wrong
+SHRINK_SECONDS = 120.0
+MOST_FAILURES = 20  # of one run: by then it is clear that something is wrong
+_MOST_SHRUNK = 2  # of one kind: they have one cause more often than not
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,15 @@ class Problem:
 
     kind: str
     text: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The case of a seed, shrunk if there was time, and what is wrong with it."""
+
+    seed: int
+    case: str
+    problem: Problem
 
 
 class NotACase(Exception):
@@ -49,39 +59,61 @@ class Fuzzer(Protocol):
 
 @dataclass
 class Outcome:
-    """failed: seeds with their shrunk cases and problems."""
+    """counts: what was run, in words. failed: in the order in which they were found."""
 
     cases: int = 0
     seconds: float = 0.0
-    failed: list[tuple[int, str, Problem]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[Failure] = field(default_factory=list)
 
 
 def run(fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: Path | None) -> Outcome:
-    """Cases of `count` seeds from `first` on. corpus: where failures go, None for nowhere."""
+    """Cases of `count` seeds from `first` on, in this process. corpus: where failures go, None for nowhere."""
     outcome, start = Outcome(), time.perf_counter()
+    trial = Trial(fuzzer, targets)
     for seed in range(first, first + count):
-        case = fuzzer.draw(seed)
-        found = _survived(fuzzer, case, targets, corpus)
+        failure = trial.of(seed)
         outcome.cases += 1
-        if found:
-            small, problem = shrink(fuzzer, case, found[0], targets)
-            outcome.failed.append((seed, small, problem))
-            if corpus is not None:
-                keep(fuzzer, small, corpus, f"seed-{seed}")
-        if len(outcome.failed) >= _MOST_FAILURES:
+        if failure:
+            outcome.failed.append(failure)
+            keep(fuzzer, failure, corpus)
+        if len(outcome.failed) >= MOST_FAILURES:
             break
+    outcome.counts = trial.taken_counts()
     outcome.seconds = time.perf_counter() - start
     return outcome
 
 
-def _survived(fuzzer: Fuzzer, case: str, targets: Sequence[str], corpus: Path | None) -> list[Problem]:
-    """`problems_of`, with the case in the corpus as long as it runs: machine code may end the process."""
-    if corpus is None:
-        return problems_of(fuzzer, case, targets)
-    running = keep(fuzzer, case, corpus, "ended-the-process")
-    found = problems_of(fuzzer, case, targets)
-    running.unlink()
-    return found
+class Trial:
+    """Tries cases, one after the other. on_found: told of a failure before it is shrunk, which may take long."""
+
+    def __init__(
+        self, fuzzer: Fuzzer, targets: Sequence[str], on_found: Callable[[Failure], None] = lambda found: None
+    ) -> None:
+        self.fuzzer, self.targets, self.on_found = fuzzer, targets, on_found
+        self._shrunk: Counter[str] = Counter()
+
+    def of(self, seed: int) -> Failure | None:
+        """What is wrong with the case of this seed."""
+        case = self.fuzzer.draw(seed)
+        found = problems_of(self.fuzzer, case, self.targets)
+        if not found:
+            return None
+        self.on_found(Failure(seed, case, found[0]))
+        self._shrunk[found[0].kind] += 1
+        if self._shrunk[found[0].kind] > _MOST_SHRUNK:
+            return Failure(seed, case, found[0])
+        counted = self.taken_counts()
+        small, problem = shrink(self.fuzzer, case, found[0], self.targets)
+        self.taken_counts()  # what ran in order to shrink is no part of the run
+        self.fuzzer.counts.update(counted)
+        return Failure(seed, small, problem)
+
+    def taken_counts(self) -> Counter[str]:
+        """What was run since the last call."""
+        counted = Counter(self.fuzzer.counts)
+        self.fuzzer.counts.clear()
+        return counted
 
 
 def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Problem]:
@@ -96,7 +128,7 @@ def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Probl
 
 def shrink(fuzzer: Fuzzer, case: str, problem: Problem, targets: Sequence[str]) -> tuple[str, Problem]:
     """The smallest case with this kind of problem that is found by leaving things out, one after the other."""
-    deadline = time.monotonic() + _SHRINK_SECONDS
+    deadline = time.monotonic() + SHRINK_SECONDS
     candidates = fuzzer.smaller(case)
     while time.monotonic() < deadline:
         candidate = next(candidates, None)
@@ -109,12 +141,13 @@ def shrink(fuzzer: Fuzzer, case: str, problem: Problem, targets: Sequence[str]) 
     return case, problem
 
 
-def keep(fuzzer: Fuzzer, case: str, corpus: Path, name: str) -> Path:
+def keep(fuzzer: Fuzzer, failure: Failure, corpus: Path | None) -> None:
     """Write a case that failed into the corpus, from where every later run of the tests replays it."""
-    path = corpus / fuzzer.name / f"{name}{fuzzer.suffix}"
+    if corpus is None:
+        return
+    path = corpus / fuzzer.name / f"seed-{failure.seed}{fuzzer.suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(case, encoding="utf-8")
-    return path
+    path.write_text(failure.case, encoding="utf-8")
 
 
 def kept(fuzzer: Fuzzer, corpus: Path) -> list[Path]:

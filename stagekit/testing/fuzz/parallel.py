@@ -2,16 +2,18 @@
 
 A case is a tree of statements, as JSON keeps it, and becomes a kernel in the language:
 
-    {"threads": 64, "blocks": 2, "body": [["put", "s", 0, 1], ["barrier"], ["get", 1, "s", "xor", 5]]}
+    {"threads": 64, "rows": 1, "blocks": 2, "body": [["put", "s", 0, 1], ["barrier"], ["get", 1, "s", "xor", 5]]}
 
-Every thread has four numbers `v0 ... v3`, kept small so that no width plays a part, and every block two shared arrays `s` and
-`t` and an array of counters `c`. Which element a thread touches depends on its number alone, so what races is known without
-running anything: `races` goes through the statements with the rule of the language and says whether two threads meet in no order.
-Barriers, shuffles and votes stand in control flow that is the same for all threads of the block.
+Every thread has four numbers `v0 ... v3`, kept small so that no width plays a part, and a local array `w`; every block has two
+shared arrays `s` and `t` and an array of counters `c` for each of some atomic operations. Which element a thread touches depends
+on its number alone, so what races is known without running anything: `races` goes through the statements with the rule of the
+language and says whether two threads meet in no order.
+Barriers, shuffles and votes stand in control flow that is the same for all threads of the block. Threads may stand in rows.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +29,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 VARIABLES = 4
 COUNTERS = 8
-MODULUS = 1009
+MASK = 1023  # keeps numbers small, and is much less code than a remainder
 WARP = 32
 OPERATIONS = ("add", "max", "min", "xor", "or")
+_REDUCED = ("add", "max", "min", "and", "or", "xor")
+COUNTED = ("add", "max", "xor")  # operations on counters in shared memory
 TOTALS = 32  # per operation: counters of all blocks
 _BLOCK_SIZES = (32, 64, 96, 128, 256)
-_STATEMENTS = 14
+_SIZES = (3, 6, 9, 14)  # statements
+_PASSED = ("int64", "int32", "int16", "uint32", "float64", "float32", "float16")  # dtypes from lane to lane
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,20 @@ class Case:
     threads: int
     blocks: int
     body: list[Tree]
+    rows: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Case:
         found = json.loads(text)
-        return cls(found["threads"], found["blocks"], found["body"])
+        return cls(found["threads"], found["blocks"], found["body"], found.get("rows", 1))
 
     def text(self) -> str:
         rows = ",\n  ".join(json.dumps(s) for s in self.body)
-        return f'{{"threads": {self.threads}, "blocks": {self.blocks}, "body": [\n  {rows}\n]}}\n'
+        head = f'"threads": {self.threads}, "rows": {self.rows}, "blocks": {self.blocks}'
+        return f'{{{head}, "body": [\n  {rows}\n]}}\n'
+
+    def with_body(self, body: list[Tree]) -> Case:
+        return dataclasses.replace(self, body=body)
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------
@@ -62,12 +72,14 @@ class Drawing:
     threads: int
     written: set[str] = field(default_factory=set)  # since the last barrier, by the owner of each element
     read: set[str] = field(default_factory=set)  # by others
-    budget: int = _STATEMENTS
+    budget: int = 0
 
     def case(self) -> Case:
         start: list[Tree] = [["put", "s", 0, 3], ["put", "t", 1, 5], ["clear"], ["barrier"]]
         self.written.clear()
-        return Case(self.threads, self.random.randint(1, 3), [*start, *self.block(0, _STATEMENTS)])
+        self.budget = self.random.choice(_SIZES)
+        body = self.block(0, self.budget)
+        return Case(self.threads, self.random.randint(1, 3), [*start, *body], self.random.choice((1, 1, 2, 4)))
 
     def block(self, depth: int, most: int) -> list[Tree]:
         made: list[Tree] = []
@@ -107,6 +119,15 @@ class Drawing:
         self.read.add(array)
         return [*before, ["get", self.variable(), array, *self.permutation()]]
 
+    def near(self, depth: int) -> list[Tree]:
+        """Lanes of one warp show each other their elements: no barrier is needed in between."""
+        array = self.random.choice("st")
+        before = self.barrier() if array in self.read else []
+        self.written.add(array)
+        self.read.add(array)
+        put: list[Tree] = [["put", array, self.variable(), self.random.randint(0, 9)], ["syncwarp"]]
+        return [*before, *put, ["get", self.variable(), array, "xor", self.random.randrange(1, WARP)]]
+
     def permutation(self) -> list[Any]:
         kind = self.random.choice(("xor", "turn", "reverse", "one"))
         return [kind, self.random.randrange(1, self.threads)]
@@ -122,12 +143,12 @@ class Drawing:
         """Add to a counter of the block by an atomic; its value is read behind a barrier only."""
         before = self.barrier() if "c" in self.read else []
         self.written.add("c")
-        return [*before, ["count", "add", self.random.randrange(1, COUNTERS), self.variable()]]
+        return [*before, ["count", self.random.choice(COUNTED), self.random.randrange(1, COUNTERS), self.variable()]]
 
     def counted(self, depth: int) -> list[Tree]:
         before = self.barrier() if "c" in self.written else []
         self.read.add("c")
-        return [*before, ["counted", self.variable(), self.random.randrange(COUNTERS)]]
+        return [*before, ["counted", self.variable(), self.random.randrange(COUNTERS * len(COUNTED))]]
 
     def total(self, depth: int) -> list[Tree]:
         """Into one array for each operation: two of one kind may be exchanged, two of different kinds may not."""
@@ -136,11 +157,12 @@ class Drawing:
 
     def shuffle(self, depth: int) -> list[Tree]:
         kind = self.random.choice(("shfl_sync", "shfl_xor_sync", "shfl_up_sync", "shfl_down_sync"))
-        return [["shuffle", self.variable(), kind, self.variable(), self.random.randrange(1, WARP)]]
+        dtype = self.random.choice(_PASSED)
+        return [["shuffle", self.variable(), kind, self.variable(), self.random.randrange(1, WARP), dtype]]
 
     def vote(self, depth: int) -> list[Tree]:
         kind = self.random.choice(
-            ("ballot_sync", "any_sync", "all_sync", "redux_sync_add", "redux_sync_max", "match_any_sync")
+            ("ballot_sync", "any_sync", "all_sync", "match_any_sync", *(f"redux_sync_{name}" for name in _REDUCED))
         )
         return [["vote", self.variable(), kind, self.variable(), self.random.randint(0, 300)]]
 
@@ -149,6 +171,10 @@ class Drawing:
         self.barrier()
         kind = self.random.choice(("syncthreads_count", "syncthreads_and", "syncthreads_or"))
         return [["agree", self.variable(), kind, self.variable(), self.random.randint(0, 300)]]
+
+    def local(self, depth: int) -> list[Tree]:
+        """Through an element of the thread's own array that depends on data."""
+        return [["local", self.variable(), self.variable(), self.variable()]]
 
     def sync(self, depth: int) -> list[Tree]:
         return self.barrier() if self.random.random() < 0.5 else [["syncwarp"]]
@@ -163,13 +189,13 @@ class Drawing:
         return [["each", self.variable(), self._alone(self.random.randint(1, 2))]]
 
     def _alone(self, count: int) -> list[Tree]:
-        return [s for _ in range(count) for s in self.random.choice((Drawing.let, Drawing.let, Drawing.total))(self, 9)]
+        return [s for _ in range(count) for s in self.random.choice(_ALONE)(self, 9)]
 
     def loop(self, depth: int) -> list[Tree]:
         """The same for all threads. Its end meets its start, so there is a barrier at both."""
         before = self.barrier()
         body = self.block(depth + 1, 5)
-        return [*before, ["loop", self.random.randint(0, 3), [*body, *self.barrier()]]]
+        return [*before, [self.random.choice(("loop", "until")), self.random.randint(0, 3), [*body, *self.barrier()]]]
 
     def block_branch(self, depth: int) -> list[Tree]:
         """All threads of a block go the same way."""
@@ -182,8 +208,9 @@ _Form = Callable[[Drawing, int], list[Tree]]
 _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.put, Drawing.put, Drawing.get, Drawing.get, Drawing.get, Drawing.own),
     *(Drawing.count, Drawing.counted, Drawing.total, Drawing.shuffle, Drawing.shuffle, Drawing.vote, Drawing.agree),
-    *(Drawing.sync, Drawing.branch, Drawing.each),
+    *(Drawing.sync, Drawing.branch, Drawing.each, Drawing.near, Drawing.near, Drawing.local),
 )
+_ALONE: tuple[_Form, ...] = (Drawing.let, Drawing.let, Drawing.total, Drawing.local)
 _NESTED: tuple[_Form, ...] = (Drawing.loop, Drawing.block_branch)
 
 
@@ -204,8 +231,12 @@ T = {threads}
 
 @sk.jit
 def kernel(A, OUT, TOTALS):
-    tid, lane, block = sk.cuda.thread_idx("x"), sk.lane_id(), sk.cuda.block_idx("x")
+    tid = sk.cuda.thread_idx("y") * {columns} + sk.cuda.thread_idx("x")
+    lane, block = sk.lane_id(), sk.cuda.block_idx("x")
     s, t, c = sk.alloc_shared((T,), sk.int64), sk.alloc_shared((T,), sk.{other}), sk.alloc_shared(({counters},), sk.int32)
+    w = sk.alloc_local((4,), sk.int32)
+    for i in sk.static_range(4):
+        w[i] = i
     v0, v1 = A[block * T + tid], tid
     v2, v3 = block + 1, lane * 3
 """
@@ -217,7 +248,8 @@ _TAIL = """    at = (block * T + tid) * 4
 def kernel_text(case: Case) -> str:
     """The case in the language. The dtype of `t` follows the number of threads, so that several are seen."""
     other = {32: "int32", 64: "float32", 96: "int16", 128: "float64", 256: "uint32"}.get(case.threads, "int64")
-    head = _HEAD.format(threads=case.threads, counters=COUNTERS, other=other)
+    counters = COUNTERS * len(COUNTED)
+    head = _HEAD.format(threads=case.threads, columns=case.threads // case.rows, counters=counters, other=other)
     return head + "".join(f"{line}\n" for line in _lines(case.body, 1)) + _TAIL
 
 
@@ -236,7 +268,7 @@ def _lines(body: list[Tree], indent: int) -> Iterator[str]:
 
 
 def _small(text: str) -> str:
-    return f"({text}) % {MODULUS}"
+    return f"({text}) & {MASK}"
 
 
 def _let(target: int, operator: str, operand: Any, number: int) -> Any:
@@ -258,29 +290,43 @@ def _place(kind: str, number: int) -> str:
     }[kind]
 
 
+def _until(rounds: int, body: list[Tree]) -> Any:
+    """A loop that all threads leave in its middle."""
+    return (["for turn in range(9):"], [["leave", rounds], *body])
+
+
 _TEXT: dict[str, Callable[..., Any]] = {
     "let": _let,
     "put": lambda array, v, n: ([f"{array}[tid] = {_small(f'v{v} + {n}')}"],),
     "get": lambda v, array, kind, n: ([f"v{v} = {_small(f'v{v} + sk.int64({array}[{_place(kind, n)}])')}"],),
     "own": lambda array, v: ([f"{array}[tid] = {_small(f'sk.int64({array}[tid]) + v{v}')}"],),
-    "clear": lambda: ([f"if tid < {COUNTERS}:", "    c[tid] = 0"],),
-    "count": lambda op, n, v: ([f"sk.atomic_{op}(c + v{v} * {n} % {COUNTERS}, sk.int32(v{v}))"],),
+    "clear": lambda: ([f"if tid < {COUNTERS * len(COUNTED)}:", "    c[tid] = 0"],),
+    "count": lambda op, n, v: ([f"sk.atomic_{op}(c + ({_counter(op, n, v)}), sk.int32(v{v}))"],),
     "counted": lambda v, n: ([f"v{v} = {_small(f'v{v} + c[{n}]')}"],),
     "total": lambda op, n, v: ([f"sk.atomic_{op}(TOTALS + ({_total_place(op, n, v)}), sk.int32(v{v}))"],),
-    "shuffle": lambda v, kind, w, n: ([f"v{v} = {_small(f'v{v} + sk.{kind}(FULL, v{w}, {n})')}"],),
+    "shuffle": lambda v, kind, w, n, dtype="int64": (
+        [f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(FULL, sk.{dtype}(v{w}), {n}))')}"],
+    ),
     "vote": lambda v, kind, w, n: ([f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(FULL, {_voted(kind, w, n)}))')}"],),
     "agree": lambda v, kind, w, n: ([f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(v{w} > {n}))')}"],),
     "barrier": lambda: (["sk.syncthreads()"],),
     "syncwarp": lambda: (["sk.syncwarp()"],),
+    "local": lambda v, u, x: ([f"w[v{u} & 3] = sk.int32(v{x})", f"v{v} = {_small(f'v{v} + w[v{v} & 3]')}"],),
     "if": lambda v, n, yes, no: ([f"if v{v} > {n}:", "else:"], yes, no),
-    "each": lambda v, body: ([f"for _ in range(v{v} % 4):"], body),
+    "each": lambda v, body: ([f"for _ in range(v{v} & 3):"], body),
     "loop": lambda n, body: ([f"for _ in range({n}):"], body),
+    "until": _until,
+    "leave": lambda n: ([f"if turn >= {n}:", "    break"],),
     "blocks": lambda n, yes, no: ([f"if block == {n}:", "else:"], yes, no),
 }
 
 
+def _counter(operation: str, n: int, v: int) -> str:
+    return f"{COUNTED.index(operation) * COUNTERS} + (v{v} * {n} & {COUNTERS - 1})"
+
+
 def _total_place(operation: str, n: int, v: int) -> str:
-    return f"{OPERATIONS.index(operation) * TOTALS} + block * {COUNTERS} + v{v} * {n} % {COUNTERS}"
+    return f"{OPERATIONS.index(operation) * TOTALS} + block * {COUNTERS} + (v{v} * {n} & {COUNTERS - 1})"
 
 
 def _voted(kind: str, w: int, n: int) -> str:
@@ -369,7 +415,7 @@ _RACE: dict[str, Callable[..., None]] = {
     "clear": lambda racing: racing.counter("clear"),
     "count": lambda racing, *_: racing.counter("count"),
     "counted": lambda racing, *_: racing.counter("counted"),
-    "loop": Racing.loop,
+    **dict.fromkeys(("loop", "until"), Racing.loop),
     "blocks": Racing.blocks,
 }
 
@@ -397,14 +443,13 @@ def races(case: Case) -> bool | None:
 
 
 def without_barrier(case: Case) -> Iterator[Case]:
-    """The case with one of its barriers left out, each in turn."""
-    for body in _bodies_without_barrier(case.body):
-        yield Case(case.threads, case.blocks, body)
+    """The case with one of its barriers left out, those of a warp too, each in turn."""
+    return map(case.with_body, _bodies_without_barrier(case.body))
 
 
 def _bodies_without_barrier(body: list[Tree]) -> Iterator[list[Tree]]:
     for index, statement in enumerate(body):
-        if statement == ["barrier"]:
+        if statement in (["barrier"], ["syncwarp"]):
             yield [*body[:index], *body[index + 1 :]]
         for position, part in enumerate(statement):
             if isinstance(part, list):

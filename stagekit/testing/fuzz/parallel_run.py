@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import linecache
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,10 +21,10 @@ from stagekit.testing.fuzz.parallel import (
     races,
     without_barrier,
 )  # fmt: skip
-from stagekit.testing.fuzz.staging_run import load
+from stagekit.testing.fuzz.program_module import module_of
 from stagekit.testing.fuzz.trees import Tree, without
 
-_MUTANTS = 2  # of one case: barriers left out, one at a time
+_MUTANT_SHARE = 2  # one case in so many is run with a barrier left out
 
 
 class ParallelFuzzer:
@@ -45,32 +44,34 @@ class ParallelFuzzer:
         if races(parsed) is not False:
             raise NotACase("it races")
         self.counts["kernels"] += 1
-        with _kernel_of(parsed) as kernel:
-            found = [*self._compared(parsed, kernel, targets), *_false_alarms(parsed, kernel)]
-        return [*found, *self._mutants(parsed)]
+        with module_of(kernel_text(parsed)) as module:
+            wanted, alarms = _checked(parsed, module.kernel)
+            found = [Problem("false alarm", f"the sanitizer finds what is not there: {text}") for text in alarms]
+            for target in (t for t in targets if t != "interp"):
+                self.counts[f"compared on {target}"] += 1
+                found += _compare(target, wanted, _run(parsed, module.kernel, target))
+        return [*found, *self._mutant(parsed)]
 
-    def _compared(self, case: Case, kernel: Any, targets: Sequence[str]) -> Iterator[Problem]:
-        wanted = _run(case, kernel, "interp")
-        for target in (t for t in targets if t != "interp"):
-            self.counts[f"compared on {target}"] += 1
-            yield from _compare(target, wanted, _run(case, kernel, target))
-
-    def _mutants(self, case: Case) -> Iterator[Problem]:
-        """Leave out a barrier: does the sanitizer say what the rule says?"""
+    def _mutant(self, case: Case) -> Iterator[Problem]:
+        """Leave out one of the barriers: does the sanitizer say what the rule says?"""
         mutants = list(without_barrier(case))
-        for mutant in mutants[:: max(len(mutants) // _MUTANTS, 1)]:
-            is_race = races(mutant)
-            if is_race is not None:
-                self.counts["a barrier left out: " + ("races" if is_race else "still right")] += 1
-                yield from _judged(mutant, is_race)
+        chosen = sum(map(ord, case.text())) % (len(mutants) * _MUTANT_SHARE) if mutants else 0
+        if chosen >= len(mutants):
+            return
+        mutant = mutants[chosen]
+        is_race = races(mutant)
+        if is_race is not None:
+            self.counts["a barrier left out: " + ("races" if is_race else "still right")] += 1
+            yield from _judged(mutant, is_race)
 
     def smaller(self, case: str) -> Iterator[str]:
         parsed = Case.parse(case)
         for body in _smaller_bodies(parsed.body):
-            yield Case(parsed.threads, parsed.blocks, body).text()
-        for threads, blocks in ((parsed.threads, 1), (64, parsed.blocks), (32, parsed.blocks)):
-            if (threads, blocks) < (parsed.threads, parsed.blocks):
-                yield Case(threads, blocks, parsed.body).text()
+            yield parsed.with_body(body).text()
+        for threads, blocks, rows in itertools.product((32, 64, parsed.threads), (1, parsed.blocks), (1, parsed.rows)):
+            smaller = Case(threads, blocks, parsed.body, rows)
+            if smaller != parsed and threads <= parsed.threads:
+                yield smaller.text()
 
 
 def _smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
@@ -91,15 +92,6 @@ def _smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _kernel_of(case: Case) -> Iterator[Any]:
-    module = load(kernel_text(case))
-    try:
-        yield module.kernel
-    finally:
-        linecache.cache.pop(str(module.__file__), None)
-
-
 def _arrays(case: Case) -> list[Array]:
     threads = case.threads * case.blocks
     return [
@@ -112,24 +104,24 @@ def _arrays(case: Case) -> list[Array]:
 def _run(case: Case, kernel: Any, target: str) -> list[Array]:
     arrays = _arrays(case)
     given: list[Any] = [sk.cuda.to_device(a) for a in arrays] if target == "cuda" else arrays
-    sk.compile(kernel.specialize(), target)[case.blocks, case.threads](*given)
+    sk.compile(kernel.specialize(), target)[_size(case)](*given)
     return [a.to_host() for a in given] if target == "cuda" else arrays
 
 
-def _findings(case: Case, kernel: Any) -> list[str]:
-    watch = sk.sanitize(kernel, collect=True)
-    watch[case.blocks, case.threads](*_arrays(case))
-    return [str(f) for f in watch.report.findings]
+def _size(case: Case) -> tuple[int, tuple[int, int]]:
+    return case.blocks, (case.threads // case.rows, case.rows)
 
 
-def _false_alarms(case: Case, kernel: Any) -> Iterator[Problem]:
-    for text in _findings(case, kernel):
-        yield Problem("false alarm", f"the sanitizer finds what is not there: {text}")
+def _checked(case: Case, kernel: Any) -> tuple[list[Array], list[str]]:
+    """What the interpreter gives, and what the sanitizer finds."""
+    arrays, watch = _arrays(case), sk.sanitize(kernel, collect=True)
+    watch[_size(case)](*arrays)
+    return arrays, [str(f) for f in watch.report.findings]
 
 
 def _judged(case: Case, is_race: bool) -> Iterator[Problem]:
-    with _kernel_of(case) as kernel:
-        found = [text for text in _findings(case, kernel) if "_RACE]" in text]
+    with module_of(kernel_text(case)) as module:
+        found = [text for text in _checked(case, module.kernel)[1] if "_RACE]" in text]
     if is_race and not found:
         yield Problem("missed race", f"the sanitizer misses a race in\n{kernel_text(case)}")
     elif found and not is_race:

@@ -29,16 +29,22 @@ def context(target: str, capability: int = 0) -> PassContext:
     return PassContext(target, capability, fastmath=False, debug=False)
 
 
+def lower_for(target: str, fn: Function) -> Function:
+    """`fn` after the passes of `target`."""
+    capability = driver.capability(driver.current_device()) if target == "cuda" else 0
+    return lower(fn, context(target, capability), ())
+
+
 def run_interp(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
     """`lowered` is IR that the interpreter knows: after the passes of any target."""
     interp.run(lowered, list(arrays), (blocks, 1, 1), (threads, 1, 1))
 
 
-def run_cpu(fn: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
-    """Lower, compile, run and forget `fn`."""
+def run_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
+    """Compile, run and forget IR that was lowered for the CPU."""
     from stagekit.backends import host
 
-    code = host.compile(lower(fn, context("cpu"), ()), (threads, 1, 1))
+    code = host.compile(lowered, (threads, 1, 1))
     loaded = host.load(code.object_code, code.entry)
     words = np.array([a.ctypes.data for a in arrays], np.uint64)
     raw = np.full(code.scratch_bytes + _ALIGN, 0xA5, np.uint8)  # nothing is zero by chance
@@ -50,13 +56,13 @@ def run_cpu(fn: Function, arrays: Sequence[Array], blocks: int, threads: int) ->
         loaded.close()
 
 
-def run_cuda(fn: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
+def run_cuda(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
     """The same on the current GPU; what changed is copied back."""
     from stagekit.backends import nvptx
     from stagekit.runtime.cuda import CudaKernel
 
     capability = driver.capability(driver.current_device())
-    code = nvptx.compile(lower(fn, context("cuda", capability), ()), capability)
+    code = nvptx.compile(lowered, capability)
     kernel = CudaKernel(_cuda_artifact(code, arrays, capability))
     there = [cuda.to_device(a) for a in arrays]
     kernel.launch(tuple(there), {}, kernel.request((blocks, threads)))

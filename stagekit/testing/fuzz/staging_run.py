@@ -1,105 +1,149 @@
 """Run one random program in CPython and, staged in several ways, on the targets; compare.
 
-A case is the text of the program, under a first line with its arguments: `# program(3, -1, 7)`.
+A case is the text of the program under a first line that says how to run it:
+
+    # program(3, -1, 7), program(0, 2, 5) as rcr on interp, cpu
+
+Each call is one thread of the kernel, all in one warp. In a stage, `r` marks an argument that is known at run time, and `c` one
+that is known when the kernel is specialised, where the first call has the value for all. Without `as`, the program runs in all
+stages; without `on`, on all targets.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import linecache
+import itertools
 import random
+import re
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 import stagekit as sk
 from stagekit.testing.fuzz.harness import NotACase, Problem
+from stagekit.testing.fuzz.program_module import module_of
 from stagekit.testing.fuzz.python_text import smaller_programs
-from stagekit.testing.fuzz.staging import HEADER, Program, draw
+from stagekit.testing.fuzz.staging import HEADER, draw
 
-STAGES = ("rrr", "ccc", "rcr", "crc")  # of a, b, c: run time or compile time
+STAGES = tuple(map("".join, itertools.product("rc", repeat=3)))  # of a, b, c: run time or compile time
+_COMPILED_SHARE = 0.1  # of the cases: machine code costs more time than all the rest
+_ALL_STAGES_SHARE = 0.02
+_REFUSALS = {
+    "JOIN_MISMATCH",
+    "MAYBE_UNDEFINED",
+    "STRUCTURE_CHANGE",
+    "LOOP_TYPE_CHANGE",
+    "RUN_TIME_VALUE",
+    "UNROLL_BUDGET",
+}
 
-_HARNESS = """
-
-def store(out, values):
-    for index, value in enumerate(values):
-        out[index] = value
-
-
+_STAGE = """
 @sk.jit
 def kernel_{stage}(out, args, a: sk.constexpr = 0, b: sk.constexpr = 0, c: sk.constexpr = 0):
-    store(out, program({given}))
+    row = sk.cuda.thread_idx("x")
+    store(out, row, program({given}))
 """
 
 _UNWRITTEN = -99
-_MOST_LINES = 100_000  # that CPython runs of one program: a smaller program may have lost the step of its loop
+_MOST_LINES = 20_000  # that CPython runs of one program: a smaller program may have lost the step of its loop
+
+Arguments = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """calls: the arguments of each. stages, targets: where to run, None for everywhere."""
+
+    text: str
+    calls: tuple[Arguments, ...]
+    stages: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(cls, case: str) -> Case:
+        head, _, text = case.partition("\n")
+        found = _HEAD.fullmatch(head)
+        if not found:
+            raise NotACase(f"not understood: {head}")
+        calls = tuple(_arguments(call) for call in re.findall(r"\((.*?)\)", found["calls"]))
+        return cls(text, calls, _words(found["stages"]), _words(found["targets"]))
+
+    def head(self) -> str:
+        calls = ", ".join(f"program({a}, {b}, {c})" for a, b, c in self.calls)
+        stages = f" as {', '.join(self.stages)}" if self.stages else ""
+        targets = f" on {', '.join(self.targets)}" if self.targets else ""
+        return f"# {calls}{stages}{targets}\n"
+
+
+_HEAD = re.compile(r"# (?P<calls>program\(.*?\))(?: as (?P<stages>[rc, ]+))?(?: on (?P<targets>[\w, ]+))?")
+
+
+def _arguments(text: str) -> Arguments:
+    a, b, c = map(int, text.split(","))
+    return a, b, c
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return tuple(text.split(", ")) if text else None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one stage on one target gave: numbers, or the id of the error that refused it."""
+    """What one stage on one target gave: a row of numbers for each call, or the id of the error that refused it."""
 
     stage: str
     target: str
-    values: tuple[int, ...] | None
-    refusal: str | None
+    rows: tuple[tuple[int, ...], ...] | None
+    refusal: str | None = None
     text: str = ""
 
 
-def module_text(program: Program | str) -> str:
+def module_text(program: str, stages: Sequence[str] = STAGES) -> str:
     """The program with one kernel per stage."""
-    kernels = "".join(_HARNESS.format(stage=s, given=_given(s)) for s in STAGES)
-    return HEADER + (program if isinstance(program, str) else program.function_text()) + kernels
+    return HEADER + program + "".join(_STAGE.format(stage=s, given=_given(s)) for s in stages)
 
 
 def _given(stage: str) -> str:
-    names = "abc"
-    return ", ".join(f"args[{i}]" if kind == "r" else names[i] for i, kind in enumerate(stage))
+    return ", ".join(f"args[row * 3 + {i}]" if kind == "r" else "abc"[i] for i, kind in enumerate(stage))
 
 
-def load(text: str) -> ModuleType:
-    """Import `text` from a file of its own, so that its source can be read."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py", prefix="program", delete=False) as file:
-        file.write(text)
-    path = Path(file.name)
-    try:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"cannot import {path}")
-        module = importlib.util.module_from_spec(spec)
-        linecache.getlines(str(path))
-        _execute(spec.loader, module)
-        linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
-        return module
-    finally:
-        path.unlink()
+def _calls_of(calls: Sequence[Arguments], stage: str) -> list[Arguments]:
+    """The calls that a stage makes: what is known at compile time is the same in all."""
+    made = [tuple(x if kind == "r" else first for kind, x, first in zip(stage, call, calls[0])) for call in calls]
+    return list(dict.fromkeys(made))  # type: ignore[arg-type]
 
 
-def _execute(loader: Any, module: ModuleType) -> None:
-    try:
-        loader.exec_module(module)
-    except SyntaxError as error:
-        raise NotACase(str(error)) from error
+# -- CPython ----------------------------------------------------------------------------------------------------------
 
 
-def expected(module: Any, values: Sequence[int]) -> tuple[int, ...]:
-    """CPython's answer. `static_range` outside a kernel is `range`, and a fragment is the function it was made from.
+class Reference:
+    """CPython's answers. `static_range` outside a kernel is `range`; a fragment is the function it was made from."""
 
-    Raises NotACase where CPython has none.
-    """
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._known: dict[Arguments, tuple[int, ...] | None] = {}
+
+    def of(self, call: Arguments) -> tuple[int, ...] | None:
+        """None where CPython has no answer."""
+        if call not in self._known:
+            try:
+                self._known[call] = expected(self._module, call)
+            except NotACase:
+                self._known[call] = None
+        return self._known[call]
+
+
+def expected(module: Any, call: Arguments) -> tuple[int, ...]:
+    """CPython's answer. Raises NotACase where there is none."""
     saved, tracer = module.sk, sys.gettrace()
     module.sk = _PythonMeaning
     sys.settrace(_Patience())
     try:
-        return tuple(int(v) for v in module.program(*values))
+        return tuple(int(v) for v in module.program(*call))
     except Exception as error:
         raise NotACase(f"{type(error).__name__}: {error}") from error
     finally:
@@ -124,25 +168,22 @@ class _Patience:
         return self
 
 
-def run(program: Program | str, values: Sequence[int], targets: Sequence[str]) -> tuple[tuple[int, ...], list[Outcome]]:
-    """CPython's answer, and one outcome per stage and target."""
-    module = load(module_text(program))
-    try:
-        wanted = expected(module, values)
-        return wanted, [_stage(module, stage, target, values, len(wanted)) for stage in STAGES for target in targets]
-    finally:
-        linecache.cache.pop(str(module.__file__), None)
+# -- stages -----------------------------------------------------------------------------------------------------------
 
 
-def _stage(module: Any, stage: str, target: str, values: Sequence[int], results: int) -> Outcome:
+def _stage(module: Any, stage: str, target: str, calls: Sequence[Arguments], results: int) -> Outcome:
+    """Run all calls as the threads of one warp."""
+    fixed = {n: v for n, kind, v in zip("abc", stage, calls[0]) if kind == "c"}
+    arrays: list[Any] = [np.full((len(calls) * results), _UNWRITTEN, np.int64), np.array(calls, np.int64).ravel()]
+    if target == "cuda":
+        arrays = [sk.cuda.to_device(array) for array in arrays]
     kernel = getattr(module, f"kernel_{stage}")
-    fixed = {n: v for n, kind, v in zip("abc", stage, values) if kind == "c"}
-    out, args = np.full(results, _UNWRITTEN, np.int64), np.array(values, np.int64)
     try:
-        sk.compile(kernel.specialize(**fixed), target)[1, 1](out, args)
+        sk.compile(kernel.specialize(**fixed), target)[1, len(calls)](*arrays)
     except sk.StagekitError as error:
         return Outcome(stage, target, None, error.id, str(error))
-    return Outcome(stage, target, tuple(int(v) for v in out), None)
+    out = arrays[0].to_host() if target == "cuda" else arrays[0]
+    return Outcome(stage, target, tuple(tuple(map(int, row)) for row in out.reshape(len(calls), results)))
 
 
 class StagingFuzzer:
@@ -155,36 +196,64 @@ class StagingFuzzer:
         self.counts: Counter[str] = Counter()
 
     def draw(self, seed: int) -> str:
-        numbers = random.Random(seed)
-        values = [numbers.randint(-3, 9) for _ in range(3)]
-        return f"# program({', '.join(map(str, values))})\n{draw(seed).function_text()}"
+        """Most cases run in one stage on the interpreter: there, programs are many."""
+        numbers = random.Random(-seed - 1)
+        calls = [tuple(numbers.randint(-3, 9) for _ in range(3)) for _ in range(numbers.choice((1, 2, 4, 8)))]
+        stages = None if numbers.random() < _ALL_STAGES_SHARE else (numbers.choice(STAGES),)
+        targets = None if numbers.random() < _COMPILED_SHARE else ("interp",)
+        text = draw(seed).function_text()
+        return Case(text, tuple(calls), stages, targets).head() + text  # type: ignore[arg-type]
 
     def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
-        head, _, text = case.partition("\n")
-        values = ast.literal_eval(head.removeprefix("# program"))
-        wanted, outcomes = run(text, values, targets)
-        self.counts.update("refused " + o.refusal if o.refusal else "agreed" for o in outcomes)
-        self.counts["programs"] += 1
-        return [
-            Problem(f"{o.stage} on {o.target} differs", f"{o.stage} on {o.target}: {o.values}, CPython: {wanted}")
-            for o in outcomes
-            if o.refusal is None and o.values != wanted
-        ]
+        parsed = Case.parse(case)
+        chosen = [t for t in targets if parsed.targets is None or t in parsed.targets]
+        stages = parsed.stages or STAGES
+        with module_of(module_text(parsed.text, stages)) as module:
+            reference = Reference(module)
+            if reference.of(parsed.calls[0]) is None:
+                raise NotACase("CPython has no answer")
+            self.counts["programs"] += 1
+            return [p for stage in stages for p in self._staged(module, stage, chosen, parsed.calls, reference)]
+
+    def _staged(
+        self, module: Any, stage: str, targets: Sequence[str], calls: Sequence[Arguments], reference: Reference
+    ) -> Iterator[Problem]:
+        answered = [c for c in _calls_of(calls, stage) if reference.of(c) is not None]
+        wanted = tuple(reference.of(c) or () for c in answered)
+        for target in targets:
+            outcome = _stage(module, stage, target, answered, len(wanted[0]))
+            self.counts[f"stagings on {target}"] += 1
+            self.counts[f"refused {outcome.refusal}" if outcome.refusal else f"results on {target}"] += len(answered)
+            yield from _judged(outcome, answered, wanted)
 
     def smaller(self, case: str) -> Iterator[str]:
-        head, _, text = case.partition("\n")
-        for each in smaller_programs(text):
-            yield f"{head}\n{each}\n"
+        parsed = Case.parse(case)
+        for simpler in _simpler_runs(parsed):
+            yield simpler.head() + parsed.text
+        for each in smaller_programs(parsed.text):
+            yield f"{parsed.head()}{each}\n"
 
 
-def failures(program: Program, values: Sequence[int], targets: Sequence[str]) -> list[str]:
-    """What is wrong, in words; empty when all agree or are refused."""
-    wanted, outcomes = run(program, values, targets)
-    return [
-        f"{o.stage} on {o.target}: {o.values}, CPython: {wanted}"
-        for o in outcomes
-        if o.refusal is None and o.values != wanted
-    ]
+def _simpler_runs(case: Case) -> Iterator[Case]:
+    """Fewer calls, one stage, one target."""
+    for index in range(len(case.calls)):
+        if len(case.calls) > 1:
+            yield Case(case.text, (*case.calls[:index], *case.calls[index + 1 :]), case.stages, case.targets)
+    if case.stages is None:
+        yield from (Case(case.text, case.calls, (stage,), case.targets) for stage in STAGES)
+    if case.targets is None:
+        yield from (Case(case.text, case.calls, case.stages, (target,)) for target in ("interp", "cpu", "cuda"))
 
 
-__all__ = ["StagingFuzzer", "failures", "module_text", "run"]
+def _judged(outcome: Outcome, calls: Sequence[Arguments], wanted: tuple[tuple[int, ...], ...]) -> Iterator[Problem]:
+    where = f"{outcome.stage} on {outcome.target}"
+    if outcome.rows is None:
+        if outcome.refusal not in _REFUSALS:
+            yield Problem(f"refused {outcome.refusal}", f"{where}: {outcome.text}")
+        return
+    for call, actual, right in zip(calls, outcome.rows, wanted):
+        if actual != right:
+            yield Problem(f"{outcome.target} differs", f"{where}, program{call}: {actual}, CPython: {right}")
+
+
+__all__ = ["StagingFuzzer", "module_text"]

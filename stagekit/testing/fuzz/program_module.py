@@ -1,0 +1,43 @@
+"""Source text that was drawn becomes a module, without a file: its functions must be able to show their source."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from stagekit.testing.fuzz.harness import NotACase
+
+_NAME = "stagekit_fuzz_program"
+_PATH = os.path.join(tempfile.gettempdir(), f"{_NAME}.py")  # nothing is written there
+
+
+@contextlib.contextmanager
+def module_of(text: str) -> Iterator[Any]:
+    """The module, as long as it is needed. One at a time: all have one name, so that nothing grows with their number.
+
+    Raises NotACase where the text is no program.
+    """
+    module = ModuleType(_NAME)
+    module.__file__ = _PATH
+    linecache.cache[_PATH] = (len(text), None, text.splitlines(keepends=True), _PATH)
+    sys.modules[_NAME] = module
+    try:
+        exec(_compiled(text), module.__dict__)
+        yield module
+    finally:
+        del sys.modules[_NAME], linecache.cache[_PATH]
+
+
+def _compiled(text: str) -> Any:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # a shrunk program may be odd
+            return compile(text, _PATH, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise NotACase(str(error)) from error
