@@ -89,7 +89,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             EMITTERS,
             _used(fn),
             block_values=dict(frame.params),
-            held=frame.held,
+            decided=frame.decided,
         )
         _write_block(kernel, fn, layout, shared)
 

@@ -90,8 +90,8 @@ def _minuend(kind: UnaryKind, dtype: DType) -> Uniform:
 
 def emit_compare(warp: Warp, op: ops.Compare) -> None:
     a, b, type_ = warp[op.lhs], warp[op.rhs], op.lhs.type
-    if op.result in warp.kernel.held:
-        warp[op.result] = Uniform("true")
+    if op.result in warp.kernel.decided:
+        warp[op.result] = Uniform("true" if warp.kernel.decided[op.result] else "false")
     elif isinstance(type_, Pointer):
         warp[op.result] = emit_pointer_compare(warp, op.kind, type_, a, b)
     else:

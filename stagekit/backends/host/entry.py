@@ -3,7 +3,7 @@ the functions that run one.
 
     i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch)
     i32 entry.block(<one per parameter>, i64 x, y, z, i64 grid x, y, z, ptr scratch)
-    i32 entry.whole(...)      the same block where its guards hold, if they can be asked for a row (`guards.py`)
+    i32 entry.whole(...)      the same block without the guards that a row of blocks can be asked for (`guards.py`)
 
 args: 8-byte slots, one per kernel parameter. grid: three int64. first, last: a range of linear block numbers, x fastest.
 scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. All give 0, or a fault
@@ -12,13 +12,13 @@ scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import Form, Uniform
-from stagekit.backends.host.guards import Held, Place, Range, held_in_row
+from stagekit.backends.host.guards import Decided, Place, Range, decide
 from stagekit.backends.host.loops import KEEP_ROLLED, loop_hint
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.rows import Row, RunBlock, write_blocks, write_rows
@@ -42,13 +42,13 @@ _EXTENTS = ("%grid_x", "%grid_y", "%grid_z")
 
 @dataclass(frozen=True, slots=True)
 class BlockFrame:
-    """What the code of a block starts from. held: the comparisons that are known to hold in all its threads."""
+    """What the code of a block starts from. decided: how comparisons come out in all its threads."""
 
     w: Writer
     params: dict[Value, Form]
     index: Triple
     grid: Triple
-    held: frozenset[Value]
+    decided: Mapping[Value, bool]
 
 
 class EntryWriter:
@@ -74,36 +74,40 @@ class EntryWriter:
         self._module.add_function(self._name, text)
 
     def _row(self, row: Row) -> None:
-        held = self._held(row)
-        if held is not None:
-            self._either(row, held)
+        decided = self._decided(row)
+        if decided is not None:
+            self._either(row, decided)
         else:
-            self._blocks(row, self._block_function("block", frozenset()))
+            self._blocks(row, self._block_function("block", {}))
 
-    def _held(self, row: Row) -> Held | None:
+    def _decided(self, row: Row) -> Decided | None:
         params = {p: _param_form(text, p.type) for p, (_, text) in zip(self._fn.params, self._args, strict=True)}
         x, last, y, z = (_block_index(text) for text in (row.begin, row.last, row.y, row.z))
         place = Place(self._block, (Range(x, last), Range(y, y), Range(z, z)), _extents(self._grid))
-        return held_in_row(self._w, self._fn, params, place)
+        return decide(self._w, self._fn, params, place)
 
-    def _either(self, row: Row, held: Held) -> None:
-        """Code without guards for a row in which they hold, else code with them."""
+    def _either(self, row: Row, decided: Decided) -> None:
+        """Code without guards for a row that is decided, else code with them."""
         w = self._w
         whole, mixed, end = w.new_label("whole"), w.new_label("mixed"), w.new_label("next")
-        w.line(f"br i1 {held.condition}, label %{whole}, label %{mixed}")
-        for label, suffix, values in ((whole, "whole", held.values), (mixed, "block", frozenset[Value]())):
+        w.line(f"br i1 {decided.condition}, label %{whole}, label %{mixed}")
+        versions: tuple[tuple[str, str, Mapping[Value, bool]], ...] = (
+            (whole, "whole", decided.outcomes),
+            (mixed, "block", {}),
+        )
+        for label, suffix, outcomes in versions:
             w.label(label)
-            self._blocks(row, self._block_function(suffix, values))
+            self._blocks(row, self._block_function(suffix, outcomes))
             w.line(f"br label %{end}")
         w.label(end)
 
     def _blocks(self, row: Row, run: RunBlock) -> None:
         write_blocks(self._w, row, run, loop_hint(self._w, KEEP_ROLLED))
 
-    def _block_function(self, suffix: str, held: frozenset[Value]) -> RunBlock:
+    def _block_function(self, suffix: str, decided: Mapping[Value, bool]) -> RunBlock:
         """Add the function of a block; gives what calls it."""
         name = f"{self._name}.{suffix}"
-        frame = _open_block(self._module, self._fn, held)
+        frame = _open_block(self._module, self._fn, decided)
         self._write_block(frame)
         _close_block(self._module, name, self._fn, frame)
         return lambda *index: self._call(name, index)
@@ -129,10 +133,10 @@ def _extents(texts: tuple[str, ...]) -> Triple:
     return x, y, z
 
 
-def _open_block(module: Module, fn: Function, held: frozenset[Value]) -> BlockFrame:
+def _open_block(module: Module, fn: Function, decided: Mapping[Value, bool]) -> BlockFrame:
     params = {param: _param_form(f"%p{place}", param.type) for place, param in enumerate(fn.params)}
     x, y, z = (_block_index(text) for text in _INDICES)
-    return BlockFrame(Writer(module), params, (x, y, z), _extents(_EXTENTS), held)
+    return BlockFrame(Writer(module), params, (x, y, z), _extents(_EXTENTS), decided)
 
 
 def _param_form(text: str, type_: Type) -> Form:

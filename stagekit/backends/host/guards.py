@@ -1,10 +1,11 @@
-"""Guards that hold in every thread of a row of blocks: asked once for the row, which then runs code without them.
+"""Comparisons that come out alike in every thread of a row of blocks: asked once for the row, which then runs code without.
 
     i = block_idx * 256 + thread_idx        over blocks 3 to 66:   768 .. 17151
-    i < n                                   holds in all of them if 17151 < n
+    if i < n                                a guard: true in all of them if 17151 < n
+    max(i - 1, 0)                           a clamp: 0 > i - 1 is false in all of them if 0 <= 767
 
 An integer is followed as the range of its values over all threads of the row, two scalars. What has no such range, or
-might wrap, is not followed; a comparison of two ranges that cannot be decided by their ends alone stays a guard.
+might wrap, is not followed; nor is a comparison that the ends of two ranges do not decide.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, Value, ops, walk
 
-MAX_COPIED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
+MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
+MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 
@@ -44,10 +46,10 @@ def _point(value: Uniform) -> Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """values: the comparisons that hold in the whole row if the scalar `condition` does."""
+class Decided:
+    """outcomes: of comparisons, in every thread of the row, if the scalar `condition` holds."""
 
-    values: frozenset[Value]
+    outcomes: Mapping[Value, bool]
     condition: str
 
 
@@ -60,39 +62,66 @@ class Place:
     grid: tuple[Uniform, Uniform, Uniform]
 
 
-def held_in_row(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> Held | None:
-    """The guards of `fn` that can be asked for a whole row, and the code that asks; None if there are none."""
-    if sum(1 for _ in walk(fn.body)) > MAX_COPIED_OPS:
+def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> Decided | None:
+    """What can be asked for a whole row, and the code that asks; None if that is nothing."""
+    size = sum(1 for _ in walk(fn.body))
+    if size > MAX_CLAMPED_OPS:
         return None
     ranges = _Ranges(w, fn, params, place)
-    asked = {op.result: text for op in walk(fn.body) if isinstance(op, ops.Compare) and (text := ranges.ask(op))}
+    for op in walk(fn.body):
+        if isinstance(op, ops.Compare):
+            ranges.ask(op)
+    if not ranges.asked or (size > MAX_GUARDED_OPS and all(ranges.asked.values())):
+        return None
     condition = "true"
-    for text in asked.values():
+    for text in dict.fromkeys(ranges.conditions):
         condition = text if condition == "true" else w.emit(f"and i1 {condition}, {text}")
-    return Held(frozenset(asked), condition) if asked else None
+    return Decided(ranges.asked, condition)
 
 
 class _Ranges:
     """The ranges of a function's integers, computed when first asked for."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
+        self.asked: dict[Value, bool] = {}
+        self.conditions: list[str] = []
         self._w, self._place = w, place
         self._makers = {op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}
+        self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
         self._found: dict[Value, Range | None] = {
             value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.facts
         }
 
-    def ask(self, op: ops.Compare) -> str | None:
-        """A scalar that tells whether the comparison holds in every thread; None if it cannot, or need not, be asked."""
-        ends = _ENDS.get(op.kind)
-        type_ = op.lhs.type
-        if ends is None or not isinstance(type_, Scalar) or not type_.dtype.is_integer:
+    def ask(self, op: ops.Compare) -> None:
+        """Ask whether the comparison comes out as expected in every thread, if that can be asked and is not known."""
+        type_, a, b = op.lhs.type, self.of(op.lhs), self.of(op.rhs)
+        if op.kind not in _NEGATED or not isinstance(type_, Scalar) or a is None or b is None:
+            return
+        if op.result in self.asked or (a.is_point and b.is_point):
+            return
+        outcome = self._expected(op.result)
+        kind = op.kind if outcome else _NEGATED[op.kind]
+        text = scalar_compare(self._w, kind, type_.dtype, *_ENDS[kind](a, b)).text
+        if text != "false":
+            self.asked[op.result] = outcome
+            self.conditions.append(text)
+
+    def _expected(self, value: Value) -> bool:
+        """A guard is expected to hold, a clamp not to replace what differs between threads by one bound."""
+        choice = self._choices.get(value)
+        if choice is None:
+            return True
+        if_true, if_false = self.of(choice.if_true), self.of(choice.if_false)
+        return if_true is None or if_false is None or not if_true.is_point or if_false.is_point
+
+    def select(self, op: ops.Select) -> Range | None:
+        """What the expected outcome selects: where another one comes out, the row is not run with what follows from it."""
+        maker = self._makers.get(op.condition)
+        if isinstance(maker, ops.Compare):
+            self.ask(maker)
+        if op.condition not in self.asked:
             return None
-        a, b = self.of(op.lhs), self.of(op.rhs)
-        if a is None or b is None or (a.is_point and b.is_point):
-            return None
-        text = scalar_compare(self._w, op.kind, type_.dtype, *ends(a, b)).text
-        return None if text == "false" else text
+        return self.of(op.if_true if self.asked[op.condition] else op.if_false)
 
     def of(self, value: Value) -> Range | None:
         if value not in self._found:
@@ -161,6 +190,7 @@ _RULES: Mapping[type[Op], Callable[[_Ranges, Any], Range | None]] = {
     ops.IntrinsicOp: _Ranges.index,
     ops.Binary: _Ranges.binary,
     ops.Cast: _Ranges.cast,
+    ops.Select: _Ranges.select,
 }
 
 # Which ends of two ranges decide ------------------------------------------------------------------------------------
@@ -197,4 +227,11 @@ _ENDS: Mapping[CompareKind, Callable[[Range, Range], _Pair]] = {
     CompareKind.LE: lambda a, b: (a.high, b.low),
     CompareKind.GT: lambda a, b: (a.low, b.high),
     CompareKind.GE: lambda a, b: (a.low, b.high),
+}
+
+_NEGATED: Mapping[CompareKind, CompareKind] = {
+    CompareKind.LT: CompareKind.GE,
+    CompareKind.LE: CompareKind.GT,
+    CompareKind.GT: CompareKind.LE,
+    CompareKind.GE: CompareKind.LT,
 }

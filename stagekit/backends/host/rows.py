@@ -4,7 +4,7 @@
         whatever is asked once per row
         for x in row:   the block
 
-The last block along x is a row of its own: where a guard fails, it mostly fails there and only there.
+The first and the last block along x are rows of their own: where a guard or a clamp matters, it mostly matters there.
 """
 
 from __future__ import annotations
@@ -75,11 +75,13 @@ def _coordinates(w: Writer, extents: tuple[str, str, str]) -> tuple[str, str, st
 
 def _row_length(w: Writer, number: str, x: str, extent: str) -> str:
     """How many blocks from block `number` on are one row."""
-    to_end = w.emit(f"sub nsw i64 {extent}, {x}")
-    before_last = w.call("i64", "llvm.smax.i64", [("i64", w.emit(f"sub nsw i64 {to_end}, 1")), ("i64", "1")])
+    to_last = w.emit(f"sub nsw i64 {w.emit(f'sub nsw i64 {extent}, {x}')}, 1")
+    is_first = w.emit(f"icmp eq i64 {x}, 0")
+    longest = w.emit(f"select i1 {is_first}, i64 1, i64 {LONGEST_ROW}")
     left = w.emit(f"sub nsw i64 %last, {number}")
-    count = w.call("i64", "llvm.smin.i64", [("i64", before_last), ("i64", left)])
-    return w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", str(LONGEST_ROW))])
+    count = w.call("i64", "llvm.smin.i64", [("i64", longest), ("i64", left)])
+    count = w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", to_last)])
+    return w.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
 
 
 def _close_coordinates(w: Writer, extents: tuple[str, str, str], slots: list[OpenPhi], past: str) -> None:

@@ -35,8 +35,8 @@ class Kernel:
     """One compilation. block: threads per axis.
 
     emitters: how each kind of op is written (`emit.py`). block_idx, grid_dim: scalars of the block being run. used: the
-    values that some op reads. held: comparisons known to hold in all threads. shared, local: where each allocation begins,
-    by its op. forced_vectors, forced_pointers, masked_loops: what earlier attempts at a loop found out (`carried.py`,
+    values that some op reads. decided: comparisons that come out alike in all threads. shared, local: where each allocation
+    begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier attempts at a loop found out (`carried.py`,
     `loops.py`). block_values: what is computed once per block. fault: the label that leaves the kernel with a fault.
     """
 
@@ -48,7 +48,7 @@ class Kernel:
     grid_dim: tuple[Uniform, ...]
     emitters: Mapping[type[Op], Callable[[Warp, Any], None]]
     used: frozenset[Value]
-    held: frozenset[Value] = frozenset()
+    decided: Mapping[Value, bool] = field(default_factory=dict)
     fault: str = "fault"
     block_values: dict[Value, Form] = field(default_factory=dict)
     shared: dict[Op, str] = field(default_factory=dict)

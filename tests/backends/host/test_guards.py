@@ -92,6 +92,53 @@ def _two_axes(out, width: sk.int64, height: sk.int64):
 KERNEL_OF_TWO_AXES = _two_axes
 
 
+@sk.jit
+def _shifted(src, dst, width: sk.int64, left: sk.constexpr[int], right: sk.constexpr[int]):
+    x = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
+    if x < width:
+        dst[x] = src[max(x - left, 0)] + 1000 * src[min(max(x + right, 2), width - 1)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(3, 700),
+    left=st.sampled_from((-1, 0, 1, 5, 40)),
+    right=st.sampled_from((-70, -1, 0, 1, 33)),
+    block=st.sampled_from((1, 5, 32, 96)),
+)
+def test_clamped_neighbours_are_found_inside_and_at_the_edges(width: int, left: int, right: int, block: int) -> None:
+    src = np.arange(width + 1, dtype=np.int32)
+    dst = np.zeros(width, np.int32)
+
+    _shifted[-(-width // block), block](src, dst, width, left, right)
+
+    x = np.arange(width)
+    expected = src[np.maximum(x - left, 0)] + 1000 * src[np.minimum(np.maximum(x + right, 2), width - 1)]
+    np.testing.assert_array_equal(dst, expected)
+
+
+@sk.jit
+def _chosen_by_a_clamp(out, n: sk.int64):
+    """What is compared hangs on a clamp that may come out either way."""
+    i = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
+    place = n if i > n else i
+    if place >= 40:
+        out[i] = 1
+    elif i < 2000:
+        out[i] = 2
+
+
+@pytest.mark.parametrize("n", [-5, 0, 39, 40, 41, 64, 1000, 5000])
+def test_a_guard_behind_a_clamp_is_right_whichever_way_it_goes(n: int) -> None:
+    out = np.zeros(3200, np.int32)
+
+    _chosen_by_a_clamp[100, 32](out, n)
+
+    i = np.arange(out.size)
+    expected = np.where(np.minimum(i, n) >= 40, 1, np.where(i < 2000, 2, 0))
+    np.testing.assert_array_equal(out, expected)
+
+
 def _count(times: int):
     """Adds to the threads below a limit, some times over."""
 
@@ -117,7 +164,7 @@ def test_a_row_may_begin_and_end_anywhere_in_the_grid(n: int) -> None:
     runner.close()
 
 
-@pytest.mark.parametrize(("times", "is_copied"), [(1, True), (guards.MAX_COPIED_OPS, False)])
+@pytest.mark.parametrize(("times", "is_copied"), [(1, True), (guards.MAX_GUARDED_OPS, False)])
 def test_a_large_kernel_is_not_written_twice(times: int, is_copied: bool) -> None:
     runner = compiled(_count(times), (32, 1, 1))
     assert is_copied == (".whole" in runner.code.llvm)
