@@ -7,6 +7,7 @@
     EXCHANGE    a row per array type that speaks DLPack's C exchange API
     DEVICE      a row per GPU: where a kernel's code is
     READING     what was read of one array: a `DLTensor`, and what is not in it
+    WANTED_*    what a parameter takes: constants of a launcher
     GUARD       a row per place outside a kernel that its tracer read
 """
 
@@ -30,10 +31,11 @@ PROCESS = _numbered(
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
     " cupy_stream cupy_current_stream data_name ptr_name device_id_name dtype_name shape_name strides_name"
     " exchanges exchange_count launch_kernel get_context set_context"
-    " is_diverted bind read_tensor run enqueue is_current " + " ".join(f"dtype_{dtype.name}" for dtype in ALL_DTYPES)
+    " is_diverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
+    + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
-"""is_diverted to is_current are the functions of `backends/launcher/support`, cupy_stream too; dtype_*, NumPy's objects.
-torch_stream, cupy_stream: what asks for a current stream. *_name: strings."""
+"""is_diverted to is_current are the functions of `backends/launcher/support`, cupy_stream too; dtype_* and scalar_*, NumPy's
+dtypes and the types of its scalars. torch_stream, cupy_stream: what asks for a current stream. *_name: strings."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
@@ -82,6 +84,18 @@ NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
 )
 """`PyArrayObject_fields`, see `runtime/numpy_fields.py`, which tries it."""
+
+WANTED_ARRAY = _numbered(
+    "dtype dlpack_dtype device_type rank needed_flags checked_flags unit_shift is_written is_packed is_loose is_strided align"
+)
+"""Behind it, `rank` sizes, -1 for free ones. dtype: where in PROCESS. rank: -1 for any. *_flags: NumPy's. unit_shift: from bytes
+to elements. is_packed: in C order without gaps; is_loose: not so. is_strided: strides are read."""
+
+WANTED_NUMBER = _numbered("kind low high own")
+"""low, high: of an integer. own: which dtype the object's own type must be, -1 for any."""
+
+SCALAR_VALUE = 16
+"""Where a NumPy scalar keeps its value: behind the object's header. `runtime/native.py` tries it."""
 
 GUARD = _numbered("holder key seen")
 """`holder[key] is seen`, or for key 0 the content of the cell `holder`."""

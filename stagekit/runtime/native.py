@@ -24,7 +24,7 @@ import numpy as np
 
 from stagekit import config
 from stagekit import native_tables as tables
-from stagekit.dtypes import ALL_DTYPES
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.runtime import numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
@@ -174,7 +174,18 @@ def _known_objects() -> dict[str, Any]:
         "torch_name": sys.intern("torch"),
         **{f"{name}_name": sys.intern(name) for name in _NAMES},
         **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
+        **{f"scalar_{dtype.name}": dtype.numpy.type for dtype in ALL_DTYPES if _has_plain_scalars(dtype)},
     }
+
+
+def _has_plain_scalars(dtype: DType) -> bool:
+    """Do NumPy's scalars of this dtype keep their value where launchers look for it?"""
+    probe = np.array(1.0, dtype.numpy)[()]
+    size = tables.SCALAR_VALUE + dtype.itemsize
+    return (
+        type(probe).__basicsize__ >= size
+        and ctypes.string_at(id(probe), size)[tables.SCALAR_VALUE :] == probe.tobytes()
+    )
 
 
 _NAMES = ("is_neg", "data", "ptr", "device_id", "dtype", "shape", "strides")

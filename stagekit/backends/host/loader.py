@@ -7,7 +7,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from stagekit.backends.host.objects import check_symbols
-from stagekit.backends.host.target import machine_for, this_processor
+from stagekit.backends.host.target import quick_machine
 from stagekit.diagnostics import InternalError
 
 
@@ -32,10 +32,11 @@ class LoadedCode:
 def load(code: bytes, entry: str) -> LoadedCode:
     """Link the object file `code` and find its symbol `entry`."""
     check_symbols(code, entry)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), machine_for(this_processor()))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), quick_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address = engine.get_function_address(entry)
+    address = engine.get_function_address(
+        entry
+    )  # relocates it; `finalize_object` would compile the empty module as well
     if not address:
         engine.close()
         raise InternalError(f"the object file does not define `{entry}`")

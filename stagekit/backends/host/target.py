@@ -54,6 +54,12 @@ def _initialise() -> None:
     llvm.initialize_native_asmprinter()
 
 
+def quick_machine() -> Any:
+    """A target machine that generates code as it stands, for what is made while somebody waits and is mostly calls."""
+    _initialise()
+    return llvm.Target.from_default_triple().create_target_machine(opt=0, reloc="pic", codemodel="jitdefault", jit=True)
+
+
 def machine_for(processor: Processor) -> Any:
     """A new LLVM target machine; not shared, since it is not meant for several threads."""
     _initialise()

@@ -3,7 +3,8 @@
 request     what a launcher is made from
 compiler    from a request to an object file, and to the code in this process
 frame       where code is being written
-tensors, numbers, sizes    what it reads and checks
+wanted      what it asks of each argument
+sizes       what it computes
 support     what all launchers call
 """
 

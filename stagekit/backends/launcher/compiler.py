@@ -11,25 +11,24 @@ comparisons and calls.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import llvmlite.binding as llvm
 
 from stagekit import native_tables as tables
 from stagekit.backends.host.loader import LoadedCode, load
-from stagekit.backends.host.target import machine_for, this_processor
-from stagekit.backends.launcher import numbers, sizes, support, tensors
+from stagekit.backends.host.target import machine_for, quick_machine, this_processor
+from stagekit.backends.launcher import sizes, support, wanted
 from stagekit.backends.launcher.frame import GENERAL, Frame
-from stagekit.backends.launcher.request import LauncherRequest
+from stagekit.backends.launcher.request import LauncherRequest, Target
 from stagekit.backends.launcher.sizes import Evaluator
-from stagekit.backends.launcher.tensors import ArrayValues
 from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
 from stagekit.backends.toolchain import identity
+from stagekit.cache import open_store
 from stagekit.cache.codes import kept
 from stagekit.diagnostics import InternalError
 from stagekit.hostexpr import HostExpr, Op, Slot
-from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, ScalarSpec
+from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
 
 ENTRY = "stagekit_launcher"
 _HEAD = f"define ptr @{ENTRY}(ptr %self, ptr %args, i64 %given, ptr %keywords)"
@@ -51,16 +50,17 @@ def compile(request: LauncherRequest) -> LauncherCode | None:
     return LauncherCode(_assemble(text), text)
 
 
-def compile_support() -> bytes:
-    """The object file of what launchers call."""
-    return _assemble(support.text())
-
-
 def load_support() -> tuple[dict[str, int], LoadedCode]:
     """The addresses of `support.FUNCTIONS`, and the code that must be kept."""
-    code = compile_support()
+    code = kept("support", identity("cpu"), _compile_support)  # versions of this package are in every name
     loaded = load(code, support.PREFIX + support.FUNCTIONS[0])
     return {name: loaded.address_of(support.PREFIX + name) for name in support.FUNCTIONS}, loaded
+
+
+def _compile_support() -> bytes:
+    """All launches go through it: where it can be kept on disk, good code is worth 50 ms once."""
+    machine = quick_machine() if open_store() is None else machine_for(this_processor())
+    return bytes(machine.emit_object(optimize.parse(support.text(), llvm.create_context())))
 
 
 def _assemble(text: str) -> bytes:
@@ -69,21 +69,12 @@ def _assemble(text: str) -> bytes:
 
 def _object_code(text: str) -> bytes:
     module = optimize.parse(text, llvm.create_context())
-    return bytes(_quick_machine().emit_object(module))
-
-
-def _quick_machine() -> Any:
-    """A target machine that generates code as it stands: better code would take five times as long to make, and is mostly
-    calls anyway.
-    """
-    machine_for(this_processor())  # initialises LLVM's target
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(opt=0, reloc="pic", codemodel="jitdefault", jit=True)
+    return bytes(quick_machine().emit_object(module))
 
 
 def _is_possible(request: LauncherRequest) -> bool:
     scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
-    return all(map(numbers.can_read, scalars)) and not any(_reads_float(request, e) for e in _expressions(request))
+    return all(map(wanted.can_read, scalars)) and not any(_reads_float(request, e) for e in _expressions(request))
 
 
 def _expressions(request: LauncherRequest) -> list[HostExpr]:
@@ -103,12 +94,23 @@ def _reads_float(request: LauncherRequest, expr: HostExpr) -> bool:
 # The code -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayValues:
+    """Operands: i64 each."""
+
+    address: str
+    sizes: list[str]
+    strides: list[str]
+
+
 @dataclass(slots=True)
 class Values:
-    """What was read. slots: (LLVM type, operand) by slot. arrays: by argument."""
+    """What was read. slots: memory with 8 bytes for each native parameter. arrays: by argument. readings: one per array."""
 
-    slots: dict[int, tuple[str, str]]
+    slots: str
+    readings: str
     arrays: dict[int, ArrayValues]
+    numbers: dict[int, int]  # slots by argument
 
 
 def write(request: LauncherRequest) -> str:
@@ -116,6 +118,7 @@ def write(request: LauncherRequest) -> str:
     module = Module(Abilities())
     frame = _open(Writer(module), request)
     values = _read(frame, request, _bind(frame, request))
+    _fill_slots(frame, request, values)
     evaluator = Evaluator(frame, _integers(frame, request, values))
     _check_relations(frame, request, values, evaluator)
     size = _own_size(frame, request, evaluator) if request.launch else _size_in_brackets(frame)
@@ -173,8 +176,10 @@ def _bind(frame: Frame, request: LauncherRequest) -> list[str]:
 
 
 def _read(frame: Frame, request: LauncherRequest, objects: list[str]) -> Values:
-    values = Values({}, {})
-    numbers_read: dict[int, tuple[str, str]] = {}
+    w, arrays = frame.w, sum(isinstance(spec, ArraySpec | PointerSpec) for spec in request.specs)
+    slots = w.emit_entry(f"alloca [{max(len(request.slots), 1)} x i64]")
+    readings = w.emit_entry(f"alloca [{max(arrays, 1) * tables.READING_BYTES} x i8], align 8")
+    values = Values(slots, readings, {}, _slots_of_numbers(request))
     for place, (parameter, object_) in enumerate(zip(request.parameters, objects, strict=True)):
         if parameter.argument is None:
             _check_constexpr(frame, request, place, object_)
@@ -183,50 +188,80 @@ def _read(frame: Frame, request: LauncherRequest, objects: list[str]) -> Values:
         if isinstance(spec, NoneSpec):
             frame.require_equal("ptr", object_, frame.of_process("none"))
         elif isinstance(spec, ScalarSpec):
-            number = numbers.read_number(frame, spec.dtype, object_, parameter.is_declared)
-            numbers_read[parameter.argument] = number
+            words = wanted.number_words(spec.dtype, is_declared=parameter.is_declared)
+            slot = _word(w, slots, values.numbers[parameter.argument])
+            _call_reader(frame, "read_number", object_, [slot, _constant(frame, "number", words)])
         else:
-            values.arrays[parameter.argument] = tensors.read_array(frame, spec, request.target, object_)
-    for index, slot in enumerate(request.slots):
-        values.slots[index] = _slot(slot, values.arrays, numbers_read)
+            values.arrays[parameter.argument] = _read_array(frame, spec, request.target, object_, values)
     return values
+
+
+def _slots_of_numbers(request: LauncherRequest) -> dict[int, int]:
+    """Where each scalar argument is among the native parameters."""
+    return {slot.argument: place for place, slot in enumerate(request.slots) if slot.kind == "value"}
+
+
+def _read_array(
+    frame: Frame, spec: ArraySpec | PointerSpec, target: Target, object_: str, values: Values
+) -> ArrayValues:
+    w, rank = frame.w, spec.rank if isinstance(spec, ArraySpec) else 0
+    steps = rank if isinstance(spec, ArraySpec) and not spec.is_contiguous else 0
+    out = w.emit_entry(f"alloca [{1 + rank + steps} x i64]")
+    at = tables.READING_BYTES * len(values.arrays)
+    reading = w.emit(f"getelementptr i8, ptr {values.readings}, i64 {at}") if at else values.readings
+    words = _constant(frame, "array", wanted.array_words(spec, target))
+    _call_reader(frame, "read_array", object_, [reading, out, words])
+    address, *others = (frame.load("i64", out, tables.WORD * place) for place in range(1 + rank + steps))
+    return ArrayValues(address, others[:rank], others[rank:])
+
+
+def _constant(frame: Frame, kind: str, words: list[int]) -> str:
+    """A table of words; equal ones are one."""
+    items = ", ".join(f"i64 {word}" for word in words)
+    definition = f"internal constant [{len(words)} x i64] [{items}]"
+    module = frame.w.module
+    return module.add_global(module.unique_name(kind, definition), definition)
+
+
+def _call_reader(frame: Frame, name: str, object_: str, pointers: list[str]) -> None:
+    """Go on only where it read what it should."""
+    operands = [("ptr", operand) for operand in (frame.process, object_, *pointers)]
+    frame.require(frame.call_support("i1", name, operands))
 
 
 def _check_constexpr(frame: Frame, request: LauncherRequest, place: int, object_: str) -> None:
     """The very object that was specialised for, or an equal int."""
-    w, constant = frame.w, request.parameters[place].constant
+    constant = request.parameters[place].constant
     expected = frame.load("ptr", frame.state, tables.tail(tables.EXPECTED, len(request.parameters), place))
-    is_it = w.emit(f"icmp eq ptr {object_}, {expected}")
-    if constant is None:
-        frame.require(is_it)
-        return
-    other, done = w.new_label("constant"), w.new_label("same")
-    w.line(f"br i1 {is_it}, label %{done}, label %{other}")
-    w.label(other)
-    frame.require_equal("ptr", frame.type_of(object_), frame.of_process("int"))
-    frame.require_equal("i64", numbers.read_int(frame, object_), str(constant))
-    w.line(f"br label %{done}")
-    w.label(done)
+    operands = [("ptr", frame.process), ("ptr", object_), ("ptr", expected)]
+    is_int = [("i64", str(int(constant is not None))), ("i64", str(constant or 0))]
+    frame.require(frame.call_support("i1", "is_expected", operands + is_int))
 
 
-def _slot(slot: ParamSlot, arrays: dict[int, ArrayValues], numbers_read: dict[int, tuple[str, str]]) -> tuple[str, str]:
-    if slot.kind == "value":
-        return numbers_read[slot.argument]
-    array = arrays[slot.argument]
+def _fill_slots(frame: Frame, request: LauncherRequest, values: Values) -> None:
+    """Native parameters: 8 bytes each, the value at the low end. Numbers are there already."""
+    for place, slot in enumerate(request.slots):
+        if slot.kind != "value":
+            text = _array_word(slot, values.arrays[slot.argument])
+            frame.w.line(f"store i64 {text}, ptr {_word(frame.w, values.slots, place)}")
+
+
+def _array_word(slot: ParamSlot, array: ArrayValues) -> str:
     if slot.kind == "address":
-        return "i64", array.address
-    return "i64", (array.sizes if slot.kind == "size" else array.strides)[slot.axis]
+        return array.address
+    return (array.sizes if slot.kind == "size" else array.strides)[slot.axis]
 
 
 def _integers(frame: Frame, request: LauncherRequest, values: Values) -> dict[int, str]:
     """The slots that expressions read, as i64."""
     used = {index for e in _expressions(request) for index in _slots_of(e)}
-    found: dict[int, str] = {}
-    for index in sorted(used):
-        type_, text = values.slots[index]
-        widen = "sext" if request.slots[index].dtype.is_signed else "zext"
-        found[index] = text if type_ == "i64" else frame.w.emit(f"{widen} {type_} {text} to i64")
-    return found
+    return {index: _integer(frame, request.slots[index], index, values) for index in sorted(used)}
+
+
+def _integer(frame: Frame, slot: ParamSlot, index: int, values: Values) -> str:
+    if slot.kind == "value":
+        return frame.load("i64", values.slots, tables.WORD * index)
+    return _array_word(slot, values.arrays[slot.argument])
 
 
 def _slots_of(expr: HostExpr) -> set[int]:
@@ -241,13 +276,13 @@ def _check_relations(frame: Frame, request: LauncherRequest, values: Values, eva
         spec = request.specs[argument]
         if not isinstance(spec, ArraySpec):
             continue
-        for size, wanted in zip(array.sizes, spec.shape):
-            if wanted is not None and not isinstance(wanted, int):
-                frame.require_equal("i64", size, evaluator.value_of(wanted))
+        for size, expected in zip(array.sizes, spec.shape):
+            if expected is not None and not isinstance(expected, int):
+                frame.require_equal("i64", size, evaluator.value_of(expected))
         for size, stride, fixed in zip(array.sizes, array.strides, spec.strides or ()):
             if fixed is not None:
-                expected = str(fixed) if isinstance(fixed, int) else evaluator.value_of(fixed)
-                _require_stride(frame, size, stride, expected)
+                text = str(fixed) if isinstance(fixed, int) else evaluator.value_of(fixed)
+                _require_stride(frame, size, stride, text)
 
 
 def _require_stride(frame: Frame, size: str, stride: str, expected: str) -> None:
@@ -306,28 +341,18 @@ def _word(w: Writer, memory: str, place: int) -> str:
     return w.emit(f"getelementptr i64, ptr {memory}, i64 {place}") if place else memory
 
 
-def _store_slots(frame: Frame, values: Values) -> str:
-    """Native parameters: 8 bytes each, the value at the low end."""
-    w = frame.w
-    memory = w.emit_entry(f"alloca [{max(len(values.slots), 1)} x i64]")
-    for place, (type_, text) in values.slots.items():
-        w.line(f"store {type_} {text}, ptr {_word(w, memory, place)}")
-    return memory
-
-
 def _run(frame: Frame, request: LauncherRequest, values: Values, size: Size) -> str:
-    operands = [("ptr", frame.state), ("ptr", _store_slots(frame, values)), ("ptr", size.grid), ("i64", size.blocks)]
+    operands = [("ptr", frame.state), ("ptr", values.slots), ("ptr", size.grid), ("i64", size.blocks)]
     memory = [("i64", str(request.scratch_bytes)), ("i64", size.shared_bytes)]
     return frame.call_support("ptr", "run", operands + memory)
 
 
 def _enqueue(frame: Frame, request: LauncherRequest, values: Values, size: Size) -> str:
-    w = frame.w
-    device, stream_of = _device(frame, [array.reading for array in values.arrays.values()])
-    slots = _store_slots(frame, values)
-    pointers = w.emit_entry(f"alloca [{max(len(values.slots), 1)} x ptr]")
-    for place in values.slots:
-        w.line(f"store ptr {_word(w, slots, place)}, ptr {_word(w, pointers, place)}")
+    w, count = frame.w, len(request.slots)
+    device, stream_of = _device(frame, values)
+    pointers = w.emit_entry(f"alloca [{max(count, 1)} x ptr]")
+    for place in range(count):
+        w.line(f"store ptr {_word(w, values.slots, place)}, ptr {_word(w, pointers, place)}")
     shared_bytes = w.emit(f"add i64 {size.shared_bytes}, {request.added_shared_bytes}")
     operands = [("ptr", frame.state), ("ptr", pointers), ("ptr", size.grid), ("ptr", size.block)]
     operands += [("i64", shared_bytes), ("i32", device), ("ptr", stream_of)]
@@ -336,28 +361,12 @@ def _enqueue(frame: Frame, request: LauncherRequest, values: Values, size: Size)
     return result
 
 
-def _device(frame: Frame, readings: list[str]) -> tuple[str, str]:
+def _device(frame: Frame, values: Values) -> tuple[str, str]:
     """The one GPU of all arrays, -1 without arrays; and who knows its current stream: null where all arrays are ours."""
-    fields = tables.READING
-    device, stream_of = "", "null"
-    for reading in readings:
-        its_device, its_stream = (
-            frame.load("i32", reading, fields["device"]),
-            frame.load("ptr", reading, fields["stream_of"]),
-        )
-        if device:
-            frame.require_equal("i32", its_device, device)
-        device = device or its_device
-        stream_of = _agreed(frame, stream_of, its_stream)
-    return device or "-1", stream_of
-
-
-def _agreed(frame: Frame, known: str, other: str) -> str:
-    """Whoever of two is not null; two different ones go the general way."""
-    if known == "null":
-        return other
-    w = frame.w
-    is_ours, is_new = w.emit(f"icmp eq ptr {other}, null"), w.emit(f"icmp eq ptr {known}, null")
-    is_same = w.emit(f"icmp eq ptr {other}, {known}")
-    frame.require(w.emit(f"or i1 {w.emit(f'or i1 {is_ours}, {is_new}')}, {is_same}"))
-    return w.emit(f"select i1 {is_new}, ptr {other}, ptr {known}")
+    w, count = frame.w, len(values.arrays)
+    if not count:
+        return "-1", "null"
+    device, stream_of = w.emit_entry("alloca i32"), w.emit_entry("alloca ptr")
+    operands = [("ptr", values.readings), ("i64", str(count)), ("ptr", device), ("ptr", stream_of)]
+    frame.require(frame.call_support("i1", "agree_on_device", operands))
+    return frame.load("i32", device, 0), frame.load("ptr", stream_of, 0)

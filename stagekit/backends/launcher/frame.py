@@ -38,10 +38,7 @@ class Frame:
     def of_state(self, name: str, type_: str = "ptr") -> str:
         return self.load(type_, self.state, tables.STATE[name])
 
-    def type_of(self, object_: str) -> str:
-        return self.load("ptr", object_, tables.OBJECT["type"])
-
     def call_support(self, result: str, name: str, args: list[tuple[str, str]]) -> str:
-        """Call a function of `support.py` through its address in the process table."""
+        """Call a function of `support/` through its address in the process table."""
         operands = ", ".join(f"{type_} {text}" for type_, text in args)
         return self.w.emit(f"call {result} {self.of_process(name)}({operands})")

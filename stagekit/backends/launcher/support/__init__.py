@@ -2,8 +2,10 @@
 
 conditions    may a launch go natively
 binding       arguments in the order of the parameters
-exchange      arrays of other libraries
+arrays        address, sizes and strides of an array, checked
+exchange      what other libraries say of theirs
 cupy          CuPy's, which have no exchange API
+numbers       scalars and constexprs
 running       a kernel on the CPU
 enqueueing    a kernel on a GPU
 prepared      launches whose arguments were read before
@@ -18,11 +20,13 @@ import re
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.support import (
+    arrays,
     binding,
     conditions,
     cupy,
     enqueueing,
     exchange,
+    numbers,
     prepared,
     running,
 )
@@ -30,8 +34,8 @@ from stagekit.backends.launcher.support.template import fill_in
 from stagekit.dtypes import ALL_DTYPES
 
 FUNCTIONS = (
-    *("is_diverted", "bind", "read_tensor", "run", "enqueue", "is_current", "run_prepared", "enqueue_prepared"),
-    *("set_process", "read_cupy", "cupy_stream"),
+    *("is_diverted", "is_current", "bind", "read_array", "read_number", "is_expected", "agree_on_device"),
+    *("run", "enqueue", "run_prepared", "enqueue_prepared", "set_process", "read_cupy", "cupy_stream"),
 )
 PREFIX = "stagekit_launch_"
 
@@ -51,20 +55,31 @@ declare void @PyErr_Clear()
 declare ptr @PyErr_Occurred()
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare double @PyFloat_AsDouble(ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @clock_gettime(i32, ptr)
+declare double @llvm.fabs.f64(double)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
-_PARTS = (conditions, binding, exchange, cupy, running, enqueueing, prepared)
+_PARTS = (conditions, binding, arrays, exchange, cupy, numbers, running, enqueueing, prepared)
 
 
 def text() -> str:
     """The LLVM IR of all functions, under their names with `PREFIX`."""
-    functions = fill_in("".join(part.TEXT for part in _PARTS), running.NUMBERS)
+    functions = fill_in("".join(part.TEXT for part in _PARTS), {**arrays.NUMBERS, **numbers.NUMBERS, **running.NUMBERS})
+    return _DECLARATIONS + _constants() + re.sub(rf"@({'|'.join(FUNCTIONS)})\b", rf"@{PREFIX}\1", functions)
+
+
+def _constants() -> str:
+    """By dtype: DLPack's code of it, and how NumPy's scalar of it is decoded."""
     codes = ", ".join(f"i32 {tables.dlpack_dtype(dtype)}" for dtype in ALL_DTYPES)
-    constants = f"@codes = internal constant [{len(ALL_DTYPES)} x i32] [{codes}]\n"
-    return _DECLARATIONS + constants + re.sub(rf"@({'|'.join(FUNCTIONS)})\b", rf"@{PREFIX}\1", functions)
+    kinds = ", ".join(f"i8 {numbers.kind_of(dtype)}" for dtype in ALL_DTYPES)
+    return (
+        f"@codes = internal constant [{len(ALL_DTYPES)} x i32] [{codes}]\n"
+        f"@scalar_kinds = internal constant [{len(ALL_DTYPES)} x i8] [{kinds}]\n"
+    )

@@ -26,7 +26,8 @@ entry:
 }
 
 ; Run a cpu kernel: here while that is quicker than waking other threads, else through `share`.
-; It starts with a sixty-fourth of the blocks and looks at the clock, as `runtime/pool.py` does.
+; It starts with a sixty-fourth of the blocks and looks at the clock, as `runtime/pool.py` does. A single block has nobody to
+; share with, however long it took when it was measured.
 define ptr @run(ptr %state, ptr %slots, ptr %grid, i64 %blocks, i64 %scratch_bytes, i64 %shared_bytes) {
 entry:
   %process = field ptr STATE.process of %state
@@ -41,7 +42,9 @@ weigh:
   %is_long = fcmp oge double %estimate, WORTH_SHARING
   %memory = add i64 %scratch_bytes, %shared_bytes
   %is_large = icmp sgt i64 %memory, SCRATCH_ON_STACK
-  %is_shared = or i1 %is_long, %is_large
+  %has_others = icmp ne i64 %blocks, 1
+  %is_worth_sharing = and i1 %is_long, %has_others
+  %is_shared = or i1 %is_worth_sharing, %is_large
   br i1 %is_shared, label %share, label %here
 here:
   %scratch = alloca i8, i64 %memory, align 64

@@ -22,6 +22,9 @@ _TABLES: Mapping[str, Mapping[str, int]] = {
     "READING": tables.READING,
     "GUARD": tables.GUARD,
     "OBJECT": tables.OBJECT,
+    "NDARRAY": tables.NDARRAY,
+    "WANTED_ARRAY": tables.WANTED_ARRAY,
+    "WANTED_NUMBER": tables.WANTED_NUMBER,
 }
 
 _NUMBERS: Mapping[str, str] = {
@@ -34,12 +37,15 @@ _NUMBERS: Mapping[str, str] = {
     "DEVICES": str(tables.DEVICES),
     "OWN_AXES": str(tables.OWN_AXES),
     "DTYPES": str(len(ALL_DTYPES)),
+    "READING_BYTES": str(tables.READING_BYTES),
+    "WANTED_ARRAY_BYTES": str(tables.size(tables.WANTED_ARRAY)),
+    "SCALAR_VALUE": str(tables.SCALAR_VALUE),
 }
 
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 _FIELD = re.compile(r"^  (%\w+) = field (\w+) (\w+)\.(\w+) of (%\w+)$", re.MULTILINE)
-_OFFSET = re.compile(r"\b([A-Z]+)\.(\w+)")
-_NUMBER = re.compile(r"\b[A-Z][A-Z_]+[A-Z]\b")
+_OFFSET = re.compile(r"\b([A-Z_]+)\.(\w+)")
+_NUMBER = re.compile(r"\b[A-Z][A-Z_]+[A-Z0-9]+\b")
 
 
 def fill_in(text: str, numbers: Mapping[str, str]) -> str:
