@@ -85,6 +85,12 @@ NDARRAY: Mapping[str, int] = MappingProxyType(
 )
 """`PyArrayObject_fields`, see `runtime/numpy_fields.py`, which tries it."""
 
+CUPY: Mapping[str, int] = MappingProxyType({"shape": 40, "shape_end": 48, "strides": 64, "dtype": 104, "data": 112})
+"""CuPy's array: two C++ vectors, of sizes and of strides in bytes, and two objects. `runtime/cupy_fields.py` tries it."""
+
+CUPY_POINTER: Mapping[str, int] = MappingProxyType({"ptr": 24, "device": 32})
+"""What `data` of CuPy's array is."""
+
 WANTED_ARRAY = _numbered(
     "dtype dlpack_dtype device_type rank needed_flags checked_flags unit_shift is_written is_packed is_loose is_strided align"
 )

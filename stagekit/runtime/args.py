@@ -49,7 +49,7 @@ def _reader_for(kind: type) -> Reader | None:
     if hasattr(kind, "__stagekit_view__"):
         return _read_own
     if _is_cupy_array(kind):
-        native.offer_cupy(kind, sys.modules["cupy"].cuda.get_current_stream)
+        native.offer_cupy(kind, sys.modules["cupy"])
         return _read_cupy
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         if "__dlpack_c_exchange_api__" in vars(kind):  # an inherited one may not fit

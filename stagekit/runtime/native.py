@@ -25,7 +25,7 @@ import numpy as np
 from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
-from stagekit.runtime import numpy_fields
+from stagekit.runtime import cupy_fields, numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _NO_ARGUMENTS = 0x4
@@ -101,7 +101,7 @@ class Process:
         self._kept: dict[str, Any] = {}
         self.address = ctypes.addressof(self._memory)
         self.is_complete = False
-        self._cupy: tuple[type, Callable[[int], Any]] | None = None
+        self._cupy: tuple[type, Callable[[int], Any], bool] | None = None
         for name, value in _known_objects().items():
             self.point(name, value)
         self.set("exchanges", ctypes.addressof(self._rows))
@@ -140,12 +140,15 @@ class Process:
         place = tables.EXCHANGE["stream_of"] // tables.WORD
         return next((row[place] for row in rows if row[0] == id(kind)), 0)
 
-    def add_cupy(self, kind: type, current_stream: Callable[[int], Any]) -> None:
-        """A row for CuPy's arrays, once there are the functions for it. current_stream: of a device."""
-        self._cupy = kind, current_stream
+    def add_cupy(self, kind: type, current_stream: Callable[[int], Any], has_fields: bool) -> None:
+        """A row for CuPy's arrays, once there are the functions for it. current_stream: of a device. has_fields: they are
+        where `native_tables.CUPY` says.
+        """
+        self._cupy = kind, current_stream, has_fields
         if self.is_complete:
             self.point("cupy_current_stream", current_stream)
-            read, stream_of = (self.functions[name] for name in ("read_cupy", "cupy_stream"))
+            names = "read_cupy_fields" if has_fields else "read_cupy", "cupy_stream"
+            read, stream_of = (self.functions[name] for name in names)
             self.add_exchange(kind, read, stream_of, tables.NEVER_READ_ONLY)
 
     def add_exchange(self, kind: type, read: int, stream_of: int, flags: int) -> None:
@@ -226,10 +229,10 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     return True
 
 
-def offer_cupy(kind: type, current_stream: Callable[[int], Any]) -> None:
-    """Let launchers read CuPy's arrays, which have no exchange API, by their attributes."""
+def offer_cupy(kind: type, cupy: Any) -> None:
+    """Let launchers read CuPy's arrays, which have no exchange API, by their fields or else by their attributes."""
     if is_available():
-        process().add_cupy(kind, current_stream)
+        process().add_cupy(kind, cupy.cuda.get_current_stream, cupy_fields.has_layout(cupy))
 
 
 def stream_of(arguments: Sequence[Any]) -> int:

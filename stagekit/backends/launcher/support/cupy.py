@@ -1,4 +1,4 @@
-"""CuPy's arrays and current stream, by attributes: what stands for the exchange API that it does not have."""
+"""CuPy's arrays and current stream: what stands for the exchange API that it does not have."""
 
 from __future__ import annotations
 
@@ -60,22 +60,73 @@ missing:
   ret i64 -1
 }
 
-; CuPy has no exchange API, so this is one for it: the array's attributes as a `DLTensor`.
-define i32 @read_cupy(ptr %object, ptr %out) {
+; CuPy has no exchange API, so these are two for it: from its object's fields, and from the array's attributes.
+define i32 @read_cupy_fields(ptr %object, ptr %out) {
 entry:
   %process = load ptr, ptr @process
-  %dtype_name = field ptr PROCESS.dtype_name of %process
-  %dtype = call ptr @PyObject_GetAttr(ptr %object, ptr %dtype_name)
-  call void @Py_DecRef(ptr %dtype)
+  %dtype = field ptr CUPY.dtype of %object
+  %itemsize = call i64 @place_dtype(ptr %process, ptr %dtype, ptr %out)
+  %is_known = icmp ne i64 %itemsize, 0
+  br i1 %is_known, label %layout, label %refuse
+layout:
+  %shape = field ptr CUPY.shape of %object
+  %shape_end = field ptr CUPY.shape_end of %object
+  %strides = field ptr CUPY.strides of %object
+  %shape_start_word = ptrtoint ptr %shape to i64
+  %shape_end_word = ptrtoint ptr %shape_end to i64
+  %shape_bytes = sub i64 %shape_end_word, %shape_start_word
+  %rank = lshr i64 %shape_bytes, 3
+  %fits = icmp ule i64 %rank, OWN_AXES
+  br i1 %fits, label %steps, label %refuse
+steps:
+  %shape_place = getelementptr i8, ptr %out, i64 READING.shape
+  store ptr %shape, ptr %shape_place
+  %own_strides = getelementptr i8, ptr %out, i64 READING.own_strides
+  br label %step
+step:
+  %i = phi i64 [0, %steps], [%next, %whole]
+  %is_done = icmp eq i64 %i, %rank
+  br i1 %is_done, label %place, label %take
+take:
+  %step_slot = getelementptr i64, ptr %strides, i64 %i
+  %bytes = load i64, ptr %step_slot
+  %below = sub i64 %itemsize, 1
+  %rest = and i64 %bytes, %below
+  %is_whole = icmp eq i64 %rest, 0
+  br i1 %is_whole, label %whole, label %refuse
+whole:
+  %elements = sdiv i64 %bytes, %itemsize
+  %own_slot = getelementptr i64, ptr %own_strides, i64 %i
+  store i64 %elements, ptr %own_slot
+  %next = add i64 %i, 1
+  br label %step
+place:
+  %strides_place = getelementptr i8, ptr %out, i64 READING.strides
+  store ptr %own_strides, ptr %strides_place
+  call void @place_rank(ptr %out, i64 %rank)
+  %data = field ptr CUPY.data of %object
+  %address = field ptr CUPY_POINTER.ptr of %data
+  store ptr %address, ptr %out
+  %device = field i32 CUPY_POINTER.device of %data
+  %device_place = getelementptr i8, ptr %out, i64 READING.device
+  store i32 %device, ptr %device_place
+  ret i32 0
+refuse:
+  ret i32 -1
+}
+
+; DLPack's code of a NumPy dtype into a READING; gives the bytes of an element, 0 for a dtype that is not ours.
+define internal i64 @place_dtype(ptr %process, ptr %dtype, ptr %out) {
+entry:
+  %known_dtypes = getelementptr i8, ptr %process, i64 PROCESS.dtype_bool
   br label %search
 search:
   %i = phi i64 [0, %entry], [%next, %differs]
   %is_unknown = icmp eq i64 %i, DTYPES
-  br i1 %is_unknown, label %refuse, label %compare
+  br i1 %is_unknown, label %unknown, label %compare
 compare:
-  %known_slot = getelementptr i8, ptr %process, i64 PROCESS.dtype_bool
-  %this_slot = getelementptr ptr, ptr %known_slot, i64 %i
-  %known = load ptr, ptr %this_slot
+  %known_slot = getelementptr ptr, ptr %known_dtypes, i64 %i
+  %known = load ptr, ptr %known_slot
   %is_it = icmp eq ptr %known, %dtype
   br i1 %is_it, label %found, label %differs
 differs:
@@ -89,6 +140,33 @@ found:
   %upper = lshr i32 %code, 11
   %bytes = and i32 %upper, 31
   %itemsize = zext i32 %bytes to i64
+  ret i64 %itemsize
+unknown:
+  ret i64 0
+}
+
+define internal void @place_rank(ptr %out, i64 %rank) {
+entry:
+  %rank_short = trunc i64 %rank to i32
+  %rank_place = getelementptr i8, ptr %out, i64 READING.rank
+  store i32 %rank_short, ptr %rank_place
+  %offset_place = getelementptr i8, ptr %out, i64 READING.byte_offset
+  store i64 0, ptr %offset_place
+  %kind_place = getelementptr i8, ptr %out, i64 READING.device_type
+  store i32 2, ptr %kind_place
+  ret void
+}
+
+define i32 @read_cupy(ptr %object, ptr %out) {
+entry:
+  %process = load ptr, ptr @process
+  %dtype_name = field ptr PROCESS.dtype_name of %process
+  %dtype = call ptr @PyObject_GetAttr(ptr %object, ptr %dtype_name)
+  call void @Py_DecRef(ptr %dtype)
+  %itemsize = call i64 @place_dtype(ptr %process, ptr %dtype, ptr %out)
+  %is_known = icmp ne i64 %itemsize, 0
+  br i1 %is_known, label %layout, label %refuse
+layout:
   %shape = getelementptr i8, ptr %out, i64 READING.own_shape
   %shape_place = getelementptr i8, ptr %out, i64 READING.shape
   store ptr %shape, ptr %shape_place
@@ -104,13 +182,7 @@ found:
   %has_layout = and i1 %is_told, %agrees
   br i1 %has_layout, label %place, label %refuse
 place:
-  %rank_short = trunc i64 %rank to i32
-  %rank_place = getelementptr i8, ptr %out, i64 READING.rank
-  store i32 %rank_short, ptr %rank_place
-  %offset_place = getelementptr i8, ptr %out, i64 READING.byte_offset
-  store i64 0, ptr %offset_place
-  %kind_place = getelementptr i8, ptr %out, i64 READING.device_type
-  store i32 2, ptr %kind_place
+  call void @place_rank(ptr %out, i64 %rank)
   %data_name = field ptr PROCESS.data_name of %process
   %data = call ptr @PyObject_GetAttr(ptr %object, ptr %data_name)
   %has_none = icmp eq ptr %data, null

@@ -23,6 +23,8 @@ _TABLES: Mapping[str, Mapping[str, int]] = {
     "GUARD": tables.GUARD,
     "OBJECT": tables.OBJECT,
     "NDARRAY": tables.NDARRAY,
+    "CUPY": tables.CUPY,
+    "CUPY_POINTER": tables.CUPY_POINTER,
     "WANTED_ARRAY": tables.WANTED_ARRAY,
     "WANTED_NUMBER": tables.WANTED_NUMBER,
 }
