@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -135,6 +138,79 @@ def test_a_launch_in_a_forked_child_has_workers_again(make_kernel: MakeKernel) -
         os._exit(0 if is_alive and (out == 1).all() else 1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_launch_in_a_child_that_a_thread_forked_has_workers_again(make_kernel: MakeKernel) -> None:
+    kernel = make_kernel("visit", VISIT)
+    kernel.launch((np.zeros(500, np.int64), 5000), {}, kernel.request(500))
+    statuses = list[int]()
+
+    def fork() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            out = np.zeros(500, np.int64)
+            kernel.launch((out, 5000), {}, kernel.request(500))
+            os._exit(0 if (out == 1).all() else 1)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+
+    assert statuses == [0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_any_number_of_threads_runs_every_block_once(
+    threads: int, monkeypatch: pytest.MonkeyPatch, make_kernel: MakeKernel
+) -> None:
+    monkeypatch.setenv("STAGEKIT_THREADS", str(threads))
+    kernel = make_kernel("visit", VISIT)
+    out = np.zeros(1001, np.int64)
+
+    for _ in range(3):
+        kernel.launch((out, 2000), {}, kernel.request(1001))
+
+    np.testing.assert_array_equal(out, 3)
+
+
+def test_a_launch_may_begin_while_another_one_starts_workers(
+    monkeypatch: pytest.MonkeyPatch, make_kernel: MakeKernel
+) -> None:
+    """As from a signal handler or a finaliser, which run between any two steps of the thread that launches."""
+    monkeypatch.setattr(pool, "_workers", pool._Workers())
+    kernel = make_kernel("visit", VISIT)
+    kernel._cost.ns = 1e6  # shared from the start
+    outer, inner = np.zeros(200, np.int64), np.zeros(200, np.int64)
+    start = threading.Thread.start
+    pending = [lambda: kernel.launch((inner, 1000), {}, kernel.request(200))]
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        while pending:
+            pending.pop()()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+
+    kernel.launch((outer, 1000), {}, kernel.request(200))
+
+    assert (outer == 1).all()
+    assert (inner == 1).all()
+
+
+def test_a_process_ends_while_its_workers_wait() -> None:
+    source = """
+        import threading, time
+        from stagekit.runtime.pool import BlockCost, run_blocks
+        run_blocks(lambda first, last: time.sleep(0.001), 100, BlockCost())
+        assert any(t.name == "stagekit-worker" for t in threading.enumerate())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ctrl_c_stops_a_launch_and_leaves_nobody_running(make_kernel: MakeKernel) -> None:
