@@ -199,6 +199,7 @@ def test_Y2_Y3_arange_starts_where_it_says_and_lengths_may_differ(run):
     def kernel(out):
         a, b = sk.arange(4, 8), sk.arange(0, 50)
         sk.store(out + b, b)
+        sk.syncthreads()  # the same elements, by other threads
         sk.store(out + a, a * 10)
 
     out = np.full(60, -1, np.int64)

@@ -126,16 +126,15 @@ def _without_faults(team: Team, address: Address, lanes: Any, is_fault: Any, acc
 def _fault(team: Team, lane: int, address: Address, index: int, access: Access) -> Diagnostic:
     allocation, dtype, verb = address.allocation, access.dtype, VERBS[access.role]
     count = allocation.view(dtype, address.phase).limit
-    if not allocation.is_live:
-        where = int(allocation.base + index * dtype.itemsize + address.phase)
-        return FreedAccess(verb, allocation.name, index, where)
+    offset_bytes = index * dtype.itemsize + address.phase
+    if allocation.is_gone_at(offset_bytes):
+        return FreedAccess(verb, allocation.name, index, allocation.base + offset_bytes)
     element, limit = f"element {index} of `{allocation.name}`", f", which has {count} elements of {dtype.name}"
     along = _beyond(team, lane, allocation.name, access.axes) if access.axes is not None else None
     if along is None and 0 <= index < count:
         return ReadOnlyWrite(verb, allocation.name, index)
     if along is not None:
         element, limit = along[0], f"{along[1]} of {dtype.name}"
-    offset_bytes = index * dtype.itemsize + address.phase
     return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
 
 

@@ -17,7 +17,7 @@ from stagekit.backends.interp.compile import prepare
 from stagekit.backends.interp.control import Abandoned
 from stagekit.backends.interp.findings import FindingSink, Index3
 from stagekit.backends.interp.launch import Launch
-from stagekit.backends.interp.memory import Allocation, at_byte, find, join_arenas
+from stagekit.backends.interp.memory import Allocation, at_byte, find, join_arenas, just_aligned
 from stagekit.backends.interp.options import UNCHECKED, Options
 from stagekit.backends.interp.order import Clocks, NoOrder
 from stagekit.backends.interp.program import Program, execute
@@ -33,6 +33,7 @@ from stagekit.ir import Function, Pointer, Space, Value, ops, semantics
 
 _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
 _TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team
+_DYNAMIC_ALIGN = 16  # bytes, of dynamic shared memory
 _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
 
 
@@ -184,7 +185,7 @@ def _shared_memory(started: Launch, copies: int) -> list[Allocation]:
             made.append(dynamic)
             continue
         size = started.dynamic_shared_bytes if op.count is None else op.count * op.dtype.itemsize
-        base = -(-base // max(op.align, 1)) * max(op.align, 1)
+        base = just_aligned(base, max(op.align, op.dtype.itemsize, _DYNAMIC_ALIGN if op.count is None else 1))
         made.append(_shared_allocation(op, base, size, copies))
         base += size
         dynamic = made[-1] if op.count is None else dynamic

@@ -115,7 +115,7 @@ class MisalignedAccess(Diagnostic):
     label: ClassVar[str] = (
         "{verb} {dtype} at byte {offset_bytes} of `{array}`, {excess} bytes past a multiple of {align}"
     )
-    help: ClassVar[str] = "pass an aligned array, or read it as smaller elements"
+    help: ClassVar[str] = "pass an aligned array, allocate with `align=`, or read it as smaller elements"
 
     verb: str
     array: str

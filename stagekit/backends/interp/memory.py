@@ -44,13 +44,14 @@ class View(NamedTuple):
 class Allocation:
     """A range of memory. `base`: its address; `size`: bytes per copy; `data`: all copies as bytes; `shape`: for messages.
 
+    `claimed`: bytes that an array says it has; more than `size` where the memory behind it ends earlier or is gone.
     `arena`, `arena_start`, `arena_end`: allocations that overlap share an arena, in which this one starts at a byte and
     which ends at another. `array`: the user's, if it is one.
     """
 
     __slots__ = (
-        *("arena", "arena_end", "arena_start", "array", "base", "copies", "data", "dtype"),
-        *("is_live", "is_writable", "name", "pitch_bytes", "shape", "size", "space", "views"),
+        *("arena", "arena_end", "arena_start", "array", "base", "claimed", "copies", "data", "dtype"),
+        *("is_writable", "name", "pitch_bytes", "shape", "size", "space", "views"),
     )
 
     def __init__(
@@ -69,7 +70,7 @@ class Allocation:
         self.data, self.base, self.size, self.copies = data, base, size, copies
         self.pitch_bytes = len(data) // copies
         self.is_writable = is_writable
-        self.is_live = True
+        self.claimed = size
         self.shape: tuple[int, ...] = (size // dtype.itemsize,)
         self.arena: Any = self
         self.arena_start = 0
@@ -87,6 +88,7 @@ class Allocation:
         data = _bytes_at(low, high - low, array)
         made = cls(name, Space.GLOBAL, dtype, data, low, size=high - low, copies=1, is_writable=array.flags.writeable)
         made.shape, made.array = array.shape, array
+        made.size = _memory_behind(array, low, high)
         return made
 
     @classmethod
@@ -101,13 +103,17 @@ class Allocation:
         """What a pointer to no known array points into: nothing."""
         nothing = np.zeros(0, np.uint8)
         made = cls(name, Space.GLOBAL, dtype, nothing, address, size=0, copies=1, is_writable=False)
-        made.free()
+        made.claimed = 1
         return made
 
     def free(self) -> None:
         """End the allocation: every access through it is a fault from now on."""
-        self.is_live, self.size = False, 0
+        self.size = 0
         self.views.clear()
+
+    def is_gone_at(self, offset_bytes: int) -> bool:
+        """Does the array claim memory there, or anywhere if it has none at all, that is not its own?"""
+        return self.size < self.claimed and (self.size == 0 or self.size <= offset_bytes < self.claimed)
 
     def view(self, dtype: DType, phase: int = 0) -> View:
         """All copies as elements of `dtype`, from byte `phase` on. A bool is seen as the byte that holds it."""
@@ -133,11 +139,31 @@ class _Exposed:
     owner: Any
 
 
+def _memory_behind(array: Array, low: int, high: int) -> int:
+    """How many of the bytes from `low` to `high` belong to the array that owns the memory.
+
+    Fewer than all where the owner has been resized since, or `as_strided` went too far.
+    """
+    owner: Any = array
+    while owner is not None and not (isinstance(owner, np.ndarray) and owner.flags.owndata):
+        owner = getattr(owner, "base", None)
+    if owner is None:
+        return high - low
+    start = owner.ctypes.data
+    return max(min(high, start + owner.nbytes) - low, 0) if start <= low else 0
+
+
 def _bytes_at(address: int, size: int, owner: Array) -> Array:
     if not size:
         return np.zeros(0, np.uint8)
     described = {"data": (address, not owner.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(_Exposed(described, owner))
+
+
+def just_aligned(address: int, align: int) -> int:
+    """The next multiple of `align` that is none of twice as much: nothing of the kernel's own is better aligned by luck."""
+    steps = -(-address // align)
+    return (steps | 1) * align
 
 
 def join_arenas(allocations: Sequence[Allocation]) -> None:
@@ -276,5 +302,5 @@ def _merge_within(condition: Array, if_true: Address, if_false: Address) -> Addr
 
 __all__ = [
     *("Address", "Allocation", "AnyAddress", "Array", "MixedAddress", "PhasedAddress", "View"),
-    *("at_byte", "find", "join_arenas", "merge_addresses"),
+    *("at_byte", "find", "join_arenas", "just_aligned", "merge_addresses"),
 ]

@@ -13,7 +13,7 @@ import numpy as np
 
 from stagekit.backends.interp.access import Access, Observer, both, read, write
 from stagekit.backends.interp.checks import checks_of
-from stagekit.backends.interp.memory import Address, Allocation, merge_addresses
+from stagekit.backends.interp.memory import Address, Allocation, just_aligned, merge_addresses
 from stagekit.backends.interp.program import Builders, Compiler, Step, Values, scalar_dtype
 from stagekit.backends.interp.report import Message
 from stagekit.backends.interp.team import Team
@@ -259,12 +259,13 @@ def _shared_step(result: int, number: int) -> Step:
 
 def _local_step(result: int, op: ops.Alloc) -> Step:
     size = (op.count or 0) * op.dtype.itemsize
+    base = just_aligned(LOCAL_BASE, max(op.align, op.dtype.itemsize))
     name = op.result.name or "local"
 
     def step(values: Values, team: Team) -> None:
         found = team.local.get(result)
         if found is None:
-            found = Allocation.fresh(name, Space.LOCAL, op.dtype, LOCAL_BASE, size=size, copies=team.lanes)
+            found = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
             team.local[result] = found
         values[result] = Address(found, np.int64(0))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 import stagekit as sk
 
-from .table import block, clean, fault, ints, thread, zeros
+from .table import block, clean, fault, ints, raw_bytes, thread, zeros
 
 # -- outside an array: global memory ----------------------------------------------------------------------------------
 
@@ -255,6 +256,153 @@ def gather_by_keys_that_are_not_checked(table, keys):
 @fault("MISALIGNED", "`A`", (1, 8), {"A": np.zeros(33, np.uint8)[1:].view(np.float32)})
 def array_at_an_odd_address(A):
     A[thread("x")] = 1.0
+
+
+@fault("MISALIGNED", "`A`: expected an address that is a multiple of 64", (1, 8), {"A": np.zeros(80, np.uint8)[8:72]})
+def array_that_is_not_aligned_as_declared(A: sk.Tensor((64,), sk.uint8, align=64)):
+    A[thread("x")] = 1
+
+
+@fault("MISALIGNED_ACCESS", "reads float32 at byte 1 of `raw`", (1, 4), {"raw": raw_bytes(17), "out": zeros(4)})
+def bytes_read_as_floats_from_an_odd_place(raw, out):
+    floats = (raw.ptr + 1).to(sk.float32)
+    out[thread("x")] = sk.load(floats + thread("x"))
+
+
+@fault("MISALIGNED_ACCESS", "writes float64 at byte 4 of `A`", (1, 2), {"A": zeros(6)})
+def floats_written_as_doubles_from_an_odd_element(A):
+    sk.store((A.ptr + 1).to(sk.float64) + thread("x"), 1.0)
+
+
+@fault(
+    "MISALIGNED_ACCESS",
+    "reads int16 at byte 3 of `raw`, 1 bytes past a multiple of 2",
+    (1, 4),
+    {"raw": raw_bytes(16), "out": ints(4)},
+)
+def records_of_three_bytes(raw, out):
+    """Every other thread is aligned."""
+    i = thread("x")
+    out[i] = sk.load((raw.ptr + 3 * i).to(sk.int16)).to(sk.int32)
+
+
+@fault("MISALIGNED_ACCESS", "updates int32 at byte 2 of `raw`", (1, 4), {"raw": raw_bytes(8)})
+def atomic_on_two_halves(raw):
+    sk.atomic_add((raw.ptr + 2).to(sk.int32), 1)
+
+
+@fault("MISALIGNED_ACCESS", "writes float32 at byte 0 of `raw`", (1, 8), {})
+def shared_bytes_that_are_aligned_by_luck():
+    """Where a shared array of bytes lies is nobody's promise."""
+    raw = sk.alloc_shared((64,), sk.uint8)
+    sk.store(raw.ptr.to(sk.float32) + thread("x"), 1.0)
+
+
+@fault("MISALIGNED_ACCESS", "reads int64 at byte 4 of `halves`", (1, 1), {"out": ints(1)})
+def shared_words_read_in_pairs_from_an_odd_one(out):
+    halves = sk.alloc_shared((4,), sk.int32, align=8)
+    for k in sk.static_range(4):
+        halves[k] = k
+    out[0] = sk.load((halves.ptr + 1).to(sk.int64)).to(sk.int32)
+
+
+@fault("MISALIGNED_ACCESS", "at byte 6 of `buffer`", sk.cuda.LaunchConfig(1, 4, 64), {})
+def second_array_in_dynamic_shared_memory():
+    """Behind three 16-bit numbers there is no room for a float."""
+    buffer = sk.dynamic_shared(sk.int16)
+    sk.store((buffer + 3).to(sk.float32) + thread("x"), 1.0)
+
+
+@fault("MISALIGNED_ACCESS", "writes int32 at byte 2 of `mine`", (1, 4), {})
+def word_across_two_words():
+    mine = sk.alloc_local((2,), sk.int64)
+    halves = mine.ptr.to(sk.int16)
+    sk.store((halves + 1).to(sk.int32), 1)
+
+
+@clean((1, 4), {"raw": raw_bytes(32), "out": zeros(4)}, outputs=["out"])
+def bytes_read_as_floats(raw, out):
+    out[thread("x")] = sk.load((raw.ptr + 4).to(sk.float32) + thread("x"))
+
+
+@clean((1, 4), {"out": ints(4)}, outputs=["out"])
+def shared_bytes_that_are_aligned_as_asked(out):
+    raw = sk.alloc_shared((32,), sk.uint8, align=8)
+    i = thread("x")
+    sk.store((raw.ptr + 8).to(sk.int32) + i, i)
+    sk.syncwarp()
+    out[i] = sk.load((raw.ptr + 8).to(sk.int32) + (3 - i))
+
+
+@clean(sk.cuda.LaunchConfig(1, 4, 64), {"out": zeros(4)}, outputs=["out"])
+def two_arrays_in_dynamic_shared_memory(out):
+    """The second begins at a multiple of its element."""
+    buffer = sk.dynamic_shared(sk.int16)
+    i = thread("x")
+    sk.store(buffer + i, i.to(sk.int16))
+    floats = (buffer + 4).to(sk.float32)
+    sk.store(floats + i, 0.5)
+    sk.syncwarp()
+    out[i] = sk.load(floats + (3 - i)) + sk.load(buffer + (3 - i))
+
+
+@clean((1, 2), {"out": ints(2)}, outputs=["out"])
+def halves_of_a_local_number(out):
+    mine = sk.alloc_local((1,), sk.int64)
+    mine[0] = sk.int64(thread("x")) << 32
+    out[thread("x")] = sk.load(mine.ptr.to(sk.int32) + 1)
+
+
+# -- memory that is gone ----------------------------------------------------------------------------------------------
+
+
+def resized_since() -> dict[str, Any]:
+    """A view of an array whose memory was given back."""
+    owner = zeros(64)
+    view = owner[:]
+    owner.resize((0,), refcheck=False)
+    return {"A": view, "out": zeros(64)}
+
+
+def windows_too_far() -> dict[str, Any]:
+    """`as_strided` believes whatever it is told."""
+    return {"A": as_strided(zeros(10), (8, 4), (4, 4)), "out": zeros(8)}
+
+
+@fault("FREED_ACCESS", "reads element 0 of `A`, at address", (1, 64), resized_since)
+def view_of_an_array_that_was_resized(A, out):
+    out[thread("x")] = A[thread("x")]
+
+
+@fault("FREED_ACCESS", "writes element 5 of `A`, at address", (1, 8), lambda: {**resized_since(), "n": 5})
+def write_to_an_array_that_was_resized(A, out, n):
+    if thread("x") >= n:
+        A[thread("x")] = out[thread("x")]
+
+
+@clean((1, 8), lambda: {**resized_since(), "n": 8})
+def an_array_that_is_gone_and_not_touched(A, out, n):
+    i = thread("x")
+    out[i] = A[i] if i >= n else 1.0
+
+
+@fault("FREED_ACCESS", "reads element 10 of `A`, at address", (1, 8), windows_too_far)
+def windows_that_go_beyond_their_array(A, out):
+    total = sk.float32(0)
+    for k in range(4):
+        total += A[thread("x"), k]
+    out[thread("x")] = total
+
+
+@clean((1, 7), windows_too_far)
+def windows_that_end_with_their_array(A, out):
+    total = sk.float32(0)
+    for k in range(4):
+        total += A[thread("x"), k]
+    out[thread("x")] = total
+
+
+# -- memory that may not be written -----------------------------------------------------------------------------------
 
 
 def read_only(array: Any) -> Any:

@@ -93,3 +93,7 @@ def _own(array: Any) -> Any:
     memory = array.base if array.base.base is None else array.base.base
     offset = array.ctypes.data - memory.ctypes.data
     return np.ndarray(array.shape, array.dtype, memory.copy().data, offset, array.strides)
+
+
+def raw_bytes(count: int) -> Any:
+    return np.zeros(count, np.uint8)
