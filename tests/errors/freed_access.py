@@ -1,5 +1,14 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import FreedAccess, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(FreedAccess(verb="reads", array="x", index=3, address=0x1000))
+
+@sk.jit
+def kernel(x, out):
+    out[0] = x[3]
+
+
+owner = np.ones(8, np.float32)
+x = owner[:]
+owner.resize((0,), refcheck=False)
+sk.sanitize(kernel)[1, 1](x, np.zeros(1, np.float32))

@@ -1,5 +1,11 @@
-"""The text alone: the tests of the interpreter raise it."""
+import numpy as np
 
-from stagekit.backends.interp.findings import MisalignedAccess, SanitizerError
+import stagekit as sk
 
-raise SanitizerError(MisalignedAccess(verb="reads", array="x", dtype="float32", offset_bytes=5, excess=1, align=4))
+
+@sk.jit
+def kernel(raw, out):
+    out[0] = sk.load((raw.ptr + 1).to(sk.float32))
+
+
+sk.sanitize(kernel)[1, 1](np.zeros(8, np.uint8), np.zeros(1, np.float32))
