@@ -31,7 +31,7 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Address, Number, Poison, is_run_time
 from stagekit.ir import Pointer, Scalar, Type, Value
 
-MAX_ROUNDS = 12  # every round finds a location or widens a type; real loops need two or three
+MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,9 @@ class Carried:
             self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
 
     def current(self) -> list[Value]:
-        """What the carried locations hold now, converted to the carried types. Raises Retry when a type must widen."""
+        """What the carried locations hold now, converted to the carried types. Raises Retry when types must widen."""
         found: list[Value] = []
+        before = self.types()
         for item in self.items.values():
             now = item.location.get()
             if isinstance(now, Poison):
@@ -129,9 +130,15 @@ class Carried:
                 raise self._type_change(item.name, item.start, now)
             fitted = (self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
             found.extend(value for value in fitted if value is not None)
+        if self.types() != before:
+            raise Retry
         return found
 
+    def types(self) -> list[LeafType | None]:
+        return [leaf for item in self.items.values() for leaf in item.leaves]
+
     def _fit(self, item: Item, index: int, leaf: Any) -> Value | None:
+        """The value of one leaf. Where its type must widen, the item says so afterwards, and the value counts for nothing."""
         expected = item.leaves[index]
         if expected is None:
             self._keep(item, index, leaf)
@@ -146,9 +153,7 @@ class Carried:
         if met is None:
             raise self._type_change(item.name, item.start, leaf)
         widened = LeafType(Scalar(met), expected.is_weak and is_weak_number(leaf))
-        if widened != expected:
-            item.leaves[index] = widened
-            raise Retry
+        item.leaves[index] = widened
         return self.tracer.arithmetic.to_value(leaf, met, self.loc)
 
     def _keep(self, item: Item, index: int, leaf: Any) -> None:
@@ -157,7 +162,6 @@ class Carried:
         if same_static(before, leaf):
             return
         (item.leaves[index],) = self._joined_leaves(item.name, before, leaf)
-        raise Retry
 
     def inits(self) -> tuple[Value, ...]:
         """The values before the loop, in the carried types."""
