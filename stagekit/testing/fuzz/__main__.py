@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stagekit import cuda
+from stagekit.testing.fuzz.arithmetic_run import ArithmeticFuzzer
 from stagekit.testing.fuzz.fleet import Fleet, Plan
 from stagekit.testing.fuzz.fuzzers import FUZZERS
-from stagekit.testing.fuzz.harness import CORPUS
+from stagekit.testing.fuzz.harness import CORPUS, Fuzzer
 
 _CASES = 100  # where neither a count nor a time is asked for
 _NO_END = sys.maxsize // 2
@@ -36,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="stop after this time, and report")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--failures", type=int, default=20, help="stop when so many cases have failed")
+    parser.add_argument("--expressions", type=int, help="of a batch, for the arithmetic fuzzer")
     parser.add_argument("--targets", help="comma separated; all that there are by default")
     parser.add_argument("--corpus", help="folder that keeps what fails, shrunk; that of the tests by default")
     return parser
@@ -44,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace) -> Plan:
     count = options.count or (_CASES if options.seconds is None else _NO_END)
     return Plan(
-        FUZZERS[options.fuzzer],
+        _make(options),
         options.targets.split(",") if options.targets else _targets(),
         range(options.seed, options.seed + count),
         jobs=options.jobs,
@@ -52,6 +55,11 @@ def _plan(options: argparse.Namespace) -> Plan:
         corpus=Path(options.corpus) if options.corpus else _default_corpus(),
         most_failures=options.failures,
     )
+
+
+def _make(options: argparse.Namespace) -> Callable[[], Fuzzer]:
+    make = FUZZERS[options.fuzzer]
+    return make if options.expressions is None else functools.partial(ArithmeticFuzzer, options.expressions)
 
 
 def _targets() -> tuple[str, ...]:

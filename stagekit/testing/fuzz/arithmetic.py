@@ -42,7 +42,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 SLOTS = 3  # input arrays of each dtype
 _DEPTHS = (1, 2, 3, 4, 5)
-_SHARES = (25, 40, 22, 9, 4)  # most faults show in two operations, and these are cheap
+_SHARES = (30, 41, 20, 6, 3)  # most faults show in two operations, and these are cheap
 _HIDDEN = {"copysign", "signbit"}  # show the sign of a NaN
 
 _INTEGERS = (

@@ -10,6 +10,7 @@ A case is JSON: the seed of its inputs, how many rows of them, which rows count,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import random
@@ -30,8 +31,8 @@ from stagekit.testing.fuzz.harness import NotACase, Problem
 from stagekit.testing.fuzz.running import RUN, context, lower_for, run_interp
 from stagekit.testing.fuzz.trees import Tree, replaced, without
 
-EXPRESSIONS = 32  # of a batch
-THREADS = 64
+EXPRESSIONS = 32
+THREADS = 32
 ROWS = 128
 OPTIMISED_SHARE = 4  # one batch in so many: what the passes do shows in machine code as well
 
@@ -73,13 +74,15 @@ class ArithmeticFuzzer:
     name = "arithmetic"
     suffix = ".json"
 
-    def __init__(self) -> None:
+    def __init__(self, expressions: int = EXPRESSIONS) -> None:
         self.counts: Counter[str] = Counter()
+        self.expressions = expressions  # of a batch
 
     def draw(self, seed: int) -> str:
         drawing = Drawing(random.Random(seed))
-        trees = tuple(drawing.expression() for _ in range(EXPRESSIONS))
-        return Batch(seed, ROWS, tuple(range(ROWS)), trees).text()
+        trees = tuple(drawing.expression() for _ in range(self.expressions))
+        rows = ROWS if seed % 4 else ROWS - 9
+        return Batch(seed, rows, tuple(range(rows)), trees).text()
 
     def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
         batch = Batch.parse(case)
@@ -171,16 +174,25 @@ def build(batch: Batch) -> Function:
     row = b.add(
         b.mul(b.call(block_idx, (), ("x",))[0], b.call(block_dim, (), ("x",))[0]), b.call(thread_idx, (), ("x",))[0]
     )
-    is_row = b.compare(ops.CompareKind.LT, row, b.index(len(batch.rows)))
-    with b.block() as body:
+    with _guarded(b, row, len(batch.rows)):
         loaded = {key: b.load(b.offset(p, row)) for key, p in zip(keys, pointers, strict=True)}
         _store_all(batch, Building(b, lambda name, slot: loaded[name, slot]), outputs, row)
+    b.yield_()
+    return Function("batch", b.current.done())
+
+
+@contextlib.contextmanager
+def _guarded(b: Builder, row: Value, rows: int) -> Iterator[None]:
+    """Run what is built inside by those threads that have a row: by all, if they are as many as rows."""
+    if rows % THREADS == 0:
+        yield
+        return
+    with b.block() as body:
+        yield
         b.yield_()
     with b.block() as nothing:
         b.yield_()
-    b.if_(is_row, body.done(), nothing.done())
-    b.yield_()
-    return Function("batch", b.current.done())
+    b.if_(b.compare(ops.CompareKind.LT, row, b.index(rows)), body.done(), nothing.done())
 
 
 def _store_all(batch: Batch, building: Building, outputs: Mapping[str, Value], row: Value) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ _REDUCED = ("add", "max", "min", "and", "or", "xor")
 COUNTED = ("add", "max", "xor")  # operations on counters in shared memory
 TOTALS = 32  # per operation: counters of all blocks
 _BLOCK_SIZES = (32, 64, 96, 128, 256)
-_SIZES = (3, 6, 9, 14)  # statements
+_SIZES = (3, 5, 8, 13)  # statements
 _PASSED = ("int64", "int32", "int16", "uint32", "float64", "float32", "float16")  # dtypes from lane to lane
 
 
@@ -75,11 +76,12 @@ class Drawing:
     budget: int = 0
 
     def case(self) -> Case:
-        start: list[Tree] = [["put", "s", 0, 3], ["put", "t", 1, 5], ["clear"], ["barrier"]]
-        self.written.clear()
         self.budget = self.random.choice(_SIZES)
         body = self.block(0, self.budget)
-        return Case(self.threads, self.random.randint(1, 3), [*start, *body], self.random.choice((1, 1, 2, 4)))
+        words = set(re.findall(r'"(\w+)"', json.dumps(body)))
+        start = [statement for users, statement in _STARTS if users & words]
+        whole = [*start, ["barrier"], *body] if start else body
+        return Case(self.threads, self.random.randint(1, 3), whole, self.random.choice((1, 1, 2, 4)))
 
     def block(self, depth: int, most: int) -> list[Tree]:
         made: list[Tree] = []
@@ -204,6 +206,11 @@ class Drawing:
         return [*before, ["blocks", self.random.randint(0, 2), *arms]]
 
 
+_STARTS: tuple[tuple[set[str], Tree], ...] = (
+    ({"s"}, ["put", "s", 0, 3]),
+    ({"t"}, ["put", "t", 1, 5]),
+    ({"count", "counted"}, ["clear"]),
+)
 _Form = Callable[[Drawing, int], list[Tree]]
 _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.put, Drawing.put, Drawing.get, Drawing.get, Drawing.get, Drawing.own),
@@ -223,8 +230,6 @@ def draw(seed: int) -> Case:
 
 _HEAD = """from __future__ import annotations
 
-import stagekit as sk
-
 FULL = 0xFFFFFFFF
 T = {threads}
 
@@ -233,13 +238,16 @@ T = {threads}
 def kernel(A, OUT, TOTALS):
     tid = sk.cuda.thread_idx("y") * {columns} + sk.cuda.thread_idx("x")
     lane, block = sk.lane_id(), sk.cuda.block_idx("x")
-    s, t, c = sk.alloc_shared((T,), sk.int64), sk.alloc_shared((T,), sk.{other}), sk.alloc_shared(({counters},), sk.int32)
-    w = sk.alloc_local((4,), sk.int32)
-    for i in sk.static_range(4):
-        w[i] = i
+{arrays}
     v0, v1 = A[block * T + tid], tid
     v2, v3 = block + 1, lane * 3
 """
+_ARRAYS = {
+    "s": ["s = sk.alloc_shared((T,), sk.int64)"],
+    "t": ["t = sk.alloc_shared((T,), sk.{other})"],
+    "c": ["c = sk.alloc_shared(({counters},), sk.int32)"],
+    "w": ["w = sk.alloc_local((4,), sk.int32)", "for i in sk.static_range(4):", "    w[i] = i"],
+}
 _TAIL = """    at = (block * T + tid) * 4
     OUT[at], OUT[at + 1], OUT[at + 2], OUT[at + 3] = v0, v1, v2, v3
 """
@@ -248,9 +256,11 @@ _TAIL = """    at = (block * T + tid) * 4
 def kernel_text(case: Case) -> str:
     """The case in the language. The dtype of `t` follows the number of threads, so that several are seen."""
     other = {32: "int32", 64: "float32", 96: "int16", 128: "float64", 256: "uint32"}.get(case.threads, "int64")
-    counters = COUNTERS * len(COUNTED)
-    head = _HEAD.format(threads=case.threads, columns=case.threads // case.rows, counters=counters, other=other)
-    return head + "".join(f"{line}\n" for line in _lines(case.body, 1)) + _TAIL
+    body = "".join(f"{line}\n" for line in _lines(case.body, 1))
+    used = [line for name, lines in _ARRAYS.items() if re.search(rf"\b{name}\b", body) for line in lines]
+    arrays = "\n".join(f"    {line}" for line in used).format(counters=COUNTERS * len(COUNTED), other=other)
+    head = _HEAD.format(threads=case.threads, columns=case.threads // case.rows, arrays=arrays)
+    return head + body + _TAIL
 
 
 def _lines(body: list[Tree], indent: int) -> Iterator[str]:

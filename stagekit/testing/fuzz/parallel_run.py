@@ -24,7 +24,7 @@ from stagekit.testing.fuzz.parallel import (
 from stagekit.testing.fuzz.program_module import module_of
 from stagekit.testing.fuzz.trees import Tree, without
 
-_MUTANT_SHARE = 2  # one case in so many is run with a barrier left out
+_MUTANT_SHARE = 3  # one case in so many is run with a barrier left out
 
 
 class ParallelFuzzer:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import stagekit as sk
 from stagekit.testing.fuzz.harness import NotACase
 
 _NAME = "stagekit_fuzz_program"
@@ -20,11 +21,12 @@ _PATH = os.path.join(tempfile.gettempdir(), f"{_NAME}.py")  # nothing is written
 
 @contextlib.contextmanager
 def module_of(text: str) -> Iterator[Any]:
-    """The module, as long as it is needed. One at a time: all have one name, so that nothing grows with their number.
+    """The module, as long as it is needed, with stagekit as `sk`. One at a time: all have one name, so that nothing grows.
 
     Raises NotACase where the text is no program.
     """
     module = ModuleType(_NAME)
+    module.sk = sk  # type: ignore[attr-defined]
     module.__file__ = _PATH
     linecache.cache[_PATH] = (len(text), None, text.splitlines(keepends=True), _PATH)
     sys.modules[_NAME] = module

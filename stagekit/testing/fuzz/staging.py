@@ -22,7 +22,6 @@ _NESTED = 4  # compound statements inside each other, at most
 
 HEADER = """from __future__ import annotations
 
-import stagekit as sk
 from stagekit.testing.fuzz.staging_prelude import Box, change, mixed, power, store, total
 
 """

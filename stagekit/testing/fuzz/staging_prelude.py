@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import stagekit as sk
+
 Number = Any  # an int in CPython, a value of the kernel when staged
 
 
@@ -63,5 +65,6 @@ def change(items: list[Number], value: Number) -> Number:
 
 def store(out: Any, row: Any, values: tuple[Number, ...]) -> None:
     """What a program gave, as a row of `out`."""
+    place = out + row * len(values)
     for index, value in enumerate(values):
-        out[row * len(values) + index] = value
+        sk.store(place + index, value)

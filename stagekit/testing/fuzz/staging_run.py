@@ -30,7 +30,7 @@ from stagekit.testing.fuzz.python_text import smaller_programs
 from stagekit.testing.fuzz.staging import HEADER, draw
 
 STAGES = tuple(map("".join, itertools.product("rc", repeat=3)))  # of a, b, c: run time or compile time
-_COMPILED_SHARE = 0.1  # of the cases: machine code costs more time than all the rest
+_COMPILED_SHARE = 0.06  # of the cases: machine code costs more time than all the rest
 _ALL_STAGES_SHARE = 0.02
 _REFUSALS = {
     "JOIN_MISMATCH",

@@ -1,0 +1,51 @@
+"""What the fuzzers have found, each for its whole kind; the programs themselves are in the corpus."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+
+
+@sk.jit
+def rotate(out, rounds, N: sk.constexpr):
+    """What is new moves on by one variable in each iteration; the loop's body must be traced as often."""
+    values = [0] * N
+    for i in range(rounds):
+        for k in sk.static_range(N - 1, 0, -1):
+            values[k] = values[k - 1]
+        values[0] = i + 1
+    for k in sk.static_range(N):
+        out[k] = values[k]
+
+
+@pytest.mark.parametrize("length", [1, 2, 11, 12, 13, 40])
+def test_a_loop_settles_however_many_variables_change_one_after_the_other(length: int) -> None:
+    out = np.full(length, -1, np.int64)
+
+    rotate[1, 1](out, 50, N=length)
+
+    np.testing.assert_array_equal(out, 50 - np.arange(length))
+
+
+@sk.jit
+def widen(out, rounds, x, N: sk.constexpr):
+    """Every variable meets a wider type at a `continue` of its own."""
+    values = [0] * N
+    for i in range(rounds):
+        for k in sk.static_range(N):
+            if i % N == k:
+                values[k] = values[k] + x
+                continue
+    for k in sk.static_range(N):
+        out[k] = values[k]
+
+
+@pytest.mark.parametrize("length", [1, 13, 30])
+def test_a_loop_settles_however_many_variables_widen(length: int) -> None:
+    out = np.full(length, -1, np.float64)
+
+    widen[1, 1](out, 2 * length, np.float64(0.5), N=length)
+
+    np.testing.assert_array_equal(out, 1.0)
