@@ -4,11 +4,12 @@
 
 Handing over costs 4 to 7 µs in launches that follow each other and 15 to 40 µs after a pause (2 cores), against 1 and 2 to 7
 for threads outside Python: not worth a second kind of thread, with its own rules for forks and for the end of the process.
-A launch is worth sharing when it lasts longer than that. How long it will last nobody knows,
-so it starts alone, on a sixty-fourth of its blocks, and looks at the clock. A kernel that was worth sharing last time
-starts shared at once. Workers take chunks from a common counter, about eight each, so uneven blocks even out. The
-calling thread works too and returns when the last helper has left; helpers that come late find nothing to do, so threads
-may launch at the same time and share the workers.
+
+A launch is worth sharing when it lasts longer than that. How long it will last nobody knows, so it starts alone, on a
+sixty-fourth of its blocks, and looks at the clock. A kernel that was worth sharing last time starts shared at once, and what
+it costs is measured again each time: one slow launch on a busy machine does not stick. Workers take chunks from a common
+counter, about eight each, so uneven blocks even out. The calling thread works too and returns when the last helper has
+left; helpers that come late find nothing to do, so threads may launch at the same time and share the workers.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
 def share_blocks(call: RunBlocks, first: int, total: int, cost: BlockCost) -> None:
     """Run `call(a, b)` for all ranges of first..total with the workers, whose cost is known to be worth it."""
     threads = thread_count()
+    start = perf_counter_ns()
     if threads == 1:
         call(first, total)
-        return
-    start = perf_counter_ns()
-    _share(call, first, total, threads, cost.ns)
+    else:
+        _share(call, first, total, threads, cost.ns)
     cost.ns = (perf_counter_ns() - start) * min(threads, total - first) / (total - first)
 
 

@@ -79,6 +79,18 @@ def test_what_was_long_is_shared_from_its_first_block_next_time() -> None:
     assert min(ranges) == (0, 20)
 
 
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_a_launch_that_was_slow_once_is_measured_again(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native launcher leaves to Python what was long last time."""
+    monkeypatch.setenv("STAGEKIT_THREADS", threads)
+    cost = BlockCost()
+    cost.ns = 1e9
+
+    run_blocks(lambda first, last: None, 64, cost)
+
+    assert cost.ns < 1e8
+
+
 def test_what_goes_wrong_in_a_worker_is_raised_by_the_launch() -> None:
     caller = threading.get_ident()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit.backends.host.barriers import fail_unless
-from stagekit.backends.host.branches import open_phi
+from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint, open_phi
 from stagekit.backends.host.carried import until_it_fits
 from stagekit.backends.host.conditional import size_of
 from stagekit.backends.host.counting import Trip
@@ -22,7 +22,7 @@ from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
 from stagekit.backends.host.lifetimes import place_slots
-from stagekit.backends.host.loops import KEEP_ROLLED, Range, loop_hint, scalar_loop, scalar_while
+from stagekit.backends.host.loops import Range, scalar_loop, scalar_while
 from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
 from stagekit.backends.host.slots import Layout, is_bool, load_slot, store_slot
 from stagekit.backends.host.spread import dtype_of, lane_word, mask_and, splat

@@ -1,4 +1,4 @@
-"""Basic blocks by shape: code under a scalar condition, and phis whose operands are known only later."""
+"""Basic blocks by shape: code under a scalar condition, and phis whose operands are known only later; hints to loops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stagekit.backends.llvm.writer import Writer
+
+KEEP_ROLLED = 1  # for `loop_hint`
 
 
 @contextmanager
@@ -56,3 +58,11 @@ class OpenPhi:
 def open_phi(w: Writer, type_: str, init: str, entry: str) -> OpenPhi:
     """Must come before any other instruction of its block."""
     return OpenPhi(w.fresh(), w.hole(), type_, init, entry)
+
+
+def loop_hint(w: Writer, unroll: int | None) -> str:
+    """What a loop's last branch tells LLVM: how often to unroll, 1 for not at all, None for as LLVM likes."""
+    if unroll is None:
+        return ""
+    hint = '!"llvm.loop.unroll.disable"' if unroll <= 1 else f'!"llvm.loop.unroll.count", i32 {unroll}'
+    return f", !llvm.loop {w.module.metadata('{self}, ' + w.module.metadata(hint), is_distinct=True)}"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from stagekit import dtypes
 from stagekit.backends.host.conversions import convert
-from stagekit.backends.host.facts import Facts, anything
-from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, Vector, known, number
+from stagekit.backends.host.facts import Facts, anything, fits
+from stagekit.backends.host.forms import LANES, Address, Form, Mask, Uniform, Vector, known, number
 from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
 from stagekit.backends.host.pointers import address_as_integer, emit_pointer_compare, retyped
 from stagekit.backends.host.spread import (
@@ -102,6 +102,9 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     """`a kind b` of numbers or bools."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return scalar_compare(warp.w, kind, dtype, a, b)
+    decided = _decided(kind, dtype, a, b)
+    if decided is not None:
+        return Uniform("true" if decided else "false")
     if dtype is dtypes.bool_:
         left, right = as_mask(warp, a), as_mask(warp, b)
         return Mask(arith.compare(warp.w, kind, dtype, LANES, left.text, right.text))
@@ -110,6 +113,14 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
         if found is not None:
             return found
     return _vector_compare(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
+
+
+def _decided(kind: CompareKind, dtype: DType, a: Form, b: Form) -> bool | None:
+    """The answer where what is known of two integers gives it."""
+    if not dtype.is_integer or isinstance(a, Mask | Address) or isinstance(b, Mask | Address):
+        return None
+    left, right = known(a), known(b)
+    return _DECIDERS[kind](left, right) if fits(left, dtype) and fits(right, dtype) else None
 
 
 def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
+from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import Form, Uniform
 from stagekit.backends.host.guards import Decided, Place, Range, decide
-from stagekit.backends.host.loops import KEEP_ROLLED, loop_hint
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.rows import Row, RunBlock, write_blocks, write_rows
 from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from stagekit.backends.host.branches import OpenPhi, open_phi
+from stagekit.backends.host.branches import OpenPhi, loop_hint, open_phi
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.compute import compare
 from stagekit.backends.host.conditional import run_masked, size_of
@@ -32,7 +32,6 @@ from stagekit.ir import CompareKind, Value, ops
 
 MAX_COPIED_OPS = 240  # in all copies of the body of a strided loop; beyond, it is written once, masked
 MAX_UNROLLED_TRIPS = 4
-KEEP_ROLLED = 1  # an unroll hint
 
 
 def emit_for(warp: Warp, op: ops.For) -> None:
@@ -131,14 +130,6 @@ def scalar_loop(
     w.label(end)
     trips.leave(w, back)
     return tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)])
-
-
-def loop_hint(w: Writer, unroll: int | None) -> str:
-    """What a loop's last branch tells LLVM: how often to unroll, 1 for not at all, None for as LLVM likes."""
-    if unroll is None:
-        return ""
-    hint = '!"llvm.loop.unroll.disable"' if unroll <= 1 else f'!"llvm.loop.unroll.count", i32 {unroll}'
-    return f", !llvm.loop {w.module.metadata('{self}, ' + w.module.metadata(hint), is_distinct=True)}"
 
 
 def _unrolled_for(warp: Warp, op: ops.For, trip: Trip, stride: Stride, inits: tuple[Form, ...]) -> tuple[Form, ...]:

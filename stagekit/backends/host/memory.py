@@ -18,6 +18,7 @@ from stagekit.backends.host.branches import when
 from stagekit.backends.host.facts import anything
 from stagekit.backends.host.forms import ALL_LANES, LANES, Address, Form, Linear, Mask, Uniform, Vector, number
 from stagekit.backends.host.integers import integer_binary
+from stagekit.backends.host.lane_loop import PerLane, for_each_lane
 from stagekit.backends.host.pointers import (
     address_of,
     at,
@@ -36,6 +37,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Type, ops
 
+_LEAST_GATHERED_BYTES = 4  # processors gather no smaller elements: LLVM would write 32 branches for 32 masked loads
 MOST_JOINED_RUNS = 4  # beyond it, elements that lie close together are loaded as one stretch
 
 
@@ -221,6 +223,8 @@ def _lane_pointers(warp: Warp, dtype: DType, address: Address) -> str:
 
 
 def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: str) -> str:
+    if on is not None and dtype.itemsize < _LEAST_GATHERED_BYTES:
+        return _gather_by_lane(warp, dtype, address, on, fill)
     held = memory_type(dtype, LANES)
     args = [
         (f"<{LANES} x ptr> align {dtype.itemsize}", _lane_pointers(warp, dtype, address)),
@@ -228,6 +232,16 @@ def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: s
         (held, fill),
     ]
     return _call(warp.w, held, f"llvm.masked.gather.{suffix(held)}.v{LANES}p0", args)
+
+
+def _gather_by_lane(warp: Warp, dtype: DType, address: Address, on: Mask, fill: str) -> str:
+    w, element, held = warp.w, memory_type(dtype, None), memory_type(dtype, LANES)
+    pointers = PerLane("ptr", _lane_pointers(warp, dtype, address), False)
+    load = lambda scalars: w.emit(f"load {element}, ptr {scalars[0]}, align {dtype.itemsize}")  # noqa: E731
+    text = for_each_lane(warp, on, [pointers], element, load)
+    if fill == "zeroinitializer":
+        return text
+    return w.emit(f"select <{LANES} x i1> {on.text}, {held} {text}, {held} {fill}")
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------
@@ -266,12 +280,29 @@ def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | N
                 pointer = _run_pointer(warp, dtype, address.base, address.index, run)
                 _store_run(warp.w, dtype, run, pointer, text, on)
             return
+    _scatter(warp, dtype, _lane_pointers(warp, dtype, address), text, on)
+
+
+def _scatter(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask | None) -> None:
+    if on is not None and dtype.itemsize < _LEAST_GATHERED_BYTES:
+        _scatter_by_lane(warp, dtype, pointers, text, on)
+        return
     args = [
         (memory_type(dtype, LANES), text),
-        (f"<{LANES} x ptr> align {dtype.itemsize}", _lane_pointers(warp, dtype, address)),
+        (f"<{LANES} x ptr> align {dtype.itemsize}", pointers),
         (f"<{LANES} x i1>", on.text if on else "splat (i1 true)"),
     ]
     _call(warp.w, "void", f"llvm.masked.scatter.{suffix(args[0][0])}.v{LANES}p0", args)
+
+
+def _scatter_by_lane(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask) -> None:
+    element = memory_type(dtype, None)
+
+    def store(scalars: list[str]) -> str:
+        warp.w.line(f"store {element} {scalars[1]}, ptr {scalars[0]}, align {dtype.itemsize}")
+        return ""
+
+    for_each_lane(warp, on, [PerLane("ptr", pointers, False), PerLane(element, text, False)], "", store)
 
 
 def _store_run(w: Writer, dtype: DType, run: Run, pointer: str, text: str, on: Mask | None) -> None:

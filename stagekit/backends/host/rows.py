@@ -1,4 +1,4 @@
-"""The loop over the blocks that a call of the entry runs: row by row along x, up to 64 blocks at once.
+"""The loop over the blocks that a call of the entry runs: row by row along x, up to 512 blocks at once.
 
     for each row:       y, z fixed, x from `begin` to `end`
         whatever is asked once per row
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.llvm.writer import Writer
 
-LONGEST_ROW = 64
+LONGEST_ROW = 512
 
 RunBlock = Callable[[str, str, str], None]
 """Writes one block, from its indices."""

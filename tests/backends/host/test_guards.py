@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.backends.host import guards
+from stagekit.backends.host.rows import LONGEST_ROW
 from stagekit.ir import Builder, CompareKind, Value
 from tests.backends.host.kernels import array, global_thread, i32, i64, kernel, number, when
 from tests.backends.host.running import compiled
@@ -46,12 +47,24 @@ KERNELS = {name: _marks(compare) for name, compare in COMPARISONS.items()}
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_each_thread_of_a_guarded_kernel_obeys_its_own_guard(data: st.DataObject) -> None:
-    """Rows are of up to 64 blocks; limits at, beside and far from their ends."""
+    """Limits at, beside and far from the ends of rows."""
     name = data.draw(st.sampled_from(sorted(COMPARISONS)))
     block = data.draw(st.sampled_from((1, 3, 32, 33, 64, 100, 256)))
-    blocks = data.draw(st.sampled_from((1, 2, 63, 64, 65, 66, 130)))
+    blocks = data.draw(st.sampled_from((1, 2, 3, 40, LONGEST_ROW + 1, LONGEST_ROW + 2, 2 * LONGEST_ROW + 7)))
     threads = block * blocks
-    near = st.sampled_from((0, 1, 5, block - 1, block, 64 * block, 65 * block, threads - block, threads - 1, threads))
+    edges = (
+        0,
+        1,
+        5,
+        block - 1,
+        block,
+        LONGEST_ROW * block,
+        (LONGEST_ROW + 1) * block,
+        threads - block,
+        threads - 1,
+        threads,
+    )
+    near = st.sampled_from(edges)
     n = data.draw(st.one_of(near, near.map(lambda v: v + 1), st.integers(-3, 3 * threads + 3)))
     out = np.zeros(threads, np.int32)
 
