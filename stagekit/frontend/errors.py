@@ -92,11 +92,20 @@ class BadAnnotation(Diagnostic):
     why: str
 
 
-class BadOption(Diagnostic):
-    title: ClassVar[str] = "Option of a decorator not understood"
-    label: ClassVar[str] = "`@{decorator}`: {why}"
+class NotAFunction(Diagnostic):
+    title: ClassVar[str] = "A kernel is made from a function"
+    label: ClassVar[str] = "`{decorator}` of {what}"
     help: ClassVar[str] = "{hint}"
     decorator: str
+    what: str
+    hint: str
+
+
+class BadOption(Diagnostic):
+    title: ClassVar[str] = "Option not understood"
+    label: ClassVar[str] = "`{where}`: {why}"
+    help: ClassVar[str] = "{hint}"
+    where: str
     why: str
     hint: str
 

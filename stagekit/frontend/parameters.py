@@ -12,7 +12,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -164,8 +164,8 @@ class Parameters:
         text = annotation if isinstance(annotation, str) else repr(annotation)
         return SpecializeError(BadAnnotation(name, text, why), self.snapshot.loc)
 
-    def sizes_named(self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]) -> tuple[str, int] | None:
-        """A parameter and axis whose size is the constexpr `name`, for inferring it from an argument. missing: it and others."""
+    def sizes_named(self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+        """Parameters with an axis whose size is the constexpr `name`, for inferring it from arguments. missing: it and others."""
         probes = {each: Dynamic(each) for each in missing}
         probe = probes[name]
         for parameter in self.run_time:
@@ -177,8 +177,7 @@ class Parameters:
                 continue  # it needs the value of a constexpr that is missing
             inner = value.inner if isinstance(value, Optional) else value
             if isinstance(inner, Tensor) and probe in inner.shape:
-                return parameter.name, inner.shape.index(probe)
-        return None
+                yield parameter.name, inner.shape.index(probe)
 
 
 def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:

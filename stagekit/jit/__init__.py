@@ -1,8 +1,10 @@
 """What a user holds, and the driver behind it: the only room that knows every other.
 
-decorators        jit, function, inline, compile
+decorators        jit, function, inline
 jitfunction       a kernel with nothing parsed
 specialization    its constexprs fixed
+bound             and its target; compile
+inspection        what can be seen of each
 argtypes          the types and the device of the arguments of a call
 variant           one specialisation for certain argument types: traced, compiled, loaded
 batch             many at once
@@ -15,7 +17,8 @@ sanitizing        launches that are checked
 """
 
 from stagekit.jit.batch import compile_all
-from stagekit.jit.decorators import BoundKernel, InlineFunction, compile, function, inline, jit
+from stagekit.jit.bound import BoundKernel, compile
+from stagekit.jit.decorators import InlineFunction, function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization

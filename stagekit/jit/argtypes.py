@@ -17,7 +17,7 @@ from stagekit import dtypes
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.errors import UnsupportedArgument
 from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, Parameters, ScalarArg
 from stagekit.runtime.args import describe, read_array
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError
@@ -40,11 +40,9 @@ class ArgumentTypes:
         self, kernel: str, parameters: Parameters, meanings: Mapping[str, Any], absent: Collection[str]
     ) -> None:
         rows = parameters.run_time
-        text = ", ".join(p.name if p.default is ... else f"{p.name}={p.default!r}" for p in rows)
-        kinds = [parameters.signature.parameters[p.name].kind for p in rows]
-        self.keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
-        defaults = tuple(p.default for p in rows)
-        self.bind = Binder(kernel, Untyped(tuple(p.name for p in rows), defaults, self.keyword_only, f"({text})"))
+        untyped = Untyped.of(rows, parameters, tuple(p.default for p in rows))
+        self.keyword_only = untyped.keyword_only
+        self.bind = Binder(kernel, untyped)
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
@@ -76,8 +74,25 @@ class Untyped:
     keyword_only: int
     text: str
 
+    @staticmethod
+    def of(rows: Sequence[Parameter], parameters: Parameters, defaults: tuple[Any, ...]) -> Untyped:
+        """Of these parameters. defaults: `...` where there is none."""
+        kinds = [parameters.signature.parameters[p.name].kind for p in rows]
+        keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
+        texts = list(map(_written, rows))
+        if keyword_only:
+            texts.insert(len(texts) - keyword_only, "*")
+        return Untyped(tuple(p.name for p in rows), defaults, keyword_only, f"({', '.join(texts)})")
+
     def __str__(self) -> str:
         return self.text
+
+
+def _written(parameter: Parameter) -> str:
+    text = f"{parameter.name}: constexpr" if parameter.is_constexpr else parameter.name
+    if parameter.default is ...:
+        return text
+    return f"{text} = {parameter.default!r}" if parameter.is_constexpr else f"{text}={parameter.default!r}"
 
 
 def _absent(value: Any) -> Typed:

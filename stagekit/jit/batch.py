@@ -14,13 +14,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-from stagekit.diagnostics import StagekitError, hide_frames
+from stagekit.diagnostics import StagekitError, hide_frames, wrong_arguments
+from stagekit.frontend.errors import NotAFunction, SpecializeError
+from stagekit.jit.bound import BoundKernel, specialization_of
+from stagekit.jit.jitfunction import JitFunction
+from stagekit.jit.options import check_compile
+from stagekit.jit.specialization import Specialization
 from stagekit.runtime import driver
-
-if TYPE_CHECKING:
-    from stagekit.jit.specialization import Specialization
+from stagekit.runtime.args import describe
 
 Progress = Callable[[int, int], None]
 _BAR_WIDTH = 30
@@ -40,7 +43,7 @@ class Request:
 
 @hide_frames
 def compile_all(
-    kernels: Iterable[Specialization],
+    kernels: Iterable[JitFunction | Specialization | BoundKernel],
     target: str | None = None,
     *,
     block: int | tuple[int, ...] | None = None,
@@ -52,10 +55,13 @@ def compile_all(
     target: "cuda" or "cpu"; left out, cuda where there is a device. block: cpu, where the kernels do not fix it.
     executor: left out, one after the other. progress: called with how many are done, and of how many; True draws a bar.
     """
-    wanted = list(kernels)
-    capability = driver.capability_if_present()
-    where = target or ("cuda" if capability else "cpu")
-    tell = _bar if progress is True else progress or _silent
+    wanted = _specializations(kernels)
+    present = driver.capability_if_present()
+    where = target or ("cuda" if present else "cpu")
+    capability = present if where == "cuda" else None
+    check_compile(where, capability, block)
+    _check_executor(executor)
+    tell = _teller(progress)
     if executor is not None:
         _send(wanted, where, capability, block, executor, tell)
     errors: list[StagekitError] = []
@@ -69,6 +75,26 @@ def compile_all(
     if errors:
         raise errors[0]
     return wanted
+
+
+def _specializations(kernels: Any) -> list[Specialization]:
+    if isinstance(kernels, str) or not isinstance(kernels, Iterable):
+        hint = "give a list of kernels, such as `[k.specialize(BLOCK=b) for b in (64, 128)]`"
+        raise SpecializeError(NotAFunction("compile_all", describe(kernels), hint))
+    return [specialization_of(kernel, "compile_all") for kernel in kernels]
+
+
+def _check_executor(executor: Any) -> None:
+    if executor is not None and not hasattr(executor, "submit"):
+        raise wrong_arguments(compile_all, f"`executor` is {describe(executor)}, not an executor of concurrent.futures")
+
+
+def _teller(progress: Any) -> Progress:
+    if progress is None or isinstance(progress, bool):
+        return _bar if progress else _silent
+    if not callable(progress):
+        raise wrong_arguments(compile_all, f"`progress` is {describe(progress)}, not True or a function of two numbers")
+    return cast("Progress", progress)
 
 
 def _send(

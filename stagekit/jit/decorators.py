@@ -1,24 +1,25 @@
-"""The decorators, and `compile`."""
+"""The decorators."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
-from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
+from stagekit.frontend.errors import NotAFunction, SpecializeError
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET
+from stagekit.jit.bound import BoundKernel
 from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.launcher import General
-from stagekit.jit.native import NativeLaunchers, NativelyLaunchable
-from stagekit.jit.options import Options, check_target, read_options
+from stagekit.jit.options import Options, read_options
 from stagekit.jit.specialization import Specialization
+from stagekit.runtime.args import describe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,58 +131,34 @@ def inline(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked(fn: Any, decorator: str) -> types.FunctionType:
+    """The function to stage, or the error that says what is none."""
     if not isinstance(fn, types.FunctionType):
-        hint = f"decorate a Python function: `@{decorator}` above its `def`"
-        raise SpecializeError(UnsupportedSyntax(f"`{decorator}` of a {type(fn).__name__}", hint))
+        hint = _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
+        raise SpecializeError(NotAFunction(decorator, describe(fn), hint))
+    for is_it, what in _SUSPENDED:
+        if is_it(fn):
+            hint = "write it with `def` and without `yield`; results go into arrays, or are returned by a fragment"
+            raise SpecializeError(NotAFunction(decorator, f"`{fn.__name__}`, {what}", hint))
     return fn
 
 
-class BoundKernel(NativelyLaunchable):
-    """A kernel tied to one target, compiled as far as its types are known. Launched like the kernel itself."""
-
-    def __init__(self, kernel: Specialization, target: str) -> None:
-        self._kernel = kernel
-        self.target = target
-        self._native = NativeLaunchers(kernel.name, functools.partial(General, lambda: self))
-        functools.update_wrapper(self, kernel.__stagekit_fragment__)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kernel, name)
-
-    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        launched = self._kernel.launch_generally(key, args, kwargs, self.target)
-        if launched is not None:
-            self._native.offer(key, launched[1], self._kernel.call_shape)
-
-    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
-        return self._kernel._prepare(key, args, kwargs, self.target)
-
-    def __repr__(self) -> str:
-        return f"{self._kernel!r} on {self.target}"
+_SUSPENDED: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+    (inspect.iscoroutinefunction, "a coroutine"),
+    (inspect.isgeneratorfunction, "a generator"),
+)
 
 
-def _compile_now(kernel: Specialization, target: str | None) -> None:
-    """As far as possible without arguments: a cpu kernel whose block the launch gives waits for it."""
-    block = kernel.trace().block
-    if target == "cuda" or (target == "cpu" and block):
-        kernel.compile(target)
-
-
-@hide_frames
-def compile(kernel: Any, target: str | None = None) -> Any:
-    """Compile a specialised kernel for `target` ("cpu", "cuda", "interp"; left out: where its arrays live); callable.
-
-    Where argument types are not known yet, the first call compiles.
-    """
-    if isinstance(kernel, JitFunction):
-        kernel = kernel.specialize()
-    if not isinstance(kernel, Specialization):
-        what = f"`compile` of a {type(kernel).__name__}"
-        raise SpecializeError(UnsupportedSyntax(what, "give a kernel made with @function or by `.specialize(...)`"))
-    if target is not None:
-        check_target(target)
-    if kernel.has_known_types:
-        _compile_now(kernel, target)
-    if target is None:
-        return kernel
-    return BoundKernel(kernel, target)
+_KERNEL = "it is a kernel already; kernels call it as a fragment"
+_BELOW = "put the decorator of stagekit below this one, directly above the `def`"
+_INSTEAD: dict[type, str] = {
+    JitFunction: _KERNEL,
+    Specialization: _KERNEL,
+    BoundKernel: _KERNEL,
+    InlineFunction: "it is a fragment already; decorate the function that it was made from",
+    functools.partial: "decorate the function itself, and fix what is fixed by `constexpr` parameters or a closure",
+    types.MethodType: "decorate the function in its class; `self` is then an argument, or use a closure",
+    staticmethod: _BELOW,
+    classmethod: _BELOW,
+    property: _BELOW,
+}

@@ -25,20 +25,24 @@ from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
+from stagekit.jit.argtypes import Untyped
 from stagekit.jit.guards import Guards
 from stagekit.jit.history import History
+from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
-from stagekit.jit.native import CallShape, NativeLaunchers, NativelyLaunchable
+from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import read_array
+from stagekit.runtime.binding import Binder
 from stagekit.signature import ArraySpec
 
+_LEFT_OUT = object()  # a constexpr that a call does not give: it may follow from an array
 MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
 
 
-class JitFunction(NativelyLaunchable):
+class JitFunction(Inspectable):
     """A kernel before its constexprs are fixed. `.specialize(...)` fixes them; brackets and call do so from the arguments."""
 
     def __init__(
@@ -188,8 +192,24 @@ class JitFunction(NativelyLaunchable):
                 self._made.popitem(last=False)
             return made
 
+    def only(self) -> Specialization:
+        """The specialisation that needs no more values, or the error that says which are missing."""
+        missing = self._missing(self._fixed)
+        if missing:
+            raise self._missing_error(missing)
+        return self.with_values(self._fixed)
+
     def _last_used(self) -> Specialization | None:
-        return next(reversed(self._made.values()), None)
+        """Of those that agree with what is fixed here."""
+        fixed = {name: freeze(value) for name, value in self._fixed.items()}
+        for made in reversed(self._whole._made.values()):
+            has = made.specialized_with
+            if all(name in has and freeze(has[name]) == value for name, value in fixed.items()):
+                return made
+        return None
+
+    def _shown(self) -> Variant:
+        return (self._last_used() or self.only())._shown()
 
     @hide_frames
     def explain(self) -> str:
@@ -199,15 +219,15 @@ class JitFunction(NativelyLaunchable):
     # -- launching ----------------------------------------------------------------------------------------------
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        kernel, run_time, named = self._split(args, kwargs)
-        launched = kernel.launch_generally(key, run_time, named, None)
+        kernel, run_time = self._split(args, kwargs)
+        launched = kernel.launch_values(key, run_time, None)
         if launched is not None:
             variant, machine = launched
             self._native.offer(key, machine, lambda: self._call_shape(kernel, variant))
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
-        kernel, run_time, named = self._split(args, kwargs)
-        return kernel._prepare(key, run_time, named)
+        kernel, run_time = self._split(args, kwargs)
+        return kernel.prepare_values(key, run_time, None)
 
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape | None:
         """How this function is called when it launches `variant`; None where a constexpr can change inside."""
@@ -227,70 +247,66 @@ class JitFunction(NativelyLaunchable):
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
         """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
-        place = self.parameters.sizes_named(name, [name], kernel.constexprs)
-        if place is None:
-            return False
-        spec = next(s for s in variant.facts.signature.specs if s.name == place[0])
-        return isinstance(spec, ArraySpec) and spec.shape[place[1]] == kernel.constexprs[name]
+        specs = {s.name: s for s in variant.facts.signature.specs}
+        for array, axis in self.parameters.sizes_named(name, [name], kernel.constexprs):
+            spec = specs[array]
+            if isinstance(spec, ArraySpec):
+                return bool(spec.shape[axis] == kernel.constexprs[name])
+        return False
 
-    def _split(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Specialization, tuple[Any, ...], dict[str, Any]]:
-        """Separate constexprs from run-time arguments, by Python's binding rules."""
-        constexprs = dict(self._fixed)
-        positional = [n for n in self._positional if n not in self._fixed]
-        run_time: list[Any] = []
-        for name, value in zip(positional, args):
-            if name in self._constexpr_set:
-                constexprs[name] = value
-            else:
+    def _split(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialization, tuple[Any, ...]]:
+        """The specialisation for the constexprs of a call, and the run-time arguments in order."""
+        constexprs, run_time = dict(self._fixed), []
+        for parameter, value in zip(self._open, self._bind(args, kwargs)):
+            if not parameter.is_constexpr:
                 run_time.append(value)
-        run_time.extend(args[len(positional) :])
-        named = {}
-        for name, value in kwargs.items():
-            if name in self._constexpr_set and name not in constexprs:
-                constexprs[name] = value
-            else:
-                named[name] = value
-        for name in constexprs.keys() - self._fixed.keys():
-            self._check_value(name, constexprs[name])
+            elif value is not _LEFT_OUT:
+                self._check_constexpr(parameter, value)
+                constexprs[parameter.name] = value
         missing = self._missing(constexprs)
         if missing:
-            self._refuse_unknown(named)
-            self._infer(missing, constexprs, run_time, named)
-        return self.with_values(constexprs), tuple(run_time), named
+            self._infer(missing, constexprs, run_time)
+        return self.with_values(constexprs), tuple(run_time)
 
     @functools.cached_property
-    def _positional(self) -> list[str]:
+    def _open(self) -> tuple[Parameter, ...]:
+        """The parameters of a call: all run-time ones, and the constexprs that are not fixed."""
+        return tuple(p for p in self.parameters.all if not (p.is_constexpr and p.name in self._fixed))
+
+    @functools.cached_property
+    def _bind(self) -> Binder:
+        defaults = tuple(_LEFT_OUT if p.is_constexpr and p.default is ... else p.default for p in self._open)
+        return Binder(self.name, Untyped.of(self._open, self.parameters, defaults))
+
+    @functools.cached_property
+    def _positional(self) -> frozenset[str]:
         kinds = self.parameters.signature.parameters.values()
-        return [p.name for p in kinds if p.kind is not p.KEYWORD_ONLY]
+        return frozenset(p.name for p in kinds if p.kind is not p.KEYWORD_ONLY)
 
-    @functools.cached_property
-    def _constexpr_set(self) -> frozenset[str]:
-        return frozenset(self._constexpr_names())
-
-    def _refuse_unknown(self, named: Mapping[str, Any]) -> None:
-        """A constexpr that is missing may have been given by a name that is misspelt."""
-        for name in named.keys() - set(self.parameters.names):
-            self._check_value(name, named[name])
-
-    def _infer(
-        self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any], named: dict[str, Any]
-    ) -> None:
+    def _infer(self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any]) -> None:
         """Take constexpr sizes from the arrays whose shapes name them."""
-        names = [p.name for p in self.parameters.run_time if p.name not in self._fixed]
-        given = {**dict(zip(names, run_time)), **named}
+        given = {p.name: value for p, value in zip(self.parameters.run_time, run_time)}
         for name in missing:
-            place = self.parameters.sizes_named(name, missing, constexprs)
-            view = read_array(given[place[0]]) if place and place[0] in given else None
-            if place is None or view is None or place[1] >= len(view.shape):
+            places = self.parameters.sizes_named(name, missing, constexprs)
+            sizes = (_size_of(given[array], axis) for array, axis in places)
+            found = next((size for size in sizes if size is not None), None)
+            if found is None:
                 raise self._missing_error(missing)
-            constexprs[name] = view.shape[place[1]]
+            constexprs[name] = found
 
     @property
     def cache_size(self) -> int:
         """Number of specialisations kept."""
         return len(self._made)
+
+
+def _size_of(value: Any, axis: int) -> int | None:
+    """None where there is no array, or none with such an axis."""
+    try:
+        view = read_array(value)
+    except (BufferError, RuntimeError, TypeError, ValueError):  # the launch says why it cannot be read
+        return None
+    return view.shape[axis] if view is not None and axis < len(view.shape) else None
 
 
 def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:

@@ -31,6 +31,9 @@ class Launcher:
 class Launchable:
     """Brackets and call for everything that launches."""
 
+    __iter__ = None  # brackets are no items: without these two, Python would launch-index a loop or an `in` without end
+    __contains__ = None
+
     @property
     def prepare(self) -> Preparation:
         """`k.prepare[grid](x, n)` reads and checks the arguments once and gives a function without parameters that launches.
@@ -60,18 +63,19 @@ class Launchable:
 class Preparation:
     """`k.prepare`: brackets and call as of the kernel, but each call gives a launch without parameters."""
 
-    __slots__ = ("_key", "_prepare")
+    __slots__ = ("_prepare",)
+    __iter__ = None
+    __contains__ = None
 
-    def __init__(self, prepare: Prepare, key: Any = None) -> None:
+    def __init__(self, prepare: Prepare) -> None:
         self._prepare = prepare
-        self._key = key
 
-    def __getitem__(self, key: Any) -> Preparation:
-        return Preparation(self._prepare, key)
+    def __getitem__(self, key: Any) -> Callable[..., Callable[[], None]]:
+        return hide_frames(lambda *args, **kwargs: self._prepare(key, args, kwargs))
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
-        return self._prepare(self._key, args, kwargs)
+        return self._prepare(None, args, kwargs)
 
 
 class General:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.frontend.errors import BadOption, SpecializeError, UnsupportedSyntax
+from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import TraceOptions, suggest
 from stagekit.ir import TARGETS
+from stagekit.runtime.launch_config import Axes, launch_size
 
 OLDEST_CAPABILITY = 75
 MAX_REGISTERS = 255  # of one thread, since compute capability 3.5
@@ -51,21 +52,45 @@ def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str,
     """Check the options that a decorator was given. unknown: keywords that it does not have."""
     for name in unknown:
         hint = f"{suggest(name, _RULES)}its options are: {', '.join(_RULES)}"
-        raise SpecializeError(BadOption(decorator, f"there is no option `{name}`", hint))
+        raise SpecializeError(BadOption(f"@{decorator}", f"there is no option `{name}`", hint))
     for name, value in given.items():
         wanted, holds = _RULES[name]
         if not holds(value):
-            raise SpecializeError(BadOption(decorator, f"`{name}` is {value!r}", f"give {wanted}"))
+            raise SpecializeError(BadOption(f"@{decorator}", f"`{name}` is {value!r}", f"give {wanted}"))
     rest = dict(given)
     name, target = rest.pop("name"), rest.pop("target")
     return Options(TraceOptions(**rest), name, target)
 
 
-def check_target(target: Any, capability: Any = None) -> None:
-    """Refuse what cannot be compiled for."""
+def check_target(target: Any) -> None:
+    """Refuse what is no target."""
     if target not in TARGETS:
-        hint = f"{suggest(str(target), TARGETS)}targets are: {', '.join(TARGETS)}"
-        raise SpecializeError(UnsupportedSyntax(f"target {target!r}", hint))
+        hint = f"{suggest(str(target), TARGETS)}give one of {', '.join(map(repr, TARGETS))}"
+        raise _refusal(f"`target` is {target!r}", hint)
+
+
+def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
+    """Refuse what cannot be compiled for, and options of another target; gives the block's axes."""
+    check_target(target)
+    if target == "interp":
+        hint = "give 'cuda' or 'cpu'; `sk.compile(kernel, 'interp')` binds a kernel to it"
+        raise _refusal("nothing is compiled for 'interp'", hint)
+    for name, value, owner in (("capability", capability, "cuda"), ("block", block, "cpu")):
+        if value is not None and owner != target:
+            raise _refusal(f"`{name}` is an option of {owner}, the target is {target}", f"leave `{name}` out")
     if capability is not None and not _is_int(capability, OLDEST_CAPABILITY):
-        hint = f"give ten times the version, {OLDEST_CAPABILITY} or more"
-        raise SpecializeError(UnsupportedSyntax(f"compute capability {capability!r}", hint))
+        raise _refusal(f"`capability` is {capability!r}", f"give ten times the version, {OLDEST_CAPABILITY} or more")
+    return None if block is None else _axes(block)
+
+
+def _axes(block: Any) -> Axes:
+    axes = launch_size(0, block).block
+    if 0 in axes:
+        raise _refusal(
+            f"`block` is {block!r}: no threads to compile for", "give an int above 0, or up to three of them"
+        )
+    return axes
+
+
+def _refusal(why: str, hint: str) -> SpecializeError:
+    return SpecializeError(BadOption("compile", why, hint))

@@ -8,11 +8,10 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stagekit import config
-from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import SpecializeError, TypesUnknown
@@ -23,26 +22,20 @@ from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
+from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
-from stagekit.jit.native import CallShape, NativeLaunchers, NativelyLaunchable
-from stagekit.jit.options import check_target
+from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.recursion import deep_recursion
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.views import Device
-from stagekit.signature import Signature
 
 if TYPE_CHECKING:
-    from stagekit.backends.report import Report
     from stagekit.jit.jitfunction import JitFunction
 
 
-class Specialization(NativelyLaunchable):
-    """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed.
-
-    `ir`, `llvm`, `ptx`, `sass`, `signature`, `launch` and `report()` show the variant that was used last, or the one for
-    contiguous arrays of the annotated types; no GPU is needed for them.
-    """
+class Specialization(Inspectable):
+    """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed."""
 
     def __init__(
         self,
@@ -209,7 +202,11 @@ class Specialization(NativelyLaunchable):
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None
     ) -> tuple[Variant, Kernel] | None:
         """Launch by the general way. Gives what ran, None on the checking interpreter."""
-        values, variant, device = self._typed(args, kwargs)
+        return self.launch_values(key, self._argument_types.bind(args, kwargs), target)
+
+    def launch_values(self, key: Any, given: Sequence[Any], target: str | None) -> tuple[Variant, Kernel] | None:
+        """The same with the arguments in order."""
+        values, variant, device = self._typed(given)
         watch = sanitizing.current()
         if watch is not None:
             watch.launch(variant, key, values, {})
@@ -221,14 +218,20 @@ class Specialization(NativelyLaunchable):
     def _prepare(
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None
     ) -> Callable[[], None]:
-        values, variant, device = self._typed(args, kwargs)
+        return self.prepare_values(key, self._argument_types.bind(args, kwargs), target)
+
+    def prepare_values(self, key: Any, given: Sequence[Any], target: str | None) -> Callable[[], None]:
+        """A launch that lacks nothing, of the arguments in order. One prepared in a checked session is checked."""
+        values, variant, device = self._typed(given)
+        watch = sanitizing.current()
+        if watch is not None:
+            return functools.partial(watch.launch, variant, key, values, {})
         return variant.prepare(key, values, self._target(target, device), device)
 
-    def _typed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Variant, Device]:
-        """The arguments in order, the variant for their types, and where they live."""
-        reader = self._argument_types
-        values = tuple(reader.bind(args, kwargs))
-        arg_types, device = reader.of(values)
+    def _typed(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], Variant, Device]:
+        """The arguments, the variant for their types, and where they live."""
+        values = tuple(given)
+        arg_types, device = self._argument_types.of(values)
         return values, self._variant(arg_types), device
 
     def _target(self, wanted: str | None, device: Device) -> str:
@@ -249,76 +252,10 @@ class Specialization(NativelyLaunchable):
 
     # -- inspection ---------------------------------------------------------------------------------------------
 
-    def trace(self) -> Traced:
-        """The traced kernel of the variant that the inspection properties show."""
-        return self._shown().traced
-
     def _shown(self) -> Variant:
         return self._last or self._variant(self._default_types())
-
-    @hide_frames
-    def compile(
-        self, target: str = "cuda", *, capability: int | None = None, block: int | tuple[int, ...] | None = None
-    ) -> Artifact:
-        """Compile without launching.
-
-        capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
-        """
-        check_target(target, capability)
-        return self._shown().artifact(target, capability, block)
-
-    @property
-    @hide_frames
-    def ir(self) -> str:
-        """The traced IR as text."""
-        return self._shown().ir
-
-    @property
-    @hide_frames
-    def llvm(self) -> str:
-        """LLVM IR for the GPU, before optimisation."""
-        return self.compile("cuda").stages["llvm"]
-
-    @property
-    @hide_frames
-    def ptx(self) -> str:
-        """PTX for the GPU that is present, else for compute capability 9.0."""
-        return self.compile("cuda").stages["ptx"]
-
-    @property
-    @hide_frames
-    def sass(self) -> str:
-        """Machine code of the GPU as text; needs ptxas and a disassembler (`stagekit[cuda]`)."""
-        from stagekit.backends import ptxas
-
-        return ptxas.disassemble(ptxas.assemble(self.ptx).cubin)
-
-    @property
-    @hide_frames
-    def signature(self) -> Signature:
-        """What a launch accepts."""
-        return self._shown().facts.signature
-
-    @property
-    @hide_frames
-    def launch(self) -> Any:
-        """The launch that the kernel computes itself (`LaunchSpec`), or None."""
-        return self._shown().facts.launch
-
-    @property
-    @hide_frames
-    def style(self) -> Style:
-        """What stands in the brackets: "block", "thread" or "entry"."""
-        return self._shown().facts.style
 
     @hide_frames
     def explain(self) -> str:
         """Why the last call, or the last look, compiled: one line per step."""
         return self._owner.history.text()
-
-    @hide_frames
-    def report(self) -> Report:
-        """Registers, spills, shared memory and instruction counts, from ptxas."""
-        from stagekit.backends.report import report
-
-        return report(self.ptx)

@@ -20,7 +20,7 @@ from stagekit.jit.history import History, Stopwatch
 from stagekit.jit.native import provide_support
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
-from stagekit.runtime.launch_config import NO_BRACKETS
+from stagekit.runtime.launch_config import NO_BRACKETS, Axes, check_block
 from stagekit.runtime.views import Device
 
 if TYPE_CHECKING:
@@ -136,13 +136,14 @@ class Variant:
 
     # -- artifacts ----------------------------------------------------------------------------------------------
 
-    def artifact(self, target: str, capability: int | None, block: int | tuple[int, ...] | None) -> Artifact:
+    def artifact(self, target: str, capability: int | None, block: Axes | None) -> Artifact:
         """The compiled form for a target. block: cpu only, where the kernel does not fix it."""
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
-        axes = self.facts.block or (block if isinstance(block, tuple) else (block or 1,))
-        x, y, z = (*axes, 1, 1)[:3]
+        if block is not None:
+            check_block(self._name, self.facts.block, block)
+        x, y, z = self.facts.block or block or (1, 1, 1)
         return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
 
     def _made(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import InternalError, hide_frames
+from stagekit.diagnostics import InternalError, hide_frames, wrong_arguments
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import dlpack, driver
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
@@ -122,7 +124,10 @@ class DeviceArray:
 @hide_frames
 def to_device(array: Any, device: int = 0) -> DeviceArray:
     """Copy a NumPy array, or anything that makes one, to a GPU."""
-    host = np.asarray(array, order="C")
+    try:
+        host = np.asarray(array, order="C")
+    except (TypeError, ValueError) as error:
+        raise wrong_arguments(to_device, f"NumPy makes no array of `array`: {error}") from None
     copy = empty(host.shape, host.dtype, device)
     copy._fill(host)
     return copy
@@ -131,11 +136,30 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
 @hide_frames
 def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
     """An array with arbitrary contents. dtype: ours or NumPy's."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-    known = dtype if isinstance(dtype, DType) else dtype_from_numpy(np.dtype(dtype))
+    return DeviceArray(_sizes(shape), _dtype(dtype), device)
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    try:
+        sizes = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+    except TypeError:
+        sizes = (-1,)
+    if min(sizes, default=0) < 0:
+        raise wrong_arguments(empty, f"`shape` is {shape!r}, not a size or a tuple of them")
+    return sizes
+
+
+def _dtype(given: Any) -> DType:
+    if isinstance(given, DType):
+        return given
+    try:
+        numpys = np.dtype(given)
+    except TypeError:
+        raise ArgumentError(UnsupportedDtype(repr(given))) from None
+    known = dtype_from_numpy(numpys)
     if known is None:
-        raise ArgumentError(UnsupportedDtype(str(np.dtype(dtype))))
-    return DeviceArray(sizes, known, device)
+        raise ArgumentError(UnsupportedDtype(str(numpys)))
+    return known
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.diagnostics import public_class
+from stagekit.diagnostics import hide_frames, public_class
 from stagekit.runtime.errors import BlockMismatch, BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
 
 Axes = tuple[int, int, int]
@@ -58,6 +58,7 @@ class LaunchConfig:
         _check_threads(self.block)
         _check_size("shared_bytes", self.shared_bytes, _MAX_SHARED_BYTES)
 
+    @hide_frames
     def replace(self, **changes: Any) -> LaunchConfig:
         """The same with some fields changed."""
         return dataclasses.replace(self, **changes)

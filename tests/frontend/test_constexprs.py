@@ -46,7 +46,7 @@ def test_what_is_fixed_stays_fixed():
 
 
 def test_a_misspelt_constexpr_of_a_call_is_named():
-    with pytest.raises(sk.SpecializeError, match="no parameter `BB`(.|\n)*did you mean `B`"):
+    with pytest.raises(sk.ArgumentError, match="no parameter `BB`(.|\n)*did you mean `B`"):
         digits[1, 1](np.zeros(1, np.int32), A=1, BB=2)
 
 
