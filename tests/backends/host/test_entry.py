@@ -51,6 +51,24 @@ def test_an_empty_range_of_blocks_does_nothing() -> None:
     runner.close()
 
 
+def test_blocks_are_counted_beyond_32_bits() -> None:
+    """The last blocks of a grid of 4.9 thousand million."""
+
+    def body(b: Builder, out: Value) -> None:
+        x, y = (call(b, "block_idx", params=(axis,)) for axis in "xy")
+        width = call(b, "grid_dim", params=("x",))
+        number = b.add(b.mul(y, width), x)
+        b.store(b.offset(out, b.sub(number, b.index(70_000 * 70_000 - 5))), number)
+
+    runner = compiled(kernel(array(i64), body=body), (1, 1, 1))
+    out = np.zeros(5, np.int64)
+
+    assert runner([out], (70_000, 70_000, 1), 70_000 * 70_000 - 5, 70_000 * 70_000) == 0
+
+    np.testing.assert_array_equal(out, np.arange(70_000 * 70_000 - 5, 70_000 * 70_000))
+    runner.close()
+
+
 def test_threads_may_be_in_the_entry_together_each_with_its_scratch() -> None:
     """Sums through shared memory in 4 threads at once: nothing is shared but the code."""
 
