@@ -62,6 +62,18 @@ class Filling(Faults):
         return super().problems(case, targets)
 
 
+class Spoiling(Faults):
+    """One case after which this process knows nothing but errors, as a GPU has it."""
+
+    is_spoilt = False
+
+    def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
+        self.is_spoilt |= case == "5"
+        if self.is_spoilt:
+            raise RuntimeError("spoilt")
+        return super().problems(case, targets)
+
+
 class Slow(Faults):
     def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
         time.sleep(0.01)
@@ -93,6 +105,13 @@ def test_a_worker_that_hangs_is_a_failure_of_its_seed_alone() -> None:
 
     assert {5: "the process hung, and was killed", 7: "seven"} == {f.seed: f.problem.text for f in outcome.failed}
     assert (20, 19) == (outcome.cases, outcome.counts["cases"])
+
+
+def test_a_worker_whose_gpu_failed_is_replaced() -> None:
+    outcome = Fleet(Plan(Spoiling, ("cuda",), range(30), jobs=2)).run()
+
+    assert {5: "crash RuntimeError", 7: "bad"} == {f.seed: f.problem.kind for f in outcome.failed}
+    assert (30, 29) == (outcome.cases, outcome.counts["cases"])
 
 
 def test_a_worker_with_too_much_memory_is_replaced() -> None:

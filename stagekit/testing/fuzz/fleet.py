@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from stagekit.testing.fuzz.harness import MOST_FAILURES, SHRINK_SECONDS, Failure, Fuzzer, Outcome, Problem, keep
+from stagekit.testing.fuzz.harness import MOST_FAILURES, SHRINK_SECONDS, Failure, Fuzzer, Outcome, Problem, keep, spoils
 from stagekit.testing.fuzz.worker import Message, work
 
 _AHEAD = 2  # seeds that a worker has: it never waits for the next
@@ -171,7 +171,9 @@ class Fleet:
         self.outcome.counts.update(message.counts)
         if message.failure:
             self._note(message.failure)
-        if worker.memory_mb <= self.plan.memory_mb:
+        if message.failure and spoils(message.failure.problem, self.plan.targets):
+            self._retire(worker)
+        elif worker.memory_mb <= self.plan.memory_mb:
             self._feed(worker)
 
     def _look_after_workers(self) -> None:
@@ -179,8 +181,13 @@ class Fleet:
             if worker.silent_s() > self.plan.silence_s:
                 self._lose(worker)
             elif worker.memory_mb > self.plan.memory_mb and not worker.seeds:
-                worker.end()
-                self._replace(worker)
+                self._retire(worker)
+
+    def _retire(self, worker: Worker) -> None:
+        """Nobody is to blame; what it still had is for others."""
+        self._again.extend(worker.seeds)
+        worker.end()
+        self._replace(worker)
 
     def _lose(self, worker: Worker) -> None:
         """It ended or hangs: that is a failure of the seed it had. What else it had is tried again."""
@@ -188,9 +195,8 @@ class Fleet:
         if worker.seeds:
             seed = worker.seeds.popleft()
             self.outcome.cases += 1
-            self._again.extend(worker.seeds)
             self._note(worker.shrinking or self._ended_by(seed, how))
-        self._replace(worker)
+        self._retire(worker)
 
     def _ended_by(self, seed: int, how: str) -> Failure:
         return Failure(seed, self.fuzzer.draw(seed), Problem("the process", f"the process {how}"))

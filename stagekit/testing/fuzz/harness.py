@@ -16,6 +16,7 @@ from typing import Protocol
 CORPUS = Path(__file__).parents[3] / "tests" / "testing" / "corpus"
 SHRINK_SECONDS = 120.0
 MOST_FAILURES = 20  # of one run: by then it is clear that something is wrong
+_CRASH = "crash"
 _MOST_SHRUNK = 2  # of one kind: they have one cause more often than not
 
 
@@ -101,7 +102,7 @@ class Trial:
             return None
         self.on_found(Failure(seed, case, found[0]))
         self._shrunk[found[0].kind] += 1
-        if self._shrunk[found[0].kind] > _MOST_SHRUNK:
+        if self._shrunk[found[0].kind] > _MOST_SHRUNK or spoils(found[0], self.targets):
             return Failure(seed, case, found[0])
         counted = self.taken_counts()
         small, problem = shrink(self.fuzzer, case, found[0], self.targets)
@@ -116,6 +117,11 @@ class Trial:
         return counted
 
 
+def spoils(problem: Problem, targets: Sequence[str]) -> bool:
+    """Is nothing that this process finds from now on worth anything? A GPU that failed refuses all that comes after."""
+    return "cuda" in targets and problem.kind.startswith(_CRASH)
+
+
 def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Problem]:
     """What is wrong with a case; whatever is raised is a problem too."""
     try:
@@ -123,7 +129,7 @@ def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Probl
     except NotACase:
         return []
     except Exception as error:  # a crash of ours is what a fuzzer is for
-        return [Problem(f"crash {type(error).__name__}", f"{type(error).__name__}: {error}")]
+        return [Problem(f"{_CRASH} {type(error).__name__}", f"{type(error).__name__}: {error}")]
 
 
 def shrink(fuzzer: Fuzzer, case: str, problem: Problem, targets: Sequence[str]) -> tuple[str, Problem]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import linecache
 import os
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +28,7 @@ def module_of(text: str) -> Iterator[Any]:
 
     Raises NotACase where the text is no program.
     """
+    _load_prelude()
     module = ModuleType(_NAME)
     module.sk = sk  # type: ignore[attr-defined]
     module.__file__ = _PATH
@@ -35,6 +39,17 @@ def module_of(text: str) -> Iterator[Any]:
         yield module
     finally:
         del sys.modules[_NAME], linecache.cache[_PATH]
+
+
+@functools.cache
+def _load_prelude() -> None:
+    """`stagekit_fuzz_prelude`: the file beside this one as a user's module, once, since its functions are read once then."""
+    path = Path(__file__).with_name("staging_prelude.py")
+    spec = importlib.util.spec_from_file_location("stagekit_fuzz_prelude", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {path}")
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
 
 
 def _compiled(text: str) -> Any:

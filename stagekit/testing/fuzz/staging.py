@@ -22,7 +22,7 @@ _NESTED = 4  # compound statements inside each other, at most
 
 HEADER = """from __future__ import annotations
 
-from stagekit.testing.fuzz.staging_prelude import Box, change, mixed, power, store, total
+from stagekit_fuzz_prelude import Box, change, mixed, power, store, total
 
 """
 

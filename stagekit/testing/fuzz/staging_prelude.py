@@ -1,4 +1,7 @@
-"""What random programs have at hand: a class whose methods change it, and functions that take their arguments in every way."""
+"""What random programs have at hand: a class whose methods change it, and functions that take their arguments in every way.
+
+They are a user's functions, so programs import them under another name than that of a module of stagekit.
+"""
 
 from __future__ import annotations
 
