@@ -14,13 +14,14 @@ Source for keeping one reader where readers are ordered: Flanagan and Freund, "F
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.access import VERBS, Access, Place
+from stagekit.backends.interp.access import VERBS, Access, Place, Role
 from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
 from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Allocation, Array
@@ -147,12 +148,21 @@ class Crowd:
 
 
 class Shadow:
-    """What is known of one arena."""
+    """What is known of one arena. A crowd is made when somebody joins it: many an array is only written, most without atomics."""
 
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.write = Entry.clear(units)
-        self.reads = Crowd(units, clocks, is_shared)
-        self.atomics = Crowd(units, clocks, is_shared)
+        self._crowds: dict[str, Crowd] = {}
+        self._make = functools.partial(Crowd, units, clocks, is_shared)
+
+    def crowd(self, role: Role) -> Crowd | None:
+        """Who has read the arena, or updated it; None for nobody."""
+        return self._crowds.get(role)
+
+    def join(self, role: Role, now: Now) -> None:
+        if role not in self._crowds:
+            self._crowds[role] = self._make()
+        self._crowds[role].join(now)
 
 
 class Races:
@@ -169,7 +179,6 @@ class Races:
             sizes.setdefault(access.space, []).append(access.dtype.itemsize)
         starts = [a.arena_start for a in launch.allocations]
         self.unit_bytes = {space: math.gcd(*given, *starts) for space, given in sizes.items()}
-        self.has_atomics = any(a.role == "atomic" for a in self.accesses)
 
     def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
         if access.space is Space.LOCAL or place.allocation.arena in self.constant_arenas:
@@ -221,21 +230,22 @@ class Races:
         self._report(now, some, writer[some], shadow.write)
 
     def against_reads(self, shadow: Shadow, now: Now, value: Any) -> None:
-        self._against_crowd(shadow.reads, now)
+        self._against_crowd(shadow.crowd("read"), now)
 
     def against_atomics(self, shadow: Shadow, now: Now, value: Any) -> None:
-        if self.has_atomics:
-            self._against_crowd(shadow.atomics, now)
+        self._against_crowd(shadow.crowd("atomic"), now)
 
-    def _against_crowd(self, crowd: Crowd, now: Now) -> None:
+    def _against_crowd(self, crowd: Crowd | None, now: Now) -> None:
+        if crowd is None:
+            return
         self._report(now, *crowd.conflicts(now), crowd.highest)
         self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
 
     def note_read(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.reads.join(now)
+        shadow.join("read", now)
 
     def note_atomic(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.atomics.join(now)
+        shadow.join("atomic", now)
         handovers = self.clocks.handovers
         if handovers:
             arena = now.place.allocation.arena
