@@ -64,6 +64,11 @@ class Staged:
         self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
         self.__doc__ = run.__doc__
         self.__name__ = self.name
+        self.__module__, self._place = run.__module__, run.__qualname__
+
+    def __reduce__(self) -> str:
+        """Pickled by name and copied as functions are: there is one."""
+        return self._place
 
     def __repr__(self) -> str:
         return f"<stagekit function {self.name}>"

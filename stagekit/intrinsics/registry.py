@@ -7,6 +7,7 @@ Every record is bound to a module variable of its own name; a family is a file, 
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -67,6 +68,9 @@ def define(
 def by_name(name: str) -> Intrinsic:
     """The record with this name. Raises KeyError."""
     return _REGISTRY[name]
+
+
+copyreg.pickle(Intrinsic, lambda record: (by_name, (record.name,)))  # there is one of each, in copies and pickles too
 
 
 def all_intrinsics() -> tuple[Intrinsic, ...]:

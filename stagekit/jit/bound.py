@@ -28,6 +28,9 @@ class BoundKernel(Inspectable):
         self._native = NativeLaunchers(kernel.name, functools.partial(General, lambda: self))
         functools.update_wrapper(self, kernel.__stagekit_fragment__)
 
+    def __reduce__(self) -> Any:
+        return BoundKernel, (self._kernel, self.target)
+
     @property
     def name(self) -> str:
         return self._kernel.name

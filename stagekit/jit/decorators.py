@@ -120,6 +120,10 @@ class InlineFunction:
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)
 
+    def __reduce__(self) -> str:
+        """Pickled by name, as functions are."""
+        return self.__stagekit_fragment__.__qualname__
+
     def __repr__(self) -> str:
         return f"<stagekit inline {self.__stagekit_fragment__.__qualname__}>"
 

@@ -32,7 +32,7 @@ from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
 from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.options import Options
-from stagekit.jit.specialization import Specialization
+from stagekit.jit.specialization import Specialization, restored
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import read_array
 from stagekit.runtime.binding import Binder
@@ -88,6 +88,10 @@ class JitFunction(Inspectable):
     @property
     def name(self) -> str:
         return self.options.name or self.function.__name__
+
+    def __reduce__(self) -> Any:
+        """Pickled by name, as functions are; what is fixed goes with it."""
+        return self.function.__qualname__ if self._whole is self else (restored, (self._whole, self._fixed))
 
     def __repr__(self) -> str:
         fixed = ", ".join(f"{k}={v!r}" for k, v in self._fixed.items())

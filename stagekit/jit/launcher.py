@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from stagekit.diagnostics import hide_frames
 from stagekit.runtime.kernel import Kernel
@@ -33,6 +33,13 @@ class Launchable:
 
     __iter__ = None  # brackets are no items: without these two, Python would launch-index a loop or an `in` without end
     __contains__ = None
+
+    def __copy__(self) -> Self:
+        """A kernel is copied as functions are: there is one."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
 
     @property
     def prepare(self) -> Preparation:

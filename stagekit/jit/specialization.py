@@ -67,6 +67,13 @@ class Specialization(Inspectable):
         names = ", ".join(p.name for p in self._owner.parameters.run_time)
         return f"<stagekit kernel {self.name}({names}){' with ' + fixed if fixed else ''}>"
 
+    def __reduce__(self) -> Any:
+        """Pickled by name where it has one (`@function`), else as its kernel and what is fixed."""
+        module, name = sys.modules.get(self.__module__), self._owner.function.__qualname__
+        if getattr(module, name, None) is self:
+            return name
+        return restored, (self._owner, self.specialized_with)
+
     @property
     def specialized_with(self) -> dict[str, Any]:
         """What `.specialize(...)` of the kernel takes to give this."""
@@ -259,3 +266,8 @@ class Specialization(Inspectable):
     def explain(self) -> str:
         """Why the last call, or the last look, compiled: one line per step."""
         return self._owner.history.text()
+
+
+def restored(kernel: Any, values: Mapping[str, Any]) -> Any:
+    """`kernel` with these values, where a pickle is read."""
+    return kernel.specialize(**values)
