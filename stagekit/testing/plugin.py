@@ -7,7 +7,7 @@ pytest --stagekit-sanitize order=random     in a random order; the report of a f
 def test_scale(stagekit_target): ...        runs once for each target; launches of the test go there
 @pytest.mark.stagekit_targets("cpu")        the targets for which this test is meant
 @pytest.mark.stagekit_sanitize(nan=False)   check the launches of this test, with options of `sk.sanitize`
-@pytest.mark.stagekit_unchecked             leave this test out of --stagekit-sanitize
+@pytest.mark.stagekit_unchecked(reason="")  leave this test out of --stagekit-sanitize
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TARGETS = ("cpu", "interp", "cuda")
 _MARKERS = (
     "stagekit_targets(*names): the targets for which the test is meant",
     "stagekit_sanitize(**options): check the launches of the test, with options of sk.sanitize",
-    "stagekit_unchecked: leave the test out of --stagekit-sanitize",
+    "stagekit_unchecked(reason): leave the test out of --stagekit-sanitize",
 )
 
 

@@ -20,6 +20,8 @@ from stagekit.backends.host.loader import LoadedCode
 from stagekit.cache import open_store
 from stagekit.jit import history, native
 
+pytestmark = pytest.mark.stagekit_unchecked(reason="what is compiled and kept; checked launches compile nothing")
+
 EPS = 1e-5
 
 

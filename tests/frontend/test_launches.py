@@ -474,6 +474,7 @@ def test_a_kernel_called_in_a_kernel_is_a_fragment(target, on):
     assert out.tolist() == [9, 10]
 
 
+@pytest.mark.stagekit_unchecked(reason="a checked launch goes to the interpreter, whatever the switch says")
 def test_the_switch_for_the_target(monkeypatch):
     @sk.jit
     def kernel(out):
