@@ -163,9 +163,10 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     loc = frame.loc(node)
     carried = Carried(tracer, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
-    variable = Location(binding_scope(frame, node.target.id).variables, node.target.id, False)
+    scope = binding_scope(frame, node.target.id)
+    variable = Location(scope.variables, node.target.id, False)
     before = variable.get()
-    is_read_after = _is_read_outside(frame, node, node.target.id)
+    is_read_after = scope is not frame.scope or _is_read_outside(frame, node, node.target.id)
     is_kept = is_read_after and rangeloop.may_carry(before, loop)
     if is_kept:
         carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
@@ -180,7 +181,9 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         _counted_while(tracer, frame, loop, carried, flags, body)
     else:
         _plain_for(tracer, frame, loop, carried, body)
-    if not is_kept or (before is MISSING and not loop.runs):
+    if before is not MISSING and not is_read_after:
+        tracer.journal.assign(variable, before)  # nobody sees what it holds, so the loop around need not know either
+    elif not is_kept or (before is MISSING and not loop.runs):
         tracer.journal.assign(variable, rangeloop.after(node.target.id, before, loop, loc))
 
 
