@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,58 @@ def test_a_loop_settles_however_many_variables_widen(length: int) -> None:
     widen[1, 1](out, 2 * length, np.float64(0.5), N=length)
 
     np.testing.assert_array_equal(out, 1.0)
+
+
+def three_loops(out, n):
+    """The one in the middle is left early; what the inner one leaves in `i` is nobody's business."""
+    total = n * 0
+    for i in range(3):
+        total += i
+        for turn in range(9):
+            if turn >= n:
+                break
+            for i in range(n & 3):
+                total += i
+    out[0] = total
+
+
+def read_afterwards(out, n):
+    for i in range(3):
+        for turn in range(9):
+            if turn >= n:
+                break
+            for i in range(n & 3):
+                pass
+        out[0] = i
+
+
+@pytest.mark.parametrize("function", [three_loops, read_afterwards])
+@pytest.mark.parametrize("n", [0, 1, 5, 7])
+def test_an_inner_loop_over_the_same_name_stays_in_a_loop_that_is_left_early(function: Any, n: int) -> None:
+    out, expected = np.full(1, -1, np.int64), np.full(1, -1, np.int64)
+
+    function(expected, n)
+    sk.jit(function)[1, 1](out, np.int64(n))
+
+    np.testing.assert_array_equal(out, expected)
+
+
+@sk.jit
+def seen_by_a_closure(out, n):
+    i = n
+
+    def inner():
+        nonlocal i
+        for i in range(n):
+            pass
+
+    inner()
+    out[0] = i
+
+
+def test_a_loop_variable_of_the_function_around_is_seen_there() -> None:
+    out = np.full(1, -1, np.int64)
+
+    seen_by_a_closure[1, 1](out, np.int64(4))
+
+    assert 3 == out[0]
