@@ -9,11 +9,10 @@ process could not find by name, and one that failed there, is compiled here, whe
 
 from __future__ import annotations
 
-import importlib
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import Any, cast
 
 from stagekit.diagnostics import StagekitError, hide_frames, wrong_arguments
@@ -27,18 +26,6 @@ from stagekit.runtime.args import describe
 
 Progress = Callable[[int, int], None]
 _BAR_WIDTH = 30
-
-
-@dataclass(frozen=True)
-class Request:
-    """A specialisation as another process finds it. values: constexprs and types, as `.specialize` takes them."""
-
-    module: str
-    name: str
-    values: dict[str, Any]
-    target: str
-    capability: int | None
-    block: int | tuple[int, ...] | None
 
 
 @hide_frames
@@ -106,42 +93,27 @@ def _send(
     tell: Progress,
 ) -> None:
     """Let the executor compile what it can; whatever it could not is compiled by the caller."""
-    sent: list[Future[bool]] = []
-    for kernel in kernels:
-        if isinstance(executor, ThreadPoolExecutor):
-            sent.append(executor.submit(_try_compile, kernel, target, capability, block))
-        elif (request := _request(kernel, target, capability, block)) is not None:
-            sent.append(executor.submit(compile_request, request))
+    sent: list[Future[bool]] = [
+        executor.submit(_try_compile, kernel, target, capability, block)
+        for kernel in kernels
+        if isinstance(executor, ThreadPoolExecutor) or _is_found_elsewhere(kernel)
+    ]
     for done, _ in enumerate(as_completed(sent), 1):
         tell(done, len(sent))
 
 
-def _request(
-    kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
-) -> Request | None:
-    fn = kernel.__stagekit_fragment__
-    request = Request(fn.__module__, fn.__qualname__, kernel.specialized_with, target, capability, block)
+def _is_found_elsewhere(kernel: Specialization) -> bool:
+    """Does a pickle lead to this very kernel, here at least?"""
     try:
-        return request if _find(request) is kernel else None
-    except (AttributeError, ImportError, TypeError, StagekitError):
-        return None
-
-
-def _find(request: Request) -> Any:
-    found: Any = importlib.import_module(request.module)
-    for part in request.name.split("."):
-        found = getattr(found, part)
-    return found.specialize(**request.values)
-
-
-def compile_request(request: Request) -> bool:
-    """What a worker does. False where it failed: the error is found again, and raised, by who asked."""
-    return _try_compile(_find(request), request.target, request.capability, request.block)
+        return pickle.loads(pickle.dumps(kernel)) is kernel
+    except (pickle.PicklingError, AttributeError, ImportError, TypeError, StagekitError):
+        return False
 
 
 def _try_compile(
     kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
 ) -> bool:
+    """What a worker does. False where it failed: the error is found again, and raised, by who asked."""
     try:
         kernel.compile(target, capability=capability, block=block)
     except StagekitError:
