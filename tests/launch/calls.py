@@ -146,6 +146,8 @@ def _read_only() -> Any:
     return array
 
 
+SOMETHING, MEMORY = object(), memoryview(b"1234")  # one only: as a constexpr, each would be another specialisation
+
 ODD: tuple[Callable[[], Any], ...] = (
     *(lambda t=t: np.zeros(100, t) for t in ("f4", "f8", "i4", ">f4", "u1", "?", "c8", "f2", ml_dtypes.bfloat16, "O")),
     *(lambda s=s: np.zeros(s, np.float32) for s in ((), (0,), (1,), (99,), (100, 1), (1, 100), (0, 5), (2, 3, 4))),
@@ -167,8 +169,8 @@ ODD: tuple[Callable[[], Any], ...] = (
         for v in (0.0, -0.5, 1e39, -1e300, float("nan"), float("inf"), True, False, None, "text", [1.0], ...)
     ),
     *(lambda t=t: t(7) for t in (np.int8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.bool_)),
-    lambda: object(),
-    lambda: memoryview(b"1234"),
+    lambda: SOMETHING,
+    lambda: MEMORY,
 )
 
 
