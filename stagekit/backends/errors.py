@@ -52,6 +52,18 @@ class ToolMissing(Diagnostic):
     package: str
 
 
+class ToolFailed(Diagnostic):
+    """A program that reports on machine code cannot read it."""
+
+    title: ClassVar[str] = "A tool failed"
+    label: ClassVar[str] = "`{tool}`: {message}"
+    help: ClassVar[str] = "it may be older than ptxas: pip install --upgrade {package}"
+
+    tool: str
+    message: str
+    package: str
+
+
 class PtxRefused(Diagnostic):
     """ptxas refuses the PTX; inline assembly is the usual reason, as nothing has read it before."""
 

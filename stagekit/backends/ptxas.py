@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagekit.backends.errors import PtxRefused, ToolMissing
+from stagekit.backends.errors import PtxRefused, ToolFailed, ToolMissing
 from stagekit.diagnostics import StagekitError
 
 
@@ -55,11 +55,15 @@ def assemble(ptx: str) -> Assembled:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The SASS of machine code. Raises StagekitError without nvdisasm."""
+    """The SASS of machine code. Raises StagekitError where nvdisasm is missing or cannot read it."""
     with tempfile.NamedTemporaryFile(prefix="stagekit-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        return _run("nvdisasm", ["-c", "-plr", file.name]).stdout
+        result = _run("nvdisasm", ["-c", "-plr", file.name])
+    if result.returncode != 0:
+        message = result.stderr.strip().replace(file.name, "the machine code")
+        raise StagekitError(ToolFailed("nvdisasm", message, _PACKAGES["nvdisasm"]))
+    return result.stdout
 
 
 _TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)

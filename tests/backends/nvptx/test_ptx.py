@@ -456,6 +456,8 @@ def test_sass_can_be_read() -> None:
     cubin = ptxas.assemble(nvptx.compile(elementwise([f32], f32, lambda b, x: b.add(x, x)), 80).ptx).cubin
 
     assert "FADD" in ptxas.disassemble(cubin)
+    with pytest.raises(StagekitError, match=r"TOOL_FAILED(.|\n)*nvdisasm"):
+        ptxas.disassemble(b"no machine code")
 
 
 def test_a_missing_tool_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
