@@ -48,21 +48,23 @@ class HostCode:
     llvm: str
 
 
-def compile(fn: Function, block: tuple[int, int, int]) -> HostCode:
-    """Compile a lowered function for this machine and a block of this shape."""
-    return compile_for(fn, block, this_processor())
+def compile(fn: Function, block: tuple[int, int, int], level: int = _OPTIMISATION_LEVEL) -> HostCode:
+    """Compile a lowered function for this machine and a block of this shape. level: how much LLVM optimises, 0 for nothing."""
+    return compile_for(fn, block, this_processor(), level)
 
 
-def compile_for(fn: Function, block: tuple[int, int, int], processor: Processor) -> HostCode:
+def compile_for(
+    fn: Function, block: tuple[int, int, int], processor: Processor, level: int = _OPTIMISATION_LEVEL
+) -> HostCode:
     """`compile` for a named processor of this machine's architecture."""
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > MAX_THREADS:
         raise InternalError(f"a block of {block} threads")
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
-    machine = machine_for(processor)
+    machine = machine_for(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
-    optimize.optimise(module, machine, _OPTIMISATION_LEVEL)
+    optimize.optimise(module, machine, level)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
     return HostCode(code, entry, shared_bytes, scratch_bytes, text)

@@ -60,14 +60,14 @@ def quick_machine() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(opt=0, reloc="pic", codemodel="jitdefault", jit=True)
 
 
-def machine_for(processor: Processor) -> Any:
+def machine_for(processor: Processor, level: int = _OPTIMISATION_LEVEL) -> Any:
     """A new LLVM target machine; not shared, since it is not meant for several threads."""
     _initialise()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=processor.name,
         features=processor.features,
-        opt=_OPTIMISATION_LEVEL,
+        opt=level,
         reloc="pic",
         codemodel="jitdefault",
         jit=True,
