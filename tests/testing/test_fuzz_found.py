@@ -72,8 +72,8 @@ def read_afterwards(out, n):
             if turn >= n:
                 break
             for i in range(n & 3):
-                pass
-        out[0] = i
+                out[0] = i
+        out[0] += i
 
 
 @pytest.mark.parametrize("function", [three_loops, read_afterwards])
@@ -94,10 +94,10 @@ def seen_by_a_closure(out, n):
     def inner():
         nonlocal i
         for i in range(n):
-            pass
+            out[0] = i
 
     inner()
-    out[0] = i
+    out[0] += i
 
 
 def test_a_loop_variable_of_the_function_around_is_seen_there() -> None:
@@ -105,4 +105,4 @@ def test_a_loop_variable_of_the_function_around_is_seen_there() -> None:
 
     seen_by_a_closure[1, 1](out, np.int64(4))
 
-    assert 3 == out[0]
+    assert 6 == out[0]

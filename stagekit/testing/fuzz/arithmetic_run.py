@@ -3,7 +3,7 @@
     interp       the IR as it was built: what the others must equal, bit by bit
     optimised    the IR after the passes for compiled targets, on the interpreter; in one batch of four
     folded       the IR with the inputs of one row as constants, folded until nothing is left to run
-    cpu, cuda    machine code
+    cpu, cuda    machine code; every second batch for the CPU is "plain", without LLVM's passes
 
 A case is JSON: the seed of its inputs, how many rows of them, which rows count, and the expressions.
 """
@@ -206,7 +206,9 @@ def _ways(batch: Batch, fn: Function, targets: Sequence[str]) -> Iterator[tuple[
     """The ways to compute a batch beside the plain one, made one after the other."""
     for target in (t for t in targets if t in RUN):
         lowered = lower_for(target, fn)
-        yield target, functools.partial(RUN[target], lowered)
+        is_plain = target == "cpu" and batch.inputs_seed % 2 == 1
+        way = "cpu plain" if is_plain else target
+        yield way, functools.partial(RUN[way], lowered)
         if target == "cpu" and batch.inputs_seed % OPTIMISED_SHARE == 0:
             yield "optimised", functools.partial(run_interp, lowered)
 

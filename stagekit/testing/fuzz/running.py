@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from stagekit.passes.manager import PassContext
 from stagekit.passes.pipeline import lower
 from stagekit.runtime import driver
 from stagekit.signature import ParamSlot, PointerSpec, Signature
+
+if TYPE_CHECKING:
+    from stagekit.backends.host import HostCode
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _ENTRY = ctypes.CFUNCTYPE(
@@ -44,7 +47,19 @@ def run_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threads: in
     """Compile, run and forget IR that was lowered for the CPU."""
     from stagekit.backends import host
 
-    code = host.compile(lowered, (threads, 1, 1))
+    _run_host(host.compile(lowered, (threads, 1, 1)), arrays, blocks)
+
+
+def run_plain_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
+    """The same with code as it was written, which LLVM's passes have not seen."""
+    from stagekit.backends import host
+
+    _run_host(host.compile(lowered, (threads, 1, 1), level=0), arrays, blocks)
+
+
+def _run_host(code: HostCode, arrays: Sequence[Array], blocks: int) -> None:
+    from stagekit.backends import host
+
     loaded = host.load(code.object_code, code.entry)
     words = np.array([a.ctypes.data for a in arrays], np.uint64)
     raw = np.full(code.scratch_bytes + _ALIGN, 0xA5, np.uint8)  # nothing is zero by chance
@@ -80,4 +95,4 @@ def _cuda_artifact(code: Any, arrays: Sequence[Array], capability: int) -> Artif
     )  # fmt: skip
 
 
-RUN = {"cpu": run_cpu, "cuda": run_cuda}
+RUN = {"cpu": run_cpu, "cpu plain": run_plain_cpu, "cuda": run_cuda}
