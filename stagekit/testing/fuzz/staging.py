@@ -242,7 +242,9 @@ class Generator:
         if self.random.random() < 0.2:
             end = Line(f"if {name} > {limit}:", [Line("break")])
             return [Line(f"{name} = 0"), Line("while True:", [step, end, *body])]
-        test = f"{name} < {limit}" if self.random.random() < 0.7 else f"{name} < {limit} and {self.values.condition()}"
+        test = (
+            f"{name} < {limit}" if self.random.random() < 0.7 else f"{name} < {limit} and ({self.values.condition()})"
+        )
         return [Line(f"{name} = 0"), Line(f"while {test}:", [step, *body])]
 
     def match(self, depth: int) -> list[Line]:
