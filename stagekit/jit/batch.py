@@ -9,6 +9,7 @@ process could not find by name, and one that failed there, is compiled here, whe
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -49,15 +50,16 @@ def compile_all(
     check_compile(where, capability, block)
     _check_executor(executor)
     tell = _teller(progress)
-    if executor is not None:
-        _send(wanted, where, capability, block, executor, tell)
+    sent = _send(wanted, where, capability, block, executor, tell) if executor is not None else set()
     errors: list[StagekitError] = []
-    for done, kernel in enumerate(wanted, 1):
+    done = len(sent)
+    for place, kernel in enumerate(wanted):
         try:
             kernel.compile(where, capability=capability, block=block)
         except StagekitError as error:
             errors.append(error)
-        if executor is None:
+        if place not in sent:
+            done += 1
             tell(done, len(wanted))
     if errors:
         raise errors[0]
@@ -91,15 +93,16 @@ def _send(
     block: int | tuple[int, ...] | None,
     executor: Executor,
     tell: Progress,
-) -> None:
-    """Let the executor compile what it can; whatever it could not is compiled by the caller."""
-    sent: list[Future[bool]] = [
-        executor.submit(_try_compile, kernel, target, capability, block)
-        for kernel in kernels
-        if isinstance(executor, ThreadPoolExecutor) or _is_found_elsewhere(kernel)
-    ]
+) -> set[int]:
+    """Let the executor compile what it can; whatever it could not is compiled by the caller. Gives the places of what it got."""
+    sent: dict[Future[bool], int] = {}
+    with contextlib.suppress(RuntimeError):  # it is shut down, or its processes died
+        for place, kernel in enumerate(kernels):
+            if isinstance(executor, ThreadPoolExecutor) or _is_found_elsewhere(kernel):
+                sent[executor.submit(_try_compile, kernel, target, capability, block)] = place
     for done, _ in enumerate(as_completed(sent), 1):
-        tell(done, len(sent))
+        tell(done, len(kernels))
+    return set(sent.values())
 
 
 def _is_found_elsewhere(kernel: Specialization) -> bool:

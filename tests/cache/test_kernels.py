@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import gc
 import multiprocessing
+import os
+import pickle
 import threading
 import weakref
 from collections import Counter
@@ -211,12 +213,29 @@ def test_P21_10_000_specialisations_made_and_dropped_keep_little(target: str, mo
 # -- compile_all ----------------------------------------------------------------------------------------------------------
 
 
+class LikeDask(concurrent.futures.Executor):
+    """What `Client.get_executor()` gives: work and answers go through pickles, and no thread pool is seen from outside."""
+
+    def __init__(self) -> None:
+        self._threads = concurrent.futures.ThreadPoolExecutor(2)
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        sent = pickle.dumps((fn, args, kwargs))
+
+        def work() -> bytes:
+            function, positional, named = pickle.loads(sent)
+            return pickle.dumps(function(*positional, **named))
+
+        return self._threads.submit(work)
+
+
 def executors() -> dict[str, Any]:
     spawn = multiprocessing.get_context("spawn")
     return {
         "none": lambda: None,
         "threads": lambda: concurrent.futures.ThreadPoolExecutor(2),
         "processes": lambda: concurrent.futures.ProcessPoolExecutor(2, mp_context=spawn),
+        "like Dask's": LikeDask,
     }
 
 
@@ -241,6 +260,43 @@ def test_kernels_that_processes_cannot_find_are_compiled_here() -> None:
     kernel = new_kernel().specialize(V=1)
     with concurrent.futures.ProcessPoolExecutor(1) as executor:
         assert [kernel] == sk.compile_all([kernel], "cpu", executor=executor)
+
+
+def die() -> None:
+    os._exit(1)
+
+
+def broken_executors() -> dict[str, Any]:
+    shut_down = concurrent.futures.ThreadPoolExecutor(1)
+    shut_down.shutdown()
+    spawn = multiprocessing.get_context("spawn")
+    return {
+        "shut down": lambda: shut_down,
+        "its processes die": lambda: concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=die),
+    }
+
+
+@pytest.mark.parametrize("kind", broken_executors())
+def test_what_a_broken_executor_does_not_do_is_done_here(kind: str) -> None:
+    progress: list[tuple[int, int]] = []
+    kernels = [importable.specialize(V=200 + v) for v in range(3)]
+
+    made = sk.compile_all(kernels, "cpu", executor=broken_executors()[kind](), progress=lambda *p: progress.append(p))
+
+    assert kernels == made
+    assert [(done, 3) for done in (1, 2, 3)] == progress
+    before = history.counts()
+    assert 100.5 == launch(importable, 201)
+    assert not counted_since(before)
+
+
+def test_progress_counts_those_that_processes_cannot_find() -> None:
+    progress: list[tuple[int, int]] = []
+    kernels = [importable.specialize(V=301), new_kernel().specialize(V=1), importable.specialize(V=302)]
+
+    sk.compile_all(kernels, "cpu", executor=LikeDask(), progress=lambda *p: progress.append(p))
+
+    assert [(1, 3), (2, 3), (3, 3)] == progress
 
 
 def test_the_first_error_is_raised_when_all_are_done() -> None:

@@ -1,7 +1,8 @@
-"""Random argument lists, right and wrong, natively and by the general way: the same outcome, nothing kept, no crash.
+r"""Random argument lists, right and wrong, natively and by the general way: the same outcome, nothing kept, no crash.
 
     python -m tests.launch.random_lists [--lists 10000] [--seed 0]
-    PYTHONMALLOC=malloc valgrind --quiet python -m tests.launch.random_lists --lists 10000
+    PYTHONMALLOC=malloc valgrind --quiet --undef-value-errors=no --error-exitcode=1 --suppressions=tests/launch/valgrind.supp \
+        python -m tests.launch.random_lists
     PYTHONMALLOC=debug python -X dev -m tests.launch.random_lists
 
 Valgrind reports every access of the launchers' machine code to memory that is not theirs. Blocks are those of Python's own
