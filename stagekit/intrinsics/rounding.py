@@ -1,0 +1,108 @@
+"""Exact functions of one number, and the smaller and the larger of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, bool_
+from stagekit.intrinsics import expansions, reference
+from stagekit.intrinsics.families import NARROW, SIGNED, UNSIGNED, Meaning, define_exact, everywhere, llvm_floats
+from stagekit.intrinsics.registry import define, each_dtype
+from stagekit.intrinsics.terms import Term, expand
+from stagekit.ir.intrinsic import Intrinsic, Llvm
+
+_IDENTITY = expand(lambda x: x)
+
+
+def _define_rounding(name: str, intrinsic: str, numpy_function: Meaning, doc: str, source: str) -> Intrinsic:
+    """A function to whole numbers; an integer is one already."""
+    lowering = {**llvm_floats(name, intrinsic), **dict.fromkeys(INTEGER_DTYPES, _IDENTITY)}
+    evaluate = reference.in_place(lambda x: numpy_function(x) if x.dtype.kind == "f" else x)
+    return define_exact(name, ("x",), lowering, evaluate, f"{doc} Of an integer: itself.", source)
+
+
+floor = _define_rounding("floor", "floor", np.floor, "The largest whole number not above `x`.", "IEEE 754-2019, 5.9")
+ceil = _define_rounding("ceil", "ceil", np.ceil, "The smallest whole number not below `x`.", "IEEE 754-2019, 5.9")
+trunc = _define_rounding("trunc", "trunc", np.trunc, "`x` without its fraction.", "IEEE 754-2019, 5.9")
+rint = _define_rounding(
+    "rint", "roundeven", np.rint, "The nearest whole number, the even one in a tie, as a float.", "IEEE 754-2019, 5.9"
+)
+round = _define_rounding(
+    "round", "roundeven", np.rint, "The same as `rint`: Python's `round(x)` as a float.", "IEEE 754-2019, 5.9"
+)
+_BITWISE_ABS = expand(expansions.absolute)
+fabs = define_exact(
+    "fabs",
+    ("x",),
+    {**llvm_floats("fabs", "fabs"), **dict.fromkeys(NARROW, _BITWISE_ABS)},
+    reference.in_place(np.abs),
+    "|x| of a float; the sign bit is cleared, of NaN too.",
+    "IEEE 754-2019, 5.5.1 abs",
+    integers_as_float=True,
+)
+abs = define_exact(
+    "abs",
+    ("x",),
+    {
+        **llvm_floats("abs", "fabs"),
+        **dict.fromkeys(NARROW, _BITWISE_ABS),
+        **dict.fromkeys(SIGNED, Llvm("llvm.abs.{T}", immediates=(("i1", "false"),))),
+        **dict.fromkeys(UNSIGNED, _IDENTITY),
+    },
+    reference.in_place(np.abs),
+    "|x| of any number. The smallest signed integer has no positive twin and stays as it is.",
+    "LLVM Language Reference, llvm.abs",
+)
+copysign = define_exact(
+    "copysign",
+    ("x", "sign"),
+    {**llvm_floats("copysign", "copysign"), **dict.fromkeys(NARROW, expand(expansions.copy_sign))},
+    reference.in_place(np.copysign),
+    "|x| with the sign bit of `sign`.",
+    "IEEE 754-2019, 5.5.1 copySign",
+    integers_as_float=True,
+)
+
+
+def _define_test(name: str, formula: Callable[..., Term], numpy_function: Meaning, doc: str) -> Intrinsic:
+    """A question about a float, answered from its bits."""
+    return define(
+        name=name,
+        args=("x",),
+        sigs=each_dtype(FLOAT_DTYPES, 1, bool_),
+        lower=everywhere(expand(formula)),
+        evaluate=lambda x: np.asarray(numpy_function(reference.widened(x))),
+        integers_as_float=True,
+        doc=doc,
+        source="IEEE 754-2019, 5.7.2",
+    )
+
+
+isnan = _define_test("isnan", expansions.is_nan, np.isnan, "Is `x` NaN?")
+isinf = _define_test("isinf", expansions.is_infinite, np.isinf, "Is `x` an infinity, of either sign?")
+isfinite = _define_test("isfinite", expansions.is_finite, np.isfinite, "Is `x` neither NaN nor an infinity?")
+signbit = _define_test("signbit", expansions.sign_bit, np.signbit, "Is the sign bit of `x` set? It is for -0.0.")
+
+
+def _define_extremum(name: str, intrinsic: str, letter: str, numpy_function: Meaning, nan: str) -> Intrinsic:
+    """`letter` begins LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
+    is_minimum = letter == "min"
+    lowering = {
+        **llvm_floats(name, intrinsic),
+        **dict.fromkeys(SIGNED, Llvm(f"llvm.s{letter}.{{T}}")),
+        **dict.fromkeys(UNSIGNED, Llvm(f"llvm.u{letter}.{{T}}")),
+        bool_: expand(lambda x, y: x & y if is_minimum else x | y),
+    }
+    evaluate = reference.with_ordered_zeros(numpy_function, prefers_negative=is_minimum)
+    which = "smaller" if is_minimum else "larger"
+    doc = f"The {which} of two numbers; {nan}, and -0.0 is below +0.0."
+    return define_exact(name, ("x", "y"), lowering, evaluate, doc, "IEEE 754-2019, 9.6; NumPy for the names")
+
+
+_PROPAGATES, _IGNORES = "NaN if either is NaN", "the other one if one is NaN"
+minimum = _define_extremum("minimum", "minimum", "min", np.minimum, _PROPAGATES)
+maximum = _define_extremum("maximum", "maximum", "max", np.maximum, _PROPAGATES)
+fmin = _define_extremum("fmin", "minimumnum", "min", np.fmin, _IGNORES)
+fmax = _define_extremum("fmax", "maximumnum", "max", np.fmax, _IGNORES)
