@@ -19,10 +19,10 @@ from stagekit.diagnostics.entry import (
     wrong_arguments,
 )
 from stagekit.diagnostics.loc import Loc
-from stagekit.diagnostics.render import render
+from stagekit.diagnostics.render import render, shown
 
 __all__ = [
     "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
     "all_diagnostics", "conceal", "hide_frames", "kernel_only", "ordinary", "outside_kernel", "place_of_user", "public_class",
-    "render", "wrong_arguments",
+    "render", "shown", "wrong_arguments",
 ]  # fmt: skip

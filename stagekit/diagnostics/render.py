@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
+from typing import Any
 
 from stagekit.diagnostics.diagnostic import StagekitError
 from stagekit.diagnostics.loc import Loc
@@ -25,6 +26,15 @@ _CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are 
 def render(error: StagekitError) -> str:
     """The full text of an error, several lines, no trailing newline."""
     return "\n".join(_lines(error))
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """A user's value for a text of ours: its repr, but never long, and never an error of its own."""
+    try:
+        text = repr(value)
+    except Exception:  # a `__repr__` of the user's may raise anything
+        text = f"<{type(value).__name__} without a repr>"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _lines(error: StagekitError) -> Iterator[str]:

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import operator
 import types
 import weakref
 from collections import deque
@@ -24,13 +25,13 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import familiar, nearest_intrinsic
-from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
+from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope, class_member, default_of
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import native_argument
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import BoundMethod, holds_run_time, is_native
+from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native
 from stagekit.ir import Intrinsic
 
 MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interpreter
@@ -158,7 +159,9 @@ def _builtin(
 # -- Python functions -----------------------------------------------------------------------------------------------------
 
 _snapshots: weakref.WeakKeyDictionary[types.FunctionType, Snapshot] = weakref.WeakKeyDictionary()
-_signatures: weakref.WeakKeyDictionary[types.FunctionType, inspect.Signature] = weakref.WeakKeyDictionary()
+_signatures: weakref.WeakKeyDictionary[types.FunctionType, tuple[tuple[Any, ...], inspect.Signature]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def keep_snapshot(snapshot: Snapshot) -> None:
@@ -168,16 +171,17 @@ def keep_snapshot(snapshot: Snapshot) -> None:
 
 def snapshot_of(function: types.FunctionType) -> Snapshot:
     found = _snapshots.get(function)
-    if found is None:
+    if found is None or found.code is not function.__code__:  # reloading tools put new code into old functions
         found = _snapshots[function] = Snapshot.take(function)
     return found
 
 
 def _signature(function: types.FunctionType) -> inspect.Signature:
+    now = (function.__code__, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     found = _signatures.get(function)
-    if found is None:
-        found = _signatures[function] = inspect.signature(function, follow_wrapped=False)
-    return found
+    if found is None or len(found[0]) != len(now) or not all(map(operator.is_, found[0], now)):
+        found = _signatures[function] = now, inspect.signature(function, follow_wrapped=False)
+    return found[1]
 
 
 def _python_function(
@@ -185,6 +189,8 @@ def _python_function(
 ) -> Any:
     """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
     is_static = not holds_run_time(args) and not holds_run_time(kwargs)
+    if args:
+        _note_method(tracer, fn, args[0])
     if is_native(fn.__module__) or hasattr(fn, "__stagekit_host__"):
         return _native(tracer, frame, node, fn, args, kwargs)
     try:
@@ -194,6 +200,23 @@ def _python_function(
             return _native(tracer, frame, node, fn, args, kwargs)
         raise
     return _function(tracer, frame, node, fn, args, kwargs)
+
+
+def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
+    """Record that a class says `fn` of its objects, under whatever name: another may be put in its place."""
+    cls = owner if isinstance(owner, type) else type(owner)
+    if is_fixed(cls.__module__) or tracer.captures.has(cls, f".{fn.__name__}"):
+        return
+    for base in cls.__mro__:
+        for name, member in vars(base).items():
+            again = functools.partial(class_member, cls, name)
+            if any(part is fn for part in _functions_of(member)) and again() is member:
+                tracer.captures.note(cls, f".{name}", f"`{cls.__name__}.{name}`", again, member)
+
+
+def _functions_of(member: Any) -> list[Any]:
+    """What a class may run for one of its names: a plain function, or what a descriptor is made of."""
+    return [member, *(getattr(member, part, None) for part in ("fget", "fset", "func", "__func__"))]
 
 
 def _function(
@@ -234,10 +257,9 @@ def _plain(signature: inspect.Signature) -> str:
 
 
 def _note_default(tracer: Tracer, fn: types.FunctionType, name: str, value: Any) -> None:
-    def again() -> Any:
-        return _signature(fn).parameters[name].default
-
-    tracer.captures.note(fn, f"default {name}", f"the default of `{name}`", again, value)
+    tracer.captures.note(
+        fn, f"default {name}", f"the default of `{name}`", functools.partial(default_of, fn, name), value
+    )
 
 
 def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterator
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
+from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.ir import Intrinsic
 
@@ -36,19 +39,47 @@ def freeze(value: Any) -> Token:
         return (float, value.hex())
     if isinstance(value, np.generic):
         return (kind, value.dtype.str, value.tobytes())
-    if kind in (tuple, list):
-        return (kind, *map(freeze, value))
-    if kind is dict:
-        return (dict, *((freeze(k), freeze(v)) for k, v in value.items()))
-    if kind in (set, frozenset):
-        return (kind, frozenset(map(freeze, value)))
+    if kind is range:
+        return (range, value.start, value.stop, value.step)
+    for base, items in _CONTENTS:
+        if isinstance(value, base):
+            return (kind, *items(value), *_state(value))
     if isinstance(value, enum.Enum):
         return (kind, value.name)
     if isinstance(value, np.ndarray):
         return (np.ndarray, value.dtype.str, value.shape, value.tobytes())
     if is_dataclass(value) and not isinstance(value, type):
         return (kind, *((f.name, freeze(getattr(value, f.name, None))) for f in fields(value)))
+    for base, plain in _NUMBERS_AND_TEXTS:
+        if isinstance(value, base):
+            return (kind, freeze(plain(value)), *_state(value))
     return (kind, _ById(value))
+
+
+def _state(value: Any) -> Iterator[Token]:
+    """What an object whose class derives from a built-in one holds besides."""
+    attributes = getattr(value, "__dict__", None)
+    if attributes:
+        yield freeze(attributes)
+
+
+# What holds other values, with those that derive from it (named tuples, counters): its items, whatever its class says of them
+_CONTENTS: tuple[tuple[type, Callable[[Any], Iterable[Token]]], ...] = (
+    (tuple, lambda value: map(freeze, tuple.__iter__(value))),
+    (list, lambda value: map(freeze, list.__iter__(value))),
+    (dict, lambda value: ((freeze(k), freeze(v)) for k, v in dict.items(value))),
+    (set, lambda value: (frozenset(map(freeze, set.__iter__(value))),)),
+    (frozenset, lambda value: (frozenset(map(freeze, frozenset.__iter__(value))),)),
+    (deque, lambda value: map(freeze, deque.__iter__(value))),
+    (bytearray, lambda value: (bytes(value),)),
+    (array, lambda value: (value.typecode, value.tobytes())),
+)
+
+
+# The same for what derives from a number or a text
+_NUMBERS_AND_TEXTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__), (float, float.__float__), (str, str.__str__), (bytes, bytes.__bytes__),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +95,13 @@ class _ById:
         return id(self.value)
 
 
-_IMMUTABLE = (*_EXACT, float, np.generic, enum.Enum, types.FunctionType, *_BY_IDENTITY)
+_IMMUTABLE = (*_EXACT, float, range, np.generic, enum.Enum, types.FunctionType, *_BY_IDENTITY)
 
 
 def is_immutable(value: Any) -> bool:
     """Does the same object mean the same value for ever, as far as Python's own means go?"""
-    if type(value) is tuple or type(value) is frozenset:
-        return all(map(is_immutable, value))
+    if isinstance(value, tuple | frozenset):
+        return not hasattr(value, "__dict__") and all(map(is_immutable, value))
     if is_dataclass(value) and not isinstance(value, type):
         is_frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]  # every dataclass has it
         return is_frozen and all(is_immutable(getattr(value, f.name, None)) for f in fields(value))
@@ -88,7 +119,10 @@ class Read:
     token: Token | None
 
     def is_current(self) -> bool:
-        now = self.again()
+        try:
+            now = self.again()
+        except Exception:  # what was there is gone; an attribute that is computed may raise anything
+            return False
         if now is self.seen and self.token is None:
             return True
         return bool(freeze(now) == (freeze(self.seen) if self.token is None else self.token))
@@ -99,15 +133,11 @@ class Read:
         return self.token is None or is_immutable(self.seen) or self.token == (type(self.seen), _ById(self.seen))
 
     def describe_change(self) -> str:
-        return f"{self.what} changed {self.seen!r} -> {self.again()!r}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-
-
-_MOST_SHOWN = 60  # characters
+        try:
+            now = shown(self.again())
+        except Exception as error:
+            now = f"{type(error).__name__}: {error}"
+        return f"{self.what} changed {shown(self.seen)} -> {now}"
 
 
 class Captures:
@@ -137,7 +167,7 @@ class Captures:
     def described(self) -> list[str]:
         """The values that were read, for people; functions, classes and modules are left out."""
         reads = [r for r in self._reads.values() if not isinstance(r.seen, (types.FunctionType, *_BY_IDENTITY))]
-        return [f"{read.what} = {_shown(read.seen)}" for read in reads]
+        return [f"{read.what} = {shown(read.seen, most=60)}" for read in reads]
 
     def note_native(self, fn: Any) -> None:
         """Record that CPython ran `fn`, which may have looked anywhere."""

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, Note
+from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import is_guarded
+from stagekit.frontend.frame import Closure, is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
@@ -47,7 +47,12 @@ def describe(value: Any) -> str:
         return f"a pointer to {value.dtype.name}"
     if isinstance(value, Array):
         return f"an array of {value.dtype.name}"
-    if isinstance(value, list | tuple | dict):
+    if isinstance(value, Closure | types.FunctionType):
+        return f"the function `{value.name if isinstance(value, Closure) else value.__name__}`"
+    if isinstance(value, dict):
+        keys = shown(list(value), most=60)
+        return f"a {type(value).__name__} of length {len(value)} with the keys {keys}"
+    if isinstance(value, list | tuple):
         return f"a {type(value).__name__} of length {len(value)}"
     if value is None or isinstance(value, str | DType):
         return repr(value)
@@ -227,7 +232,7 @@ class Join:
         note = Note(
             f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc
         )
-        return Poison(JoinMismatch(name, describe(a), describe(b)), (note,))
+        return Poison(JoinMismatch(name, describe(a), describe(b), repair_of_join(a, b)), (note,))
 
     def make(self) -> tuple[Value, ...]:
         """Emit the `If`; its results in the order of the leaves."""
@@ -282,6 +287,21 @@ def zero_of(tracer: Tracer, type_: Type) -> Value:
     if type_.space is Space.GLOBAL:
         return builder.bitcast(builder.index(0), type_)
     return builder.alloc(type_.dtype, type_.space, 0, type_.dtype.itemsize)
+
+
+def common_dtype(a: Any, b: Any) -> DType | None:
+    """A dtype that holds both, for an error text to propose; None where there is none."""
+    return dtypes.promote(default_dtype(a), default_dtype(b)) if is_numeric(a) and is_numeric(b) else None
+
+
+def repair_of_join(a: Any, b: Any) -> str:
+    """What to do about two paths that give `a` and `b`."""
+    dtype = common_dtype(a, b)
+    if dtype is not None:
+        return f"make both paths give the same type, for example by converting with `sk.{dtype.name}(...)`"
+    if is_numeric(a) and is_numeric(b):
+        return "make both paths give the same type"
+    return "at run time numbers can be chosen, and containers of one structure; choose others under a compile-time condition"
 
 
 def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc: Loc) -> Any:

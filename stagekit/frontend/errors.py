@@ -165,19 +165,21 @@ class MaybeUndefined(Diagnostic):
 class JoinMismatch(Diagnostic):
     title: ClassVar[str] = "Two paths give different kinds of value"
     label: ClassVar[str] = "`{name}` is {left} on one path and {right} on the other"
-    help: ClassVar[str] = "make both paths give the same type, for example by converting with `sk.float32(...)`"
+    help: ClassVar[str] = "{repair}"
     name: str
     left: str
     right: str
+    repair: str
 
 
 class LoopTypeChange(Diagnostic):
     title: ClassVar[str] = "A loop changes a variable's type"
     label: ClassVar[str] = "`{name}` is {before} before the loop and {after} at the end of its body"
-    help: ClassVar[str] = "start with the type that the body gives, for example `{name} = sk.float32(0)`"
+    help: ClassVar[str] = "{repair}"
     name: str
     before: str
     after: str
+    repair: str
 
 
 class StructureChange(Diagnostic):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import Any
 
 from stagekit.frontend.calls import call, make_closure
 from stagekit.frontend.comparisons import trace_compare
 from stagekit.frontend.comprehensions import trace_comprehension, trace_generator_expression
 from stagekit.frontend.conditions import trace_bool, trace_conditional
+from stagekit.frontend.control import describe
 from stagekit.frontend.displays import elements, trace_dict, trace_list, trace_set, trace_tuple
+from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import EVALUATORS, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.items import trace_attribute, trace_slice, trace_subscript
@@ -30,9 +33,21 @@ def trace_call(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
     kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
         value = evaluate(tracer, frame, keyword.value)
-        kwargs.update({keyword.arg: value} if keyword.arg else value)
+        _add_keywords(tracer, frame, node, kwargs, {keyword.arg: value} if keyword.arg else value)
     tracer.at(frame, node)
     return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame, node)
+
+
+def _add_keywords(tracer: Tracer, frame: Frame, node: ast.Call, kwargs: dict[str, Any], more: Any) -> None:
+    """Keywords, or what follows `**`: each name once, as Python has it."""
+    name = ast.unparse(node.func)
+    if not isinstance(more, Mapping):
+        raise tracer.error(BadCall(f"`{name}`: after ** stands {describe(more)}", "give it a dict"), frame, node)
+    for key in more:
+        if not isinstance(key, str) or key in kwargs:
+            problem = f"got `{key}` twice" if key in kwargs else "keywords must be strings"
+            raise tracer.error(BadCall(f"`{name}`: {problem}", "give each keyword once"), frame, node)
+    kwargs.update(more)
 
 
 def trace_walrus(tracer: Tracer, frame: Frame, node: ast.NamedExpr) -> Any:

@@ -123,3 +123,28 @@ def free_variable(function: types.FunctionType, name: str) -> Callable[[], Any] 
     if hasattr(builtins, name):
         return lambda: getattr(builtins, name)
     return None
+
+
+def read_free(function: types.FunctionType, name: str) -> Any:
+    """What such a name means now, which may be somewhere else than before: a global hides what is built in."""
+    again = free_variable(function, name)
+    if again is None:
+        raise NameError(f"name {name!r} is not defined")
+    return again()
+
+
+def default_of(function: types.FunctionType, name: str) -> Any:
+    """The default of a parameter as it is now, None where it has lost it."""
+    if name in (function.__kwdefaults__ or {}):
+        return (function.__kwdefaults__ or {})[name]
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    if name not in positional:
+        return None
+    place = positional.index(name) - (len(positional) - len(defaults))
+    return defaults[place] if place >= 0 else None
+
+
+def class_member(cls: type, name: str) -> Any:
+    """What a class or its bases store under `name`, as it stands there; None where they store nothing."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)

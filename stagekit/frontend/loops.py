@@ -14,6 +14,7 @@ from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc, Note
 from stagekit.frontend.control import (
+    common_dtype,
     describe,
     is_weak_number,
     join_dtype,
@@ -88,8 +89,9 @@ def leaf_type(leaf: Any) -> LeafType:
 class Carried:
     """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
 
-    def __init__(self, tracer: Tracer, loc: Loc) -> None:
+    def __init__(self, tracer: Tracer, loc: Loc, assigned: Callable[[str], Loc | None]) -> None:
         self.tracer, self.loc = tracer, loc
+        self.assigned = assigned  # where the loop's text assigns a variable
         self.items: dict[Any, Item] = {}
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
@@ -224,8 +226,13 @@ class Carried:
         raise self._type_change(name, before, after)
 
     def _type_change(self, name: str, before: Any, after: Any) -> StagingError:
-        note = Note(f"the loop that changes `{name}`", self.loc)
-        return StagingError(LoopTypeChange(name, describe(before), describe(after)), self.loc, (note,))
+        note = Note(f"`{name}` is assigned here", self.assigned(name) or self.loc)
+        dtype = common_dtype(before, after)
+        repair = "make every iteration give the type that it has before the loop"
+        if dtype is not None:
+            start = name if isinstance(before, Number) else before
+            repair = f"start with a type that the body keeps, for example `{name} = sk.{dtype.name}({start})`"
+        return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, (note,))
 
     def leave(self, changes: dict[Any, Change]) -> None:
         """After the loop: what only the body assigned may have no value."""

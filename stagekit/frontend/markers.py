@@ -10,8 +10,10 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import hide_frames, public_class, wrong_arguments
-from stagekit.dtypes import DType
+from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 
 
 class _Constexpr:
@@ -142,9 +144,19 @@ class Tensor(_Annotation):
     align: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _dtype(self.dtype))
         object.__setattr__(self, "shape", _axes("shape", self.shape))
         if self.strides is not None:
             object.__setattr__(self, "strides", _axes("strides", self.strides))
+
+
+def _dtype(given: Any) -> Any:
+    """The dtype that a name or NumPy's own dtype means. Anything else is refused where the parameter is known."""
+    if isinstance(given, str):
+        return next((dtype for dtype in ALL_DTYPES if dtype.name == given), given)
+    if isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
+        return dtype_from_numpy(np.dtype(given)) or given
+    return given
 
 
 def _axes(what: str, given: Any) -> tuple[Any, ...]:
@@ -164,6 +176,9 @@ class Pointer(_Annotation):
 
     dtype: DType
     align: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _dtype(self.dtype))
 
 
 @dataclass(frozen=True)

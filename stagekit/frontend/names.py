@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any
 
 from stagekit.frontend.errors import UnboundLocal, UnknownName
-from stagekit.frontend.frame import Frame, free_variable, name_of_free
+from stagekit.frontend.frame import Frame, free_variable, name_of_free, read_free
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
 
@@ -29,13 +30,13 @@ def trace_name(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
 
 def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
     """A name from outside the traced code: noted as a capture."""
-    again = free_variable(frame.function, node.id) if frame.function else None
-    if again is None:
+    if frame.function is None or free_variable(frame.function, node.id) is None:
         known = [*frame.scope.names.local, *(frame.function.__globals__ if frame.function else ())]
         raise tracer.error(UnknownName(node.id, suggest(node.id, known)), frame, node)
     try:
-        value = again()
+        value = read_free(frame.function, node.id)
     except ValueError:  # an empty cell
         raise tracer.error(UnboundLocal(node.id), frame, node) from None
+    again = functools.partial(read_free, frame.function, node.id)
     tracer.captures.note(frame.function, node.id, name_of_free(frame.function, node.id), again, value)
     return value

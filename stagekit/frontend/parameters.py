@@ -108,6 +108,10 @@ class Parameters:
         """The object an annotation stands for."""
         while isinstance(annotation, str):  # quoted by the user, by postponed evaluation, or by both
             annotation = eval(annotation, self.function.__globals__, self._namespace(constexprs))
+        quoted = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else None
+        if isinstance(quoted, typing.ForwardRef):  # Annotated["sk.constexpr", ...]
+            meant = strip(self._evaluate(quoted.__forward_arg__, constexprs))
+            return meant if isinstance(meant, MARKERS) else annotation
         return annotation
 
     def _namespace(self, constexprs: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,6 +135,12 @@ class Parameters:
             return None
         resolved = self._with_sizes(name, annotation, value, constexprs)
         self._check(name, annotation, resolved)
+        return resolved
+
+    def said(self, name: str, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
+        """The same for what `.specialize(...)` says of the parameter."""
+        resolved = self._with_sizes(name, value, value, constexprs)
+        self._check(name, value, resolved)
         return resolved
 
     def _with_sizes(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
@@ -164,7 +174,9 @@ class Parameters:
         text = annotation if isinstance(annotation, str) else repr(annotation)
         return SpecializeError(BadAnnotation(name, text, why), self.snapshot.loc)
 
-    def sizes_named(self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    def sizes_named(
+        self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int]]:
         """Parameters with an axis whose size is the constexpr `name`, for inferring it from arguments. missing: it and others."""
         probes = {each: Dynamic(each) for each in missing}
         probe = probes[name]
@@ -200,8 +212,19 @@ def _classes(annotation: Any) -> tuple[type, ...] | None:
     if origin in (typing.Union, types.UnionType):
         parts = [_classes(part) for part in typing.get_args(annotation)]
         return None if None in parts else tuple(each for part in parts for each in part or ())
+    if annotation is Any:
+        return (object,)
     found = type(None) if annotation is None else origin or annotation
-    return (found,) if isinstance(found, type) else None
+    return (found,) if isinstance(found, type) and _answers_isinstance(found) else None
+
+
+def _answers_isinstance(cls: type) -> bool:
+    """Not every class does: a protocol may be for type checkers only."""
+    try:
+        isinstance(None, cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_filled(cell: types.CellType) -> bool:

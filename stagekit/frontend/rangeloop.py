@@ -7,7 +7,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note
-from stagekit.frontend.control import describe, join_dtype
+from stagekit.frontend.control import describe, join_dtype, repair_of_join
 from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, StagingError
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
@@ -72,4 +72,5 @@ def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
     note = (Note(f"the loop over `{name}`", loc),)
     if before is MISSING:
         return Poison(MaybeUndefined(name, f"the loop at line {loc.line} may run no iteration", "loop"), note)
-    return Poison(JoinMismatch(name, describe(before), "run-time int64"), note)
+    repair = repair_of_join(before, Number(loop.start))
+    return Poison(JoinMismatch(name, describe(before), "run-time int64", repair), note)

@@ -19,7 +19,6 @@ import functools
 import hashlib
 import itertools
 import struct
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -29,22 +28,17 @@ import numpy as np
 from stagekit.dtypes import DType
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.frame import free_variable, name_of_free
+from stagekit.frontend.frame import default_of, name_of_free, read_free
 from stagekit.frontend.markers import Dynamic, SizeOp
+from stagekit.frontend.values import is_fixed
 from stagekit.ir import Intrinsic
 
-_FIXED_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "stagekit"}
 _MOST_VALUES = 4_000
 _MOST_BYTES = 1 << 22  # of an array
 
 
 class Unstable(Exception):
     """A value that cannot be recognised in another process."""
-
-
-def is_fixed(module: Any) -> bool:
-    """Is this module's code known by its version: Python's own, NumPy's, ours?"""
-    return isinstance(module, str) and module.partition(".")[0] in _FIXED_ROOTS
 
 
 def _is_fixed_object(owner: Any) -> bool:
@@ -165,16 +159,15 @@ def _function(reading: Reading, fn: types.FunctionType) -> None:
     names = tuple(_code(reading, fn.__code__))
     _defaults(reading, fn)
     for name in names:
-        again = free_variable(fn, name)
-        if again is None:
+        try:
+            value = read_free(fn, name)
+        except NameError:
             reading.say("no", name)
             continue
-        try:
-            value = again()
         except ValueError:
             reading.say("empty", name)
             continue
-        reading.note(fn, name, name_of_free(fn, name), again, value)
+        reading.note(fn, name, name_of_free(fn, name), functools.partial(read_free, fn, name), value)
         if isinstance(value, types.ModuleType):
             reading.module_attributes(value, names)
 
@@ -184,18 +177,8 @@ def _defaults(reading: Reading, fn: types.FunctionType) -> None:
     positional = code.co_varnames[: code.co_argcount]
     rows = [*zip(positional[len(positional) - len(given) :], given), *(fn.__kwdefaults__ or {}).items()]
     for name, value in rows:
-        again = functools.partial(_default, fn, name)
+        again = functools.partial(default_of, fn, name)
         reading.note(fn, f"default {name}", f"the default of `{name}`", again, value)
-
-
-def _default(fn: types.FunctionType, name: str) -> Any:
-    """The default of a parameter as it is now, None where it has lost it."""
-    if name in (fn.__kwdefaults__ or {}):
-        return (fn.__kwdefaults__ or {})[name]
-    positional = fn.__code__.co_varnames[: fn.__code__.co_argcount]
-    defaults = fn.__defaults__ or ()
-    place = positional.index(name) - (len(positional) - len(defaults))
-    return defaults[place] if place >= 0 else None
 
 
 def _code(reading: Reading, code: types.CodeType) -> Iterator[str]:

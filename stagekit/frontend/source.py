@@ -14,6 +14,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+import tokenize
 import types
 import weakref
 from collections.abc import Iterator
@@ -62,6 +63,7 @@ class Snapshot:
     """
 
     reference: weakref.ref[types.FunctionType]
+    code: types.CodeType = field(repr=False)
     lines: tuple[str, ...] | None = field(repr=False)
     first_line: int
 
@@ -69,10 +71,10 @@ class Snapshot:
     def take(function: types.FunctionType) -> Snapshot:
         try:
             lines, first = inspect.getsourcelines(function.__code__)  # not what it wraps
-        except (OSError, TypeError, IndexError):
-            return Snapshot(weakref.ref(function), None, function.__code__.co_firstlineno)
+        except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # edited since into something else
+            return Snapshot(weakref.ref(function), function.__code__, None, function.__code__.co_firstlineno)
         linecache.getlines(function.__code__.co_filename)  # error texts quote the file as it is now
-        return Snapshot(weakref.ref(function), tuple(lines), max(first, 1))
+        return Snapshot(weakref.ref(function), function.__code__, tuple(lines), max(first, 1))
 
     @property
     def function(self) -> Any:  # a FunctionType, which mypy would bind like a method

@@ -187,3 +187,8 @@ _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "bui
 def is_native(module: str | None) -> bool:
     """Does CPython run what this module defines, and never the tracer?"""
     return module is not None and module.partition(".")[0] in _NATIVE_ROOTS
+
+
+def is_fixed(module: Any) -> bool:
+    """Is this module's code known by its version: Python's own, NumPy's, ours?"""
+    return isinstance(module, str) and (is_native(module) or module.partition(".")[0] == "stagekit")

@@ -28,6 +28,7 @@ Reader = Callable[[Any], Typed]
 
 _NONE: Typed = (NoneArg(), None)
 _PLAIN = {bool: ScalarArg(dtypes.bool_), int: ScalarArg(dtypes.int32), float: ScalarArg(dtypes.float32)}
+_DERIVED = tuple((kind, _PLAIN[kind]) for kind in (int, float))  # an IntEnum counts as the number that it is
 
 
 class ArgumentTypes:
@@ -161,5 +162,7 @@ def _any(name: str, value: Any) -> Typed:
         return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
+    elif (derived := next((kind for base, kind in _DERIVED if isinstance(value, base)), None)) is not None:
+        return derived, None
     hint = "pass arrays and numbers of supported dtypes, or make it a constexpr parameter"
     raise ArgumentError(UnsupportedArgument(name, describe(value), hint))

@@ -7,17 +7,19 @@ content of a cell, which is the same object as long as nobody assigns. Those bec
 from __future__ import annotations
 
 import builtins
+import gc
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from stagekit.frontend.captures import Captures, Read
-from stagekit.frontend.reading import is_fixed
+from stagekit.frontend.journal import MISSING
+from stagekit.frontend.values import is_fixed
 from stagekit.runtime.native import ABSENT
 
 Row = tuple[Any, Any, Any]
-"""(dict, key, object), (dict, key, ABSENT), or (cell, None, object)."""
+"""(dict, key, object), (dict, key, ABSENT), or (cell, None, object). The dict of a class is the one behind its proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,26 @@ def _rows(name: str, read: Read) -> list[Row] | None:
         return _variable(read.owner, name, read.seen)
     fields = getattr(read.owner, "__dict__", None)
     attribute = name.removeprefix(".")
+    if isinstance(read.owner, type):
+        return _member(read.owner, attribute, read.seen)
+    if type(fields) is dict and read.seen is MISSING:
+        return [(fields, attribute, ABSENT)]
     if type(fields) is dict and fields.get(attribute, ABSENT) is read.seen:
         return [(fields, attribute, read.seen)]
+    return None
+
+
+def _member(cls: type, name: str, seen: Any) -> list[Row] | None:
+    """As Python looks up what a class stores: no class before the one that has it may come to have it too."""
+    rows: list[Row] = []
+    for base in cls.__mro__:
+        fields = next((part for part in gc.get_referents(base.__dict__) if type(part) is dict), None)
+        if fields is None or is_fixed(base.__module__):
+            return None
+        found = fields.get(name, ABSENT)
+        rows.append((fields, name, found))
+        if found is not ABSENT:
+            return rows if found is seen else None
     return None
 
 

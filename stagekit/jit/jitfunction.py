@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import Loc, hide_frames
+from stagekit.diagnostics import Loc, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.captures import freeze, is_immutable
@@ -94,7 +94,7 @@ class JitFunction(Inspectable):
         return self.function.__qualname__ if self._whole is self else (restored, (self._whole, self._fixed))
 
     def __repr__(self) -> str:
-        fixed = ", ".join(f"{k}={v!r}" for k, v in self._fixed.items())
+        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self._fixed.items())
         with_fixed = f" with {fixed}" if fixed else ""
         return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{with_fixed}>"
 
@@ -124,9 +124,9 @@ class JitFunction(Inspectable):
 
     def _refuse_change(self, name: str, value: Any) -> None:
         if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
-            why = f"it is fixed to {self._fixed[name]!r} already"
+            why = f"it is fixed to {shown(self._fixed[name])} already"
             hint = "specialise the kernel in which it is open"
-            raise SpecializeError(BadConstexpr(name, repr(value), type(value).__name__, why, hint), self.loc)
+            raise SpecializeError(BadConstexpr(name, shown(value), type(value).__name__, why, hint), self.loc)
 
     def _constexpr_names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.parameters.constexprs)
@@ -147,16 +147,18 @@ class JitFunction(Inspectable):
         parameter = next(p for p in parameters.all if p.name == name)
         if not parameter.is_constexpr:
             if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
-                raise SpecializeError(NotConstexpr(self.name, name, repr(value)), self.loc)
+                raise SpecializeError(NotConstexpr(self.name, name, shown(value)), self.loc)
             return
         self._check_constexpr(parameter, value)
 
     def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
-        name, shown, kind = parameter.name, repr(value), type(value).__name__
+        name, kind = parameter.name, type(value).__name__
         if not _is_one_of(value, parameter.types):
             wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
             why = f"the parameter is constexpr[{wanted}]"
-            raise SpecializeError(BadConstexpr(name, shown, kind, why, f"give a value of type {wanted}"), self.loc)
+            raise SpecializeError(
+                BadConstexpr(name, shown(value), kind, why, f"give a value of type {wanted}"), self.loc
+            )
         if read_array(value) is not None and not isinstance(value, np.generic):
             raise SpecializeError(
                 BadConstexpr(
@@ -172,7 +174,9 @@ class JitFunction(Inspectable):
             hash(value)
         except Exception:  # a `__hash__` of the user's may raise anything
             hint = "use a tuple, a frozen dataclass or another hashable value"
-            raise SpecializeError(BadConstexpr(name, shown, kind, "it is not hashable", hint), self.loc) from None
+            raise SpecializeError(
+                BadConstexpr(name, shown(value), kind, "it is not hashable", hint), self.loc
+            ) from None
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
         return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stagekit.diagnostics import shown
 from stagekit.frontend.captures import freeze
 from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from stagekit.jit.specialization import Specialization
 
 FIRST_USE = "first use"
-_SHOWN = 40  # characters of a value
 
 
 def why_new(outdated: Specialization | None, last: Specialization | None, values: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ def why_new(outdated: Specialization | None, last: Specialization | None, values
         return FIRST_USE
     before = last.constexprs
     changed = [name for name, value in values.items() if freeze(value) != freeze(before.get(name))]
-    return ", ".join(f"{n} {_short(before.get(n))} -> {_short(values[n])}" for n in changed) or FIRST_USE
+    return ", ".join(f"{n} {_value(before.get(n))} -> {_value(values[n])}" for n in changed) or FIRST_USE
 
 
 def why_types(before: Sequence[ArgType] | None, now: Sequence[ArgType], parameters: Parameters) -> str | None:
@@ -47,6 +47,5 @@ def _of(kind: ArgType) -> str:
     return f"a number ({kind.dtype.name})" if isinstance(kind, ScalarArg) else "None"
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+def _value(value: Any) -> str:
+    return shown(value, most=40)

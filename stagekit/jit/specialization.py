@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stagekit import config
-from stagekit.diagnostics import InternalError, StagekitError, hide_frames
+from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import SpecializeError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
@@ -63,7 +63,7 @@ class Specialization(Inspectable):
         return self._owner.function
 
     def __repr__(self) -> str:
-        fixed = ", ".join(f"{k}={v!r}" for k, v in self.constexprs.items())
+        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
         names = ", ".join(p.name for p in self._owner.parameters.run_time)
         return f"<stagekit kernel {self.name}({names}){' with ' + fixed if fixed else ''}>"
 
@@ -92,7 +92,9 @@ class Specialization(Inspectable):
         parameters = self._owner.parameters
         said = self._types_given
         return {
-            p.name: said[p.name] if p.name in said else parameters.meaning(p.name, self.constexprs)
+            p.name: parameters.said(p.name, said[p.name], self.constexprs)
+            if p.name in said
+            else parameters.meaning(p.name, self.constexprs)
             for p in parameters.run_time
         }
 
@@ -180,7 +182,7 @@ class Specialization(Inspectable):
         try:
             yield
         except StagekitError as error:
-            fixed = ", ".join(f"{k}={v!r}" for k, v in self.constexprs.items())
+            fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
             error.context = (f"while specialising `{self.name}`{' with ' + fixed if fixed else ''}",)
             raise
         except InternalError:

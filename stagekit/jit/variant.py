@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.artifact import Artifact
+from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
@@ -39,7 +40,12 @@ def _short(value: Any) -> str:
         return value.name
     if callable(value):
         return str(getattr(value, "__name__", type(value).__name__))
-    return str(value)[:40]
+    try:
+        text = str(value)[:40]
+    except Exception:  # a `__str__` of the user's may raise anything
+        return type(value).__name__
+    has_order = not isinstance(value, set | frozenset)
+    return text if has_order and " at 0x" not in text else type(value).__name__  # the same name in every process
 
 
 class Variant:
@@ -64,7 +70,7 @@ class Variant:
         self._explained = explained
         self._history = history
         self._why = why
-        self._naming = compilation.Naming(name, tuple((k, repr(v)) for k, v in constexprs.items()))
+        self._naming = compilation.Naming(name, tuple((k, shown(v)) for k, v in constexprs.items()))
         self._lock = threading.RLock()
         self._artifacts: dict[Any, Artifact] = {}
         self._kernels: dict[Any, Kernel] = {}

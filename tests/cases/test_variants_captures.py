@@ -1,0 +1,310 @@
+"""Cases about what a kernel reads from outside: other ways to change it between two launches, and other kinds of value."""
+
+from __future__ import annotations
+
+import array
+import collections
+import copy
+import enum
+import functools
+import pickle
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+
+NUMBER = 17
+DEQUE = collections.deque([1, 2])
+COUNTER = collections.Counter("aab")
+ORDERED = collections.OrderedDict(a=1)
+BYTES = bytearray(b"ab")
+ARRAY = array.array("i", [5, 6])
+
+
+class Pair(NamedTuple):
+    x: object
+    y: object
+
+
+PAIR = Pair([1], 2)
+
+
+def _run(kernel, *args):
+    out = np.zeros(4, np.int64)
+    kernel[1, 1](out, *args)
+    return int(out[0])
+
+
+CHANGES = [
+    (lambda: DEQUE[0] + len(DEQUE), lambda: DEQUE.append(7)),
+    (lambda: COUNTER["a"], lambda: COUNTER.update("aaa")),
+    (lambda: ORDERED["a"], lambda: ORDERED.update(a=9)),
+    (lambda: BYTES[0], lambda: BYTES.__setitem__(0, 3)),
+    (lambda: ARRAY[1], lambda: ARRAY.__setitem__(1, 60)),
+    (lambda: PAIR[0][0], lambda: PAIR.x.__setitem__(0, 5)),
+]
+
+
+@pytest.mark.parametrize(
+    ("read", "change"), CHANGES, ids=["deque", "Counter", "OrderedDict", "bytearray", "array", "namedtuple"]
+)
+def test_P12_a_change_inside_any_container_is_seen(read, change):
+    @sk.jit
+    def kernel(out):
+        out[0] = read()
+
+    assert _run(kernel) == read()
+    change()
+    assert _run(kernel) == read()
+
+
+def test_P12_a_name_that_is_gone_is_an_error_and_not_a_crash():
+    scope = globals()
+
+    @sk.jit
+    def kernel(out):
+        out[0] = NUMBER
+
+    assert _run(kernel) == 17
+    del scope["NUMBER"]
+    try:
+        with pytest.raises(sk.StagingError, match="UNKNOWN_NAME"):
+            _run(kernel)
+    finally:
+        scope["NUMBER"] = 18
+    assert _run(kernel) == 18
+
+
+def test_P12_a_global_that_hides_a_builtin_is_seen():
+    scope = globals()
+
+    @sk.jit
+    def kernel(out):
+        out[0] = len((1, 2, 3))
+
+    assert _run(kernel) == 3
+    scope["len"] = lambda values: 100
+    try:
+        assert _run(kernel) == 100
+    finally:
+        del scope["len"]
+    assert _run(kernel) == 3
+
+
+def _methods():
+    class Scale:
+        def plain(self, v):
+            return v + 5
+
+        @classmethod
+        def of_class(cls, v):
+            return v + 5
+
+        @staticmethod
+        def static(v):
+            return v + 5
+
+        @property
+        def constant(self):
+            return 5
+
+        def __add__(self, v):
+            return v + 5
+
+        __radd__ = __add__
+
+        def __getitem__(self, v):
+            return v + 5
+
+        def __call__(self, v):
+            return v + 5
+
+    return Scale
+
+
+USES = {
+    "plain": lambda s, v: s.plain(v),
+    "of_class": lambda s, v: s.of_class(v),
+    "static": lambda s, v: s.static(v),
+    "constant": lambda s, v: v + s.constant,
+    "__add__": lambda s, v: s + v,
+    "__radd__": lambda s, v: v + s,
+    "__getitem__": lambda s, v: s[v],
+    "__call__": lambda s, v: s(v),
+}
+
+
+def _replacement(name):
+    if name == "constant":
+        return property(lambda self: 60)
+    if name == "of_class":
+        return classmethod(lambda cls, v: v + 60)
+    return staticmethod(lambda v: v + 60) if name == "static" else lambda self, v: v + 60
+
+
+@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("place", ["captured", "constexpr", "made in the kernel", "inherited"])
+def test_P10_a_method_that_is_replaced_is_seen(name, place):
+    cls = base = _methods()
+    if place == "inherited":
+        cls = type("Derived", (base,), {})
+    use, held = USES[name], cls()
+
+    @sk.jit
+    def kernel(out, v, given: sk.constexpr = None):
+        if place == "made in the kernel":
+            out[0] = use(cls(), v)
+        elif place == "constexpr":
+            out[0] = use(given, v)
+        else:
+            out[0] = use(held, v)
+
+    given = (held,) if place == "constexpr" else ()
+    for _ in range(3):  # the third is a native launch
+        assert _run(kernel, 10, *given) == 15
+    setattr(base, name, _replacement(name))
+    assert _run(kernel, 10, *given) == 70
+    if place == "inherited":
+        setattr(cls, name, _replacement(name))
+        assert _run(kernel, 10, *given) == 70
+
+
+def test_P10_an_object_that_comes_to_hide_a_method_is_seen():
+    held = _methods()()
+
+    @sk.jit
+    def kernel(out, v):
+        out[0] = held.plain(v)
+
+    for _ in range(3):
+        assert _run(kernel, 10) == 15
+    held.plain = lambda v: v * 3
+    assert _run(kernel, 10) == 30
+
+
+def _with_defaults(a, b=2, *, c=3):
+    return a + b + c
+
+
+def test_P10_defaults_that_are_replaced_are_seen(monkeypatch):
+    @sk.jit
+    def kernel(out, v):
+        out[0] = _with_defaults(v)
+
+    assert _run(kernel, 10) == 15
+    monkeypatch.setattr(_with_defaults, "__defaults__", (20,))
+    assert _run(kernel, 10) == 33
+    monkeypatch.setattr(_with_defaults, "__kwdefaults__", {"c": 30})
+    assert _run(kernel, 10) == 60
+
+
+def test_P12_what_an_object_of_the_kernel_has_from_its_class_is_seen():
+    class Setting:
+        scale = 4
+
+        def __init__(self, v):
+            self.v = v
+
+    @sk.jit
+    def kernel(out, v):
+        out[0] = Setting(v).scale * v
+
+    for _ in range(3):
+        assert _run(kernel, 10) == 40
+    Setting.scale = 5
+    assert _run(kernel, 10) == 50
+
+
+class Level(enum.IntEnum):
+    HIGH = 5
+
+
+class Whole(int):
+    pass
+
+
+class Real(float):
+    pass
+
+
+def test_P15_equal_values_of_any_kind_share_one_kernel():
+    @sk.jit
+    def kernel(out, value: sk.constexpr):
+        out[0] = 1
+
+    for make in (
+        lambda: Pair(1, (2, 3)),
+        lambda: range(0, 8, 2),
+        lambda: Whole(7),
+        lambda: Real(0.5),
+        lambda: frozenset({1, 2}),
+        lambda: float("nan"),
+        lambda: (float("nan"), np.float32(1)),
+    ):
+        assert kernel.specialize(value=make()) is kernel.specialize(value=make())
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (Pair(1, 2), Pair(True, 2)),
+        (Pair(1, 2), (1, 2)),
+        (Whole(1), 1),
+        (Real(0.0), Real(-0.0)),
+        (Level.HIGH, 5),
+        (range(0, 3, 2), range(0, 4, 2)),
+        (frozenset([1]), frozenset([True])),
+    ],
+)
+def test_P15_values_of_another_kind_are_other_kernels(left, right):
+    @sk.jit
+    def kernel(out, value: sk.constexpr):
+        out[0] = 1
+
+    assert kernel.specialize(value=left) is not kernel.specialize(value=right)
+
+
+class WithoutText:
+    def __repr__(self):
+        raise ValueError("no text")
+
+
+def test_P15_a_constexpr_whose_repr_fails_works_and_can_be_shown():
+    @sk.jit
+    def kernel(out, value: sk.constexpr):
+        out[0] = value.missing
+
+    with pytest.raises(sk.StagingError, match="WithoutText without a repr"):
+        _run(kernel, WithoutText())
+
+
+@pytest.mark.parametrize("number", [Level.HIGH, Whole(5), Real(5.0)])
+def test_P1_numbers_of_derived_classes_are_numbers(number):
+    @sk.jit
+    def kernel(out, n):
+        out[0] = n * 3
+
+    assert _run(kernel, number) == 15
+    assert _run(kernel, type(5)(number)) == 15
+
+
+KERNEL_FACTOR = 2
+
+
+@sk.jit
+def _module_kernel(out, v, N: sk.constexpr):
+    out[0] = v * N * KERNEL_FACTOR
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
+def test_P18_copies_of_a_kernel_are_the_kernel(again):
+    assert again(_module_kernel) is _module_kernel
+    fixed = _module_kernel.specialize(N=3)
+    assert again(fixed) is fixed
+    assert again({"kernels": [fixed]})["kernels"][0] is fixed
+
+
+def test_P18_a_partial_of_a_kernel_is_another_matter():
+    assert functools.partial(_module_kernel.specialize, N=3)() is _module_kernel.specialize(N=3)
