@@ -5,6 +5,8 @@ An expression is a tree of lists, as JSON keeps it; `dtype_of` says what it give
     ["binary", "add", ["in", "int32", 0], ["cast", "int32", ["in", "float16", 1]]]
     ["if", condition, a, b]           both sides are blocks, and one of them runs
     ["loop", 3, start, step]          `step` sees what was carried so far as ["acc", dtype]
+    ["index", "thread"]               int64: a number that is the same in a block, or that grows by one from lane to lane
+    ["at", "float32", 0, index]       an element of an input, wherever the index points to after a remainder
 
 Inputs are edge values and random bit patterns. No expression shows the bits or the sign of a NaN: they are nobody's promise.
 """
@@ -15,11 +17,11 @@ import functools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType, bool_, dtype_named
+from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType, bool_, dtype_named, int64
 from stagekit.intrinsics import all_intrinsics, by_name
 from stagekit.ir import (
     INDEX,
@@ -41,6 +43,7 @@ from stagekit.testing.fuzz.trees import Tree
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SLOTS = 3  # input arrays of each dtype
+INDICES = ("thread", "block", "row")
 _DEPTHS = (1, 2, 3, 4, 5)
 _SHARES = (30, 41, 20, 6, 3)  # most faults show in two operations, and these are cheap
 _HIDDEN = {"copysign", "signbit"}  # show the sign of a NaN
@@ -114,11 +117,26 @@ class Drawing:
         return self.random.choice(forms)(self, dtype, depth - 1)
 
     def leaf(self, dtype: DType) -> Tree:
+        if self.random.random() < 0.1:
+            return self.place(dtype) if self.random.random() < 0.5 else self.at(dtype, 0)
         if dtype is self.accumulator and self.random.random() < 0.5:
             return ["acc", dtype.name]
         if self.random.random() < 0.75:
             return ["in", dtype.name, self.random.randrange(SLOTS)]
         return ["const", dtype.name, self.number(dtype)]
+
+    def place(self, dtype: DType) -> Tree:
+        """Where the thread is, and what follows from that by a step or two."""
+        tree: Tree = ["index", self.random.choice(INDICES)]
+        for _ in range(self.random.randint(0, 2)):
+            number = ["const", "int64", str(self.random.choice((1, 2, 3, 4, 8, 31, 32, -1, -3)))]
+            other = number if self.random.random() < 0.8 else ["index", self.random.choice(INDICES)]
+            tree = ["binary", self.random.choice(_STEPS).value, *self.random.choice(((tree, other), (other, tree)))]
+        return tree if dtype is int64 else ["cast", dtype.name, tree]
+
+    def at(self, dtype: DType, depth: int) -> Tree:
+        index = self.of(int64, depth) if depth > 0 and self.random.random() < 0.3 else self.place(int64)
+        return ["at", dtype.name, self.random.randrange(SLOTS), index]
 
     def number(self, dtype: DType) -> str:
         if dtype is bool_:
@@ -181,7 +199,19 @@ _BINARY: dict[str, tuple[BinaryKind, ...]] = {
     "float": (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL, BinaryKind.DIV, BinaryKind.FLOORDIV, BinaryKind.MOD),
 }
 _Form = Callable[[Drawing, DType, int], Tree]
-_ALL: tuple[_Form, ...] = (Drawing.select, Drawing.branch, Drawing.cast, Drawing.cast, Drawing.call, Drawing.loop)
+_STEPS = (
+    *(BinaryKind.ADD, BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL, BinaryKind.MUL, BinaryKind.AND, BinaryKind.XOR),
+    *(BinaryKind.SHL, BinaryKind.SHR, BinaryKind.FLOORDIV, BinaryKind.MOD),
+)
+_ALL: tuple[_Form, ...] = (
+    Drawing.at,
+    Drawing.select,
+    Drawing.branch,
+    Drawing.cast,
+    Drawing.cast,
+    Drawing.call,
+    Drawing.loop,
+)
 _BOOL_FORMS: tuple[_Form, ...] = (Drawing.compare, Drawing.compare, Drawing.binary, Drawing.unary, *_ALL)
 _NUMBER_FORMS: tuple[_Form, ...] = (*(Drawing.binary,) * 6, Drawing.unary, Drawing.round_trip, Drawing.call, *_ALL)
 _INTEGER_FORMS: tuple[_Form, ...] = (*_NUMBER_FORMS, Drawing.bitcast)
@@ -225,20 +255,34 @@ def _result_of_call(tree: Tree) -> DType:
 
 
 _DTYPE_OF: dict[str, Callable[[Tree], DType]] = {
-    **dict.fromkeys(("in", "const", "acc", "cast", "bitcast"), lambda t: dtype_named(t[1])),
+    **dict.fromkeys(("in", "at", "const", "acc", "cast", "bitcast"), lambda t: dtype_named(t[1])),
     **dict.fromkeys(("binary", "unary"), lambda t: dtype_of(t[2])),
     "compare": lambda t: bool_,
+    "index": lambda t: int64,
     **dict.fromkeys(("select", "if", "loop"), lambda t: dtype_of(t[2])),
     "call": _result_of_call,
 }
 
 
+class Inputs(Protocol):
+    """What the leaves of a tree are in some function."""
+
+    def column(self, name: str, slot: int) -> Value:
+        """The element of an input that belongs to this row."""
+
+    def index(self, of: str) -> Value:
+        """One of INDICES."""
+
+    def element(self, name: str, slot: int, index: Value) -> Value:
+        """The element of an input at any index."""
+
+
 @dataclass
 class Building:
-    """Turns trees into IR. leaf: the value of an input; accumulator: what the loop around carries."""
+    """Turns trees into IR. accumulator: what the loop around carries."""
 
     builder: Builder
-    leaf: Callable[[str, int], Value]
+    inputs: Inputs
     accumulator: Value | None = None
 
     def value(self, tree: Tree) -> Value:
@@ -281,7 +325,9 @@ class Building:
 
 
 _BUILD: dict[str, Callable[..., Value]] = {
-    "in": lambda b, name, slot: b.leaf(name, slot),
+    "in": lambda b, name, slot: b.inputs.column(name, slot),
+    "index": lambda b, of: b.inputs.index(of),
+    "at": lambda b, name, slot, index: b.inputs.element(name, slot, b.value(index)),
     "const": Building.const,
     "acc": Building.acc,
     "binary": lambda b, kind, x, y: b.builder.binary(BinaryKind(kind), b.value(x), b.value(y)),

@@ -24,7 +24,7 @@ import numpy as np
 from stagekit.diagnostics.loc import UNKNOWN
 from stagekit.dtypes import DType, dtype_named
 from stagekit.intrinsics.index import block_dim, block_idx, thread_idx
-from stagekit.ir import Builder, Function, Pointer, Space, Value, ops, semantics
+from stagekit.ir import BinaryKind, Builder, Function, Pointer, Space, Value, ops, semantics
 from stagekit.passes.fold import fold
 from stagekit.testing.fuzz.arithmetic import Array, Building, Drawing, bits_of, dtype_of, inputs
 from stagekit.testing.fuzz.harness import NotACase, Problem
@@ -32,7 +32,7 @@ from stagekit.testing.fuzz.running import RUN, context, lower_for, run_interp
 from stagekit.testing.fuzz.trees import Tree, replaced, without
 
 EXPRESSIONS = 32
-THREADS = 32
+THREADS = (32, 64, 32, 32, 40, 32, 64, 32)  # of a block, by the seed: one warp, several, and one that is not whole
 ROWS = 128
 OPTIMISED_SHARE = 4  # one batch in so many: what the passes do shows in machine code as well
 
@@ -59,6 +59,10 @@ class Batch:
     def columns(self) -> dict[tuple[str, int], Array]:
         chosen = list(self.rows)
         return {key: array[chosen] for key, array in inputs(self.inputs_seed, self.all_rows).items()}
+
+    @property
+    def threads(self) -> int:
+        return THREADS[self.inputs_seed // 8 % len(THREADS)]
 
 
 Run = Callable[[Sequence[Array], int, int], None]
@@ -132,7 +136,7 @@ def _smaller_trees(tree: Tree) -> Iterator[Tree]:
     for child in tree:
         if isinstance(child, list) and dtype_of(child) is dtype:
             yield child
-    if tree[0] not in ("in", "acc"):
+    if tree[0] not in ("in", "acc", "index"):
         yield ["in", dtype.name, 0]
     for text in ("False", "True") if dtype.kind == "bool" else ("0.0", "1.0") if dtype.is_float else ("0", "1"):
         yield ["const", dtype.name, text]
@@ -147,7 +151,7 @@ def _input_keys(batch: Batch) -> list[tuple[str, int]]:
     pending: list[Any] = list(batch.expressions)
     while pending:
         tree = pending.pop(0)
-        if tree[0] == "in":
+        if tree[0] in ("in", "at"):
             found[tree[1], tree[2]] = None
         pending += [child for child in tree if isinstance(child, list)]
     return list(found)
@@ -171,20 +175,43 @@ def build(batch: Batch) -> Function:
     pointers = [Value(Pointer(dtype_named(n), Space.GLOBAL), f"{n}_{s}") for n, s in keys]
     outputs = {n: Value(Pointer(dtype_named(n), Space.GLOBAL), f"out_{n}") for n in names}
     b = Builder(UNKNOWN, (*pointers, *outputs.values()))
-    row = b.add(
-        b.mul(b.call(block_idx, (), ("x",))[0], b.call(block_dim, (), ("x",))[0]), b.call(thread_idx, (), ("x",))[0]
-    )
-    with _guarded(b, row, len(batch.rows)):
-        loaded = {key: b.load(b.offset(p, row)) for key, p in zip(keys, pointers, strict=True)}
-        _store_all(batch, Building(b, lambda name, slot: loaded[name, slot]), outputs, row)
+    block, thread = b.call(block_idx, (), ("x",))[0], b.call(thread_idx, (), ("x",))[0]
+    row = b.add(b.mul(block, b.call(block_dim, (), ("x",))[0]), thread)
+    with _guarded(b, row, batch):
+        known = {"thread": thread, "block": block, "row": row}
+        given = KernelInputs(b, len(batch.rows), dict(zip(keys, pointers, strict=True)), known)
+        _store_all(batch, Building(b, given), outputs, row)
     b.yield_()
     return Function("batch", b.current.done())
 
 
+class KernelInputs:
+    """Inputs in the kernel of a batch. Columns are loaded first, before any branch."""
+
+    def __init__(
+        self, b: Builder, rows: int, pointers: Mapping[tuple[str, int], Value], indices: Mapping[str, Value]
+    ) -> None:
+        self.b, self.rows, self.pointers, self.indices = b, rows, pointers, indices
+        self.loaded = {key: b.load(b.offset(p, indices["row"])) for key, p in pointers.items()}
+
+    def column(self, name: str, slot: int) -> Value:
+        return self.loaded[name, slot]
+
+    def index(self, of: str) -> Value:
+        return self.indices[of]
+
+    def element(self, name: str, slot: int, index: Value) -> Value:
+        is_power = self.rows & (self.rows - 1) == 0
+        kind, number = (BinaryKind.AND, self.rows - 1) if is_power else (BinaryKind.MOD, self.rows)
+        place = self.b.binary(kind, index, self.b.index(number))
+        return self.b.load(self.b.offset(self.pointers[name, slot], place))
+
+
 @contextlib.contextmanager
-def _guarded(b: Builder, row: Value, rows: int) -> Iterator[None]:
+def _guarded(b: Builder, row: Value, batch: Batch) -> Iterator[None]:
     """Run what is built inside by those threads that have a row: by all, if they are as many as rows."""
-    if rows % THREADS == 0:
+    rows = len(batch.rows)
+    if rows % batch.threads == 0:
         yield
         return
     with b.block() as body:
@@ -217,7 +244,7 @@ def _outputs_of(batch: Batch, columns: Mapping[tuple[str, int], Array], run: Run
     sizes: Counter[str] = Counter(dtype.name for dtype, _ in _results(batch))
     outputs = {name: np.zeros((count, len(batch.rows)), dtype_named(name).numpy) for name, count in sizes.items()}
     arrays = [columns[key].copy() for key in _input_keys(batch)]
-    run([*arrays, *outputs.values()], -(-len(batch.rows) // THREADS), THREADS)
+    run([*arrays, *outputs.values()], -(-len(batch.rows) // batch.threads), batch.threads)
     return outputs
 
 
@@ -227,19 +254,37 @@ def _fold_row(
     """Per expression its dtype, place, and the number that folding gives; None where something was left to run."""
     places = _results(batch)
     outputs = {d.name: Value(Pointer(d, Space.GLOBAL), f"out_{d.name}") for d, _ in places}
-    b = Builder(UNKNOWN, tuple(outputs.values()))
-
-    def constant(name: str, slot: int) -> Value:
-        dtype = dtype_named(name)
-        return b.constant(semantics.to_python(columns[name, slot][row], dtype), dtype)
-
-    _store_all(batch, Building(b, constant), outputs, b.index(0))
+    memory = {key: Value(Pointer(dtype_named(key[0]), Space.GLOBAL)) for key in _input_keys(batch)}
+    b = Builder(UNKNOWN, (*memory.values(), *outputs.values()))
+    _store_all(batch, Building(b, RowInputs(b, batch, columns, row, memory)), outputs, b.index(0))
     b.yield_()
     fn = fold(lower_for("interp", Function("row", b.current.done())), context("interp"))
     known = {op.result: op.value for op in fn.body.ops if isinstance(op, ops.Constant)}
     stores = [op for op in fn.body.ops if isinstance(op, ops.Store)]
     for (dtype, place), op in zip(places, stores, strict=True):
         yield dtype, place, known.get(op.value)
+
+
+@dataclass(frozen=True)
+class RowInputs:
+    """Inputs of one row, as constants; what is read from memory stays to be run."""
+
+    b: Builder
+    batch: Batch
+    columns: Mapping[tuple[str, int], Array]
+    row: int
+    memory: Mapping[tuple[str, int], Value]
+
+    def column(self, name: str, slot: int) -> Value:
+        dtype = dtype_named(name)
+        return self.b.constant(semantics.to_python(self.columns[name, slot][self.row], dtype), dtype)
+
+    def index(self, of: str) -> Value:
+        block, thread = divmod(self.row, self.batch.threads)
+        return self.b.index({"block": block, "thread": thread, "row": self.row}[of])
+
+    def element(self, name: str, slot: int, index: Value) -> Value:
+        return self.b.load(self.b.offset(self.memory[name, slot], index))
 
 
 # -- what differs -----------------------------------------------------------------------------------------------------
