@@ -70,7 +70,10 @@ _ACTIONS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    """Whatever the terminal cannot show, and what would steer it, is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _age(entry: Entry) -> str:
@@ -81,12 +84,16 @@ def _age(entry: Entry) -> str:
     return f"{seconds:.0f} s"
 
 
+_TITLES = {"launcher": "what launches kernels of one signature", "support": "what all launchers call"}
+
+
 def _title(store: Store, entry: Entry) -> str:
     """What an entry is, in a few words."""
+    kind = entry.name.partition("-")[0]
+    if kind in _TITLES:
+        return _TITLES[kind]
     payload = store.load(entry.name, is_use=False) or b""
-    if entry.name.startswith("launcher-"):
-        return "what launches kernels of one signature"
-    if entry.name.startswith("front-"):
+    if kind == "front":
         return f"{_json(payload).get('kernel', 'damaged')}: what tracing found"
     try:
         artifact, _ = from_bytes(payload)
@@ -101,10 +108,8 @@ def _details(store: Store, entry: Entry) -> list[str]:
     payload = store.load(entry.name, is_use=False) or b""
     if entry.name.startswith("front-"):
         content = _json(payload)
-        return [
-            *(f"reads {what}" for what in content.get("reads", ())),
-            *(f"from {p}" for p in content.get("places", ())),
-        ]
+        parts = {"reads": content.get("reads"), "from": content.get("places")}
+        return [f"{word} {what}" for word, found in parts.items() if isinstance(found, list) for what in found]
     if not entry.name.startswith("code-"):
         return []
     try:
@@ -116,10 +121,10 @@ def _details(store: Store, entry: Entry) -> list[str]:
 
 def _json(payload: bytes) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(payload)
-    except ValueError:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 if __name__ == "__main__":

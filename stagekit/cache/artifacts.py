@@ -8,6 +8,7 @@ notes: what a reader should check besides, such as the state of a library's file
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -33,13 +34,16 @@ def from_bytes(payload: bytes) -> tuple[Artifact, dict[str, Any]]:
     line, _, rest = payload.partition(b"\n")
     try:
         header = json.loads(line)
-        sizes, plain, notes = header["sizes"], header["fields"], header["notes"]
-        fields = {name: from_plain(plain[name]) for name in _FIELDS}
-    except (KeyError, TypeError, AttributeError) as error:
+        fields = {name: from_plain(header["fields"][name]) for name in _FIELDS}
+        parts = _cut(rest, header["sizes"])
+        code = parts.pop("code")
+        stages = {name: content.decode() for name, content in parts.items()}
+        return Artifact(code=code, stages=stages, **fields), dict(header["notes"])
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("not an artifact") from error
-    parts: dict[str, bytes] = {}
-    for name, size in sizes:
-        parts[name], rest = rest[:size], rest[size:]
-    code = parts.pop("code")
-    stages = {name: content.decode() for name, content in parts.items()}
-    return Artifact(code=code, stages=stages, **fields), notes
+
+
+def _cut(content: bytes, sizes: list[tuple[str, int]]) -> dict[str, bytes]:
+    """The parts that lie one behind the other, by name."""
+    ends = [0, *itertools.accumulate(size for _, size in sizes)]
+    return {name: content[start:end] for (name, _), start, end in zip(sizes, ends, ends[1:])}

@@ -99,13 +99,10 @@ class Store:
                 _remove(path)
 
     def clear(self) -> int:
-        """Remove everything; gives how many entries there were."""
-        names = [e.name for e in self.entries()]
-        for name in names:
-            _remove(self._path(name))
+        """Remove everything; gives how many entries went."""
         for path, _ in self._files(_TEMPORARY):
             _remove(path)
-        return len(names)
+        return sum(_remove(self._path(entry.name)) for entry in self.entries())
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_SUFFIX}"
@@ -146,6 +143,9 @@ def _payload(name: str, content: bytes) -> bytes | None:
     return payload if is_whole else None
 
 
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
+def _remove(path: Path) -> bool:
+    try:
         path.unlink()
+    except OSError:
+        return False
+    return True

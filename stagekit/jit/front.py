@@ -99,7 +99,7 @@ class Recall:
         try:
             content = json.loads(payload)
             facts = Facts(*(from_plain(content["facts"])))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
         is_in_place = not facts.shows_places or content["places"] == self._reading.places
         return facts if is_in_place else None

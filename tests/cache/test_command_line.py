@@ -1,0 +1,73 @@
+"""`python -m stagekit cache` on a folder where anything may lie: it shows what it can, and never fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stagekit.__main__ import main
+from stagekit.cache import open_store
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["kernel", "reads", "places", "fields", "sizes", "notes", "facts"]), inner)
+    ),
+    max_leaves=8,
+)
+payloads = (
+    st.binary(max_size=40)
+    | st.builds(lambda value, rest: json.dumps(value).encode() + b"\n" + rest, anything, st.binary(max_size=10))
+    | st.just(b'{"a":' * 100_000)
+)
+COMMANDS = (["cache", "list", "--all"], ["cache", "explain"], ["cache", "explain", "front"])
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(payload=payloads, kind=st.sampled_from(["front", "code", "launcher", "support", "other"]))
+def test_an_entry_may_hold_anything(payload: bytes, kind: str, folder: Path) -> None:
+    """With a right checksum, so that it is looked at."""
+    store = open_store()
+    assert store is not None
+    store.save(f"{kind}-1", payload)
+
+    assert [0, 0, 0] == [main(command) for command in COMMANDS]
+
+
+def test_names_and_kinds_of_files_may_be_anything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert open_store() is not None
+    for name in ("é", "-", "", "a\nb\x1b[31m", "x" * 200, "code-"):
+        (folder / f"{name}.entry").write_bytes(b"zz")
+    (folder / "code-link.entry").symlink_to("nowhere")
+    (folder / "code-folder.entry").mkdir()
+
+    assert [0, 0, 0] == [main(command) for command in COMMANDS]
+    assert "\x1b" not in capsys.readouterr().out
+    main(["cache", "clear"])
+    assert "6 entries removed" in capsys.readouterr().out
+
+
+def test_what_a_terminal_cannot_show_is_escaped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ascii:
+        encoding = "ascii"
+
+        def __init__(self) -> None:
+            self.text = ""
+
+        def write(self, text: str) -> Any:
+            self.text += text.encode("ascii").decode()
+
+    store, terminal = open_store(), Ascii()
+    assert store is not None
+    store.save("front-1", json.dumps({"kernel": "größe\ud800"}).encode())
+    monkeypatch.setattr(sys, "stdout", terminal)
+
+    assert 0 == main(["cache", "list"])
+    assert "gr\\xf6\\xdfe" in terminal.text
