@@ -36,7 +36,7 @@ OPERATIONS = ("add", "max", "min", "xor", "or")
 _REDUCED = ("add", "max", "min", "and", "or", "xor")
 COUNTED = ("add", "max", "xor")  # operations on counters in shared memory
 TOTALS = 32  # per operation: counters of all blocks
-_BLOCK_SIZES = (32, 64, 96, 128, 256)
+_BLOCK_SIZES = (32, 64, 96, 128, 256, 28, 48, 100)
 _SIZES = (3, 5, 8, 13)  # statements
 _PASSED = ("int64", "int32", "int16", "uint32", "float64", "float32", "float16")  # dtypes from lane to lane
 
@@ -92,7 +92,8 @@ class Drawing:
         return made
 
     def statement(self, depth: int) -> list[Tree]:
-        forms: list[Callable[[Drawing, int], list[Tree]]] = [*_PLAIN, *(_NESTED if depth < 2 else ())]
+        of_whole_warps = _OF_WHOLE_WARPS if self.threads % WARP == 0 else ()
+        forms: list[_Form] = [*_PLAIN, *of_whole_warps, *(_NESTED if depth < 2 else ())]
         return self.random.choice(forms)(self, depth)
 
     def variable(self) -> int:
@@ -214,9 +215,10 @@ _STARTS: tuple[tuple[set[str], Tree], ...] = (
 _Form = Callable[[Drawing, int], list[Tree]]
 _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.put, Drawing.put, Drawing.get, Drawing.get, Drawing.get, Drawing.own),
-    *(Drawing.count, Drawing.counted, Drawing.total, Drawing.shuffle, Drawing.shuffle, Drawing.vote, Drawing.agree),
-    *(Drawing.sync, Drawing.branch, Drawing.each, Drawing.near, Drawing.near, Drawing.local),
+    *(Drawing.count, Drawing.counted, Drawing.total, Drawing.agree, Drawing.sync, Drawing.branch, Drawing.each),
+    Drawing.local,
 )
+_OF_WHOLE_WARPS: tuple[_Form, ...] = (*(Drawing.shuffle, Drawing.shuffle, Drawing.vote, Drawing.near, Drawing.near),)
 _ALONE: tuple[_Form, ...] = (Drawing.let, Drawing.let, Drawing.total, Drawing.local)
 _NESTED: tuple[_Form, ...] = (Drawing.loop, Drawing.block_branch)
 
