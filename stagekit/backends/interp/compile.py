@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stagekit.backends.interp.access import Access, Observer, Place
@@ -38,12 +38,17 @@ def prepare(fn: Function, options: Options, extra: Sequence[Value] = ()) -> Prog
         written_params=tuple(p in compiler.waiting.written for p in fn.params),
         is_batched=not is_scheduled and not _has(fn, Native.FENCE),
         has_fence=_has(fn, Native.FENCE),
+        has_block_fence=any(op.params == ("block",) for op in _calls(fn, Native.FENCE)),
         has_syncwarp=_has(fn, Native.WARP_BARRIER),
     )
 
 
 def _has(fn: Function, native: Native) -> bool:
-    return any(isinstance(op, ops.IntrinsicOp) and native_of(op) is native for op in walk(fn.body))
+    return any(_calls(fn, native))
+
+
+def _calls(fn: Function, native: Native) -> Iterator[ops.IntrinsicOp]:
+    return (op for op in walk(fn.body) if isinstance(op, ops.IntrinsicOp) and native_of(op) is native)
 
 
 def _observers(options: Options) -> list[Observer]:

@@ -120,13 +120,14 @@ def _syncwarp(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     def step(values: Values, team: Team) -> None:
         if is_checked:
             warps.check_members(team, values[mask], op.loc)
-        team.launch.order.syncwarp(team)
+        team.launch.order.syncwarp(team, values[mask])
 
     return (step,)
 
 
 def _fence(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
-    return (lambda values, team: team.launch.order.fence(team),)
+    scope = op.params[0]
+    return (lambda values, team: team.launch.order.fence(team, scope),)
 
 
 # -- warps ------------------------------------------------------------------------------------------------------------

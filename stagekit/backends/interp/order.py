@@ -4,24 +4,33 @@ Every warp has a clock of three parts: block barriers passed (from 1), warp sync
 accesses
 
     in one block      the one before a barrier is ordered before the one behind it
-    in one warp       the same for `syncwarp`
-    anywhere          A is ordered before B if A's warp passed a fence after A, then wrote by an atomic what B's warp
-                      read by an atomic, before a fence or a barrier in front of B (and so on along a chain)
+    in one warp       the same for `syncwarp`, between lanes that its mask names
+    anywhere          A is ordered before B if A's thread passed a fence after A, or met at a barrier a thread that then did,
+                      and an atomic behind that wrote what an atomic of B's warp read, before a fence or a barrier in front
+                      of B (and so on along a chain)
 
-The third rule is kept by vector clocks of whole warps, so a fence by one thread speaks for its warp, as a barrier before it
-would make it speak for the block. A barrier also completes what an atomic read, as on real devices.
+The third rule is kept by vector clocks of whole warps: the lanes that a fence of some lanes does not speak for are noted with
+it. A barrier also completes what an atomic read, and puts what one thread has fenced behind the atomics of all, as on real
+devices: `threadfence` is sequentially consistent there. Source: PTX ISA, "Memory Consistency Model".
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.team import WARP_SHIFT, Team
+from stagekit.backends.interp.team import WARP, WARP_SHIFT, Team
 
 BARRIER_SHIFT = 40
 SYNC_SHIFT = 20
+
+Scope = Literal["block", "device", "system"]
+
+_WHOLE = (1 << WARP) - 1
 
 
 class NoOrder:
@@ -33,26 +42,46 @@ class NoOrder:
     def block_barrier(self, block: int) -> None:
         """Every warp of `block` is at a barrier."""
 
-    def syncwarp(self, team: Team) -> None:
-        """The active lanes synchronise with their warps."""
+    def syncwarp(self, team: Team, mask: Array) -> None:
+        """The active lanes synchronise with those that their masks name."""
 
-    def fence(self, team: Team) -> None:
+    def fence(self, team: Team, scope: Scope) -> None:
         """The active lanes pass a fence."""
 
 
+class _Event(NamedTuple):
+    """At this time of a warp, lanes synchronised or passed a fence. groups: bit sets of those that did so together."""
+
+    time: int
+    groups: tuple[int, ...]
+
+
 class Clocks(NoOrder):
-    """The clocks of all warps of a launch, by warp tag."""
+    """The clocks of all warps of a launch, by warp tag.
+
+    handovers: between blocks. within: inside a block, where a fence of the block is enough. partial: of each warp, the
+    synchronisations that left lanes out.
+    """
 
     def __init__(self, launch: Launch) -> None:
+        program = launch.program
         self.shift = launch.tag_shift
         self.warps = launch.warps
         self.time = np.full((launch.blocks + 1) << (self.shift - WARP_SHIFT), 1 << BARRIER_SHIFT)
-        self.handovers = _Handovers(self.time) if launch.program.has_fence else None
-        self.has_more_than_barriers = launch.program.has_fence or launch.program.has_syncwarp
+        self.handovers = _Handovers(self.time) if program.has_fence else None
+        self.within = _Handovers(self.time) if program.has_block_fence else self.handovers
+        self.partial: dict[int, list[_Event]] = {}
+        self.has_more_than_barriers = program.has_fence or program.has_syncwarp
+
+    @property
+    def all_handovers(self) -> tuple[_Handovers, ...]:
+        return tuple(h for h in {id(h): h for h in (self.handovers, self.within)}.values() if h is not None)
 
     def of(self, team: Team) -> Array:
         """The time of each lane."""
         return np.asarray(self.time[team.warp_tag])
+
+    # -- what threads do ----------------------------------------------------------------------------------------------
 
     def barrier(self, team: Team) -> None:
         if self.handovers or team.mask is not None:
@@ -64,20 +93,39 @@ class Clocks(NoOrder):
     def block_barrier(self, block: int) -> None:
         first = (block + 1) << (self.shift - WARP_SHIFT)
         warps = range(first, first + self.warps)
-        if self.handovers:
-            self.handovers.meet(warps)
+        for handovers in self.all_handovers:
+            handovers.meet(warps)
         self._pass(slice(warps.start, warps.stop), BARRIER_SHIFT)
 
-    def syncwarp(self, team: Team) -> None:
-        self._pass(team.warp_tag[team.active_lanes()], SYNC_SHIFT)
+    def syncwarp(self, team: Team, mask: Array) -> None:
+        lanes = _Lanes(team)
+        self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
+        named = np.where(lanes.active, team.to_warps(mask), lanes.alive[:, None])
+        is_whole = (lanes.here == lanes.alive) & ((named & lanes.alive[:, None]) == lanes.alive[:, None]).all(axis=1)
+        for row in np.flatnonzero(~is_whole & (lanes.here != 0)).tolist():
+            warp, here = int(lanes.warps[row]), int(lanes.here[row])
+            groups = {int(m) & here for m in named[row][lanes.active[row]]}
+            self.partial.setdefault(warp, []).append(_Event(int(self.time[warp]), tuple(groups)))
 
     def _pass(self, warps: Array | slice, shift: int) -> None:
         self.time[warps] = ((self.time[warps] >> shift) + 1) << shift
 
-    def fence(self, team: Team) -> None:
-        if self.handovers:
-            for warp in np.unique(team.warp_tag[team.active_lanes()]).tolist():
-                self.handovers.fence(warp)
+    def fence(self, team: Team, scope: Scope) -> None:
+        lanes = _Lanes(team)
+        for row in np.flatnonzero(lanes.here).tolist():
+            warp, here = int(lanes.warps[row]), int(lanes.here[row])
+            for handovers in self.all_handovers:
+                if scope != "block" or handovers is not self.handovers:
+                    handovers.fence(warp, _WHOLE if here == int(lanes.all[row]) else here)
+            self.time[warp] += 1
+
+    def atomic(self, thread: Array, arena: object, units: Array) -> None:
+        """Threads (tags) read and write units of an arena, each by one atomic."""
+        for handovers in self.all_handovers:
+            for warp, unit in zip((thread >> WARP_SHIFT).tolist(), units.tolist(), strict=True):
+                handovers.atomic(warp, (arena, unit))
+
+    # -- what follows from it -----------------------------------------------------------------------------------------
 
     def is_ordered(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
         """Was what thread `before` (a tag) did at its time ordered before what thread `now` does?"""
@@ -85,18 +133,57 @@ class Clocks(NoOrder):
         ordered = same_block & (before_time >> BARRIER_SHIFT < now_time >> BARRIER_SHIFT)
         if ordered.all():
             return np.asarray(ordered)
-        same_warp = before >> WARP_SHIFT == now >> WARP_SHIFT
-        ordered |= same_warp & (before_time >> SYNC_SHIFT < now_time >> SYNC_SHIFT)
-        if self.handovers:
-            ordered |= self.handovers.covers(now >> WARP_SHIFT, before >> WARP_SHIFT, before_time)
+        ordered |= self._is_synchronised(before, before_time, now, now_time)
+        for handovers, pairs in ((self.handovers, ~same_block), (self.within, same_block)):
+            some = np.flatnonzero(pairs & ~ordered)
+            if handovers is not None and len(some):
+                ordered[some] = handovers.covers(now[some] >> WARP_SHIFT, before[some], before_time[some])
         return np.asarray(ordered)
+
+    def _is_synchronised(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
+        """By `syncwarp`, within a warp."""
+        same_warp = before >> WARP_SHIFT == now >> WARP_SHIFT
+        found = np.asarray(same_warp & (before_time >> SYNC_SHIFT < now_time >> SYNC_SHIFT))
+        for i in np.flatnonzero(found).tolist() if self.partial else ():
+            events = self.partial.get(int(now[i]) >> WARP_SHIFT, ())
+            found[i] = _reaches(events, int(before[i]), int(before_time[i]), int(now[i]), int(now_time[i]))
+        return found
+
+
+class _Lanes:
+    """Rows of a team: its warps; and as bit sets the lanes that run, those that have not returned, and all that there are."""
+
+    def __init__(self, team: Team) -> None:
+        self.warps = team.to_warps(team.warp_tag)[:, 0]
+        self.active = team.to_warps(team.active_lanes())
+        everyone = np.ones(team.lanes, np.bool_)
+        self.here, self.all = _bits(self.active), _bits(team.to_warps(everyone))
+        self.alive = self.all if team.ended is None else _bits(team.to_warps(everyone & ~team.ended))
+
+
+def _bits(flags: Array) -> Array:
+    """Rows of 32 bools as bit sets."""
+    return np.asarray(np.packbits(flags, axis=1, bitorder="little").view("<u4")[:, 0])
+
+
+def _reaches(events: Sequence[_Event], before: int, before_time: int, now: int, now_time: int) -> bool:
+    """Did what one lane did reach another through synchronisations, some of which left lanes out?"""
+    between = [e for e in events if before_time < e.time <= now_time]
+    if (now_time >> SYNC_SHIFT) - (before_time >> SYNC_SHIFT) > len(between):
+        return True  # one of them was of the whole warp
+    reached = 1 << before % WARP
+    for event in between:
+        for group in event.groups:
+            reached |= group if group & reached else 0
+    return bool(reached >> now % WARP & 1)
 
 
 class _Handovers:
     """Vector clocks. A clock holds, per warp of the launch, up to which of its times everything is known to be over.
 
     time: the clocks of the warps themselves. known: by what each warp does next. read: by what its atomics have read, once
-    it passes a fence. released: by what its atomics write, as of its last fence. at: by who reads a location by an atomic.
+    it passes a fence. released: by what its atomics write, as of the last fences. at: by who reads a location by an atomic.
+    fences: of each warp; a time in a clock is that of one, and means the lanes that passed it.
     """
 
     def __init__(self, time: Array) -> None:
@@ -105,6 +192,7 @@ class _Handovers:
         self.read: dict[int, Array] = {}
         self.released: dict[int, Array] = {}
         self.at: dict[tuple[object, int], Array] = {}
+        self.fences: dict[int, list[_Event]] = {}
 
     def _complete(self, warp: int) -> Array:
         """What `warp` knows, what its atomics have read included."""
@@ -112,18 +200,26 @@ class _Handovers:
         read = self.read.pop(warp, None)
         return known if read is None else np.maximum(known, read, out=known)
 
-    def fence(self, warp: int) -> None:
+    def fence(self, warp: int, lanes: int) -> None:
         released = self._complete(warp).copy()
         released[warp] = self.time[warp]
         self.released[warp] = released
-        self.time[warp] += 1
+        self._note(warp, lanes)
+
+    def _note(self, warp: int, lanes: int) -> None:
+        self.fences.setdefault(warp, []).append(_Event(int(self.time[warp]), (lanes,)))
 
     def meet(self, warps: range) -> None:
-        """The warps of a block share what they know."""
+        """The warps of a block share what they know, and what they have fenced."""
         joined = np.maximum.reduce([self._complete(w) for w in warps])
         joined[warps.start : warps.stop] = self.time[warps.start : warps.stop]
+        fenced = [self.released[w] for w in warps if w in self.released]
+        released = np.maximum.reduce(fenced) if fenced else None
         for warp in warps:
             self.known[warp] = joined.copy()
+            self._note(warp, _WHOLE)
+            if released is not None:
+                self.released[warp] = released
 
     def atomic(self, warp: int, location: tuple[object, int]) -> None:
         """`warp` reads and writes `location` by one atomic."""
@@ -135,11 +231,22 @@ class _Handovers:
             self.at[location] = released if there is None else np.maximum(there, released)
 
     def covers(self, now: Array, before: Array, before_time: Array) -> Array:
-        """Does each warp `now` know that what warp `before` did at its time is over?"""
+        """Does each warp `now` know that what thread `before` (a tag) did at its time is over?"""
         found = np.zeros(len(now), np.bool_)
         for warp in np.unique(now).tolist():
             known = self.known.get(warp)
             if known is not None:
-                lanes = now == warp
-                found[lanes] = known[before[lanes]] >= before_time[lanes]
+                pairs = np.flatnonzero(now == warp)
+                until = known[before[pairs] >> WARP_SHIFT]
+                found[pairs] = until >= before_time[pairs]
+                for i, end in zip(pairs.tolist(), until.tolist(), strict=True):
+                    found[i] = found[i] and self._has_fenced(int(before[i]), int(before_time[i]), end)
         return found
+
+    def _has_fenced(self, thread: int, since: int, until: int) -> bool:
+        """Did the thread pass a fence between, or meet one that then did?"""
+        lane = 1 << thread % WARP
+        return any(
+            since <= event.time <= until and (event.groups[0] & lane or since >> SYNC_SHIFT < event.time >> SYNC_SHIFT)
+            for event in reversed(self.fences.get(thread >> WARP_SHIFT, ()))
+        )

@@ -84,7 +84,8 @@ class Program:
     """A function ready to run. constants: initial values by number. shared: what each block allocates, by number.
 
     extra: values that the function itself does without; a launch gives them behind the parameters.
-    written_params: may the kernel write through this parameter? has_fence, has_syncwarp: does it order memory by these?
+    written_params: may the kernel write through this parameter? has_fence, has_block_fence,
+    has_syncwarp: does it order memory by these?
     is_scheduled: warps take turns; else teams of whole blocks run from end to end.
     is_batched: several blocks may run side by side as one team.
     """
@@ -101,6 +102,7 @@ class Program:
     is_scheduled: bool
     is_batched: bool
     has_fence: bool
+    has_block_fence: bool
     has_syncwarp: bool
 
     def with_seed(self, seed: int) -> Program:

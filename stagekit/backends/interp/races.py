@@ -100,8 +100,11 @@ class Crowd:
 
     def _is_over_otherwise(self, units: Array, highest: Array, then: Array, thread: Array, time: Array) -> Array:
         """The same by `syncwarp` or a hand-over. A crowd of several warps has no time of its own to go by."""
-        is_one_warp = highest >> WARP_SHIFT == self.lowest[units] >> WARP_SHIFT
-        return np.asarray(is_one_warp & self.clocks.is_ordered(highest, then, thread, time))
+        lowest = self.lowest[units]
+        is_over = (highest >> WARP_SHIFT == lowest >> WARP_SHIFT) & self.clocks.is_ordered(highest, then, thread, time)
+        if self.clocks.partial:
+            is_over &= self.clocks.is_ordered(lowest, then, thread, time)
+        return np.asarray(is_over)
 
     def _step_aside(self, now: Now, is_new: Array) -> Array:
         """Set crowds of other blocks aside for newcomers; which entries begin a new crowd thereby."""
@@ -246,11 +249,7 @@ class Races:
 
     def note_atomic(self, shadow: Shadow, now: Now, value: Any) -> None:
         shadow.join("atomic", now)
-        handovers = self.clocks.handovers
-        if handovers:
-            arena = now.place.allocation.arena
-            for thread, unit in zip(now.thread.tolist(), now.units.tolist(), strict=True):
-                handovers.atomic(thread >> WARP_SHIFT, (arena, unit))
+        self.clocks.atomic(now.thread, now.place.allocation.arena, now.units)
 
     def note_write(self, shadow: Shadow, now: Now, value: Any) -> None:
         shadow.write.put(now.units, now.thread, now.time, now.access.number)

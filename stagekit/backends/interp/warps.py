@@ -80,8 +80,16 @@ SOURCES: dict[Native, Callable[[Array], Array]] = {
 """From the operand of a shuffle (rows, 0 to 31) to the lane that each lane reads."""
 
 
+_STEPS: dict[Native, Callable[[Array], Array]] = {
+    Native.SHUFFLE_UP: lambda distance: _LANES - distance,
+    Native.SHUFFLE_DOWN: lambda distance: _LANES + distance,
+    Native.SHUFFLE_XOR: lambda bits: _LANES ^ bits,
+}
+"""The lane that is meant, also where the operand is not 0 to 31: a GPU takes the remainder, as only `shfl_sync` promises."""
+
+
 class Shuffled(NamedTuple):
-    """result: per lane. source: the lane read, per lane. is_absent: per lane, does the one it reads not take part?"""
+    """result: per lane. source: the lane that is meant, per lane. is_absent: per lane, does that one not take part?"""
 
     result: Array
     source: Array
@@ -89,12 +97,16 @@ class Shuffled(NamedTuple):
 
 
 def shuffle(team: Team, native: Native, mask: Any, value: Any, operand: Any) -> Shuffled:
-    source = SOURCES[native](team.to_warps(operand) & (WARP - 1))
+    given = team.to_warps(operand)
+    source = SOURCES[native](given & (WARP - 1))
     takes_part = active_rows(team) & ((team.to_warps(mask) & _BITS) != 0)
     is_there = np.take_along_axis(takes_part, source, axis=1)
     rows = team.to_warps(value)
     result = np.where(is_there, np.take_along_axis(rows, source, axis=1), rows)
     is_absent = ~is_there & (source != _LANES)
+    if native in _STEPS:
+        is_wild = (given < 0) | (given >= WARP)
+        source, is_absent = np.where(is_wild, _STEPS[native](given), source), is_absent | is_wild
     return Shuffled(team.from_warps(result), team.from_warps(source), team.from_warps(is_absent))
 
 
@@ -109,8 +121,9 @@ def report_absent(team: Team, shuffled: Shuffled, mask: Any, loc: Loc) -> None:
     lane = int(np.argmax(at_fault))
     source = int(shuffled.source[lane])
     thread = int(team.thread[lane])
-    is_real = thread // WARP * WARP + source < team.launch.threads
-    why = "does not take part" if is_real else f"does not exist in a block of {team.launch.threads} threads"
+    is_real = 0 <= source < WARP and thread // WARP * WARP + source < team.launch.threads
+    where = f"a block of {team.launch.threads} threads" if 0 <= source < WARP else "a warp"
+    why = "does not take part" if is_real else f"does not exist in {where}"
     team.report(AbsentLaneRead(thread % WARP, source, why), loc, at_fault)
 
 
