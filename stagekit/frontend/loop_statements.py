@@ -317,8 +317,8 @@ def may_exit_loop(statement: ast.stmt) -> bool:
 
 
 def _is_read_outside(frame: Frame, loop: ast.For, name: str) -> bool:
-    """Is the loop variable read anywhere in the function but in this loop?"""
-    inside = {id(n) for n in ast.walk(loop)}
+    """Is the loop variable read anywhere in the function but in the body of this loop? Its range may be read again later."""
+    inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
     return any(
         isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and id(n) not in inside
         for n in ast.walk(frame.source.node)
