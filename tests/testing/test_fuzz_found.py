@@ -106,3 +106,23 @@ def test_a_loop_variable_of_the_function_around_is_seen_there() -> None:
     seen_by_a_closure[1, 1](out, np.int64(4))
 
     assert 6 == out[0]
+
+
+def own_range(out, n):
+    """The range of the inner loop reads what the inner loop left behind."""
+    swaps = 0
+    for i in range(n):
+        for _ in (1, 2):
+            for i in range(1, i, -1):  # noqa: B007, B020
+                swaps += 1
+    out[0] = swaps
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_a_range_that_reads_its_own_loop_variable(n: int) -> None:
+    out, expected = np.full(1, -1, np.int64), np.full(1, -1, np.int64)
+
+    own_range(expected, n)
+    sk.jit(own_range)[1, 1](out, np.int64(n))
+
+    np.testing.assert_array_equal(out, expected)
