@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_all_is_complete() -> None:
     """A name without underscore that is not a module is public on purpose, or not there."""
     names = {name for name, value in vars(sk).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
 
-    assert set() == names - set(sk.__all__) - {"annotations"}
+    assert set() == names - set(sk.__all__) - {"annotations", "TYPE_CHECKING"}
 
 
 def test_every_intrinsic_has_a_public_name() -> None:
@@ -71,10 +72,50 @@ def test_every_intrinsic_has_a_public_name() -> None:
     assert [] == [s.name for s in hidden if not all(isinstance(how, Native) for how in s.lower.values())]
 
 
+def test_what_type_checkers_read_is_what_names_lead_to() -> None:
+    """The imports under TYPE_CHECKING, the table that finds names, and `__all__` say the same."""
+    tree = ast.parse(Path(sk.__file__).read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [
+        (node.module, alias) for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    found = {alias.asname or alias.name: (module, alias.name) for module, alias in imports}
+
+    assert found.pop("cuda") == ("stagekit", "cuda")
+    assert found == {name: (module, sk._RENAMED.get(name, name)) for name, module in sk._HOME_OF.items()}
+    assert {*found, "cuda"} == set(sk.__all__)
+
+
+def test_no_room_hides_a_public_name() -> None:
+    """`stagekit.jit` is a room, `sk.jit` the decorator, whichever is asked for first."""
+    program = "import stagekit.jit.native, stagekit as sk; print(sk.jit.__name__, sk.cuda.__name__)"
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "jit stagekit.cuda" == printed.strip()
+
+
+def test_a_name_that_is_not_there_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="module 'stagekit' has no attribute 'progam_id'"):
+        sk.progam_id
+    assert {"program_id", "cuda", "__version__"} <= set(dir(sk))
+
+
+@pytest.mark.parametrize(
+    "module", ["stagekit.ir", "stagekit.frontend", "stagekit.intrinsics", "stagekit.runtime", "numpy"]
+)
+def test_import_waits_for_the_first_name(module: str) -> None:
+    program = f"import sys, stagekit; print({module!r} in sys.modules)"
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "False" == printed.strip()
+
+
 @pytest.mark.parametrize("module", ["torch", "cupy", "jax", "hypothesis", "cuda.bindings.driver"])
 def test_import_does_not_load(module: str) -> None:
-    """`import stagekit` takes what it needs: no optional library, no driver."""
-    program = f"import sys, stagekit; print({module!r} in sys.modules)"
+    """All public names together take what they need: no optional library, no driver."""
+    program = f"import sys; from stagekit import *; print({module!r} in sys.modules)"
 
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 

@@ -105,12 +105,12 @@ class Reading:
 
     def module_attributes(self, module: types.ModuleType, names: Iterable[str]) -> None:
         """The attributes of a module that a function mentions, through further modules too."""
-        found = vars(module)
+        public = getattr(module, "__all__", ())
         for name in names:
-            if name not in found or (id(module), name) in self._asked:
+            if (name not in vars(module) and name not in public) or (id(module), name) in self._asked:
                 continue
             self._asked.add((id(module), name))
-            value = found[name]
+            value = getattr(module, name)  # some modules, ours among them, make public names when they are asked for
             again = functools.partial(getattr, module, name)
             if is_fixed(module.__name__) and type(value) not in _ATOMS and not isinstance(value, types.ModuleType):
                 self.captures.note(module, f".{name}", f"`{module.__name__}.{name}`", again, value)

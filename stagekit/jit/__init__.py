@@ -15,15 +15,3 @@ compilation       from traced IR to something that launches
 interpreting      the checking interpreter as a target
 sanitizing        launches that are checked
 """
-
-from stagekit.jit.batch import compile_all
-from stagekit.jit.bound import BoundKernel, compile
-from stagekit.jit.decorators import InlineFunction, function, inline, jit
-from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.sanitizing import Sanitizer, sanitize
-from stagekit.jit.specialization import Specialization
-
-__all__ = [
-    "BoundKernel", "InlineFunction", "JitFunction", "Sanitizer", "Specialization",
-    "compile", "compile_all", "function", "inline", "jit", "sanitize",
-]  # fmt: skip

@@ -18,8 +18,7 @@ from hypothesis.strategies import SearchStrategy
 
 from stagekit import cuda
 from stagekit.diagnostics import StagekitError
-from stagekit.jit import Sanitizer
-from stagekit.jit.sanitizing import CHECKS
+from stagekit.jit.sanitizing import CHECKS, Sanitizer
 from stagekit.jit.sanitizing import sanitize as make_sanitizer
 from stagekit.testing.comparing import Array, Tolerance, difference
 from stagekit.testing.launching import Launch
