@@ -1,4 +1,4 @@
-"""Arrays, pointers and the attributes of run-time values; changes of Python containers.
+"""Arrays, pointers and the attributes of run-time values.
 
 `A[i, j]` is base + i*stride0 + j*stride1 in 64-bit arithmetic. Fewer indices than axes, or slices, give a view: a compile-time
 description around a moved base address, no copy.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -262,60 +261,3 @@ def _size(tracer: Tracer, loc: Loc, array: Array) -> Extent:
             else tracer.arithmetic.binary("*", total, extent, loc)
         )
     return total  # type: ignore[no-any-return]
-
-
-# -- changes of containers ----------------------------------------------------------------------------------------------
-
-_MUTATORS: tuple[tuple[type, str], ...] = (
-    (list, "append extend insert pop remove clear reverse sort __setitem__ __delitem__ __iadd__ __imul__"),
-    (dict, "pop popitem clear update setdefault __setitem__ __delitem__ __ior__ move_to_end"),
-    (set, "add discard remove pop clear update difference_update intersection_update symmetric_difference_update"),
-    (deque, "append appendleft extend extendleft insert pop popleft remove rotate clear reverse"),
-    (bytearray, "append extend insert pop remove clear reverse"),
-    (np.ndarray, "fill sort partition put itemset resize setfield setflags byteswap"),
-)
-
-
-def changes(owner: Any, name: str) -> bool:
-    """Is `owner.name` a method that changes a container?"""
-    return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
-
-
-def restorer(container: Any) -> Callable[[], None]:
-    """A function that brings the present contents back."""
-    if isinstance(container, list):
-        kept = list(container)
-
-        def restore_list() -> None:
-            container[:] = kept
-
-        return restore_list
-    if isinstance(container, deque | bytearray):
-        items = list(container)
-
-        def restore_items() -> None:
-            container.clear()
-            container.extend(items)
-
-        return restore_items
-    saved = container.copy()
-
-    def restore() -> None:
-        container.clear()
-        container.update(saved)
-
-    return restore
-
-
-def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
-    """A method that changes a container: checked and noted in the journal first."""
-    from stagekit.frontend.native import native_argument  # which calls, and calls need arrays
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        tracer.check_mutable(owner, f"`.{name}(...)` of a {type(owner).__name__}", frame.loc(node))
-        tracer.journal.restructure(owner, f"`.{name}(...)` of a {type(owner).__name__}", restorer(owner))
-        given = [native_argument(tracer, frame, node, a) for a in args]
-        named = {key: native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
-        return getattr(owner, name)(*given, **named)
-
-    return BoundMethod(owner, name, run)

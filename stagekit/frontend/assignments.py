@@ -61,24 +61,8 @@ def trace_augmented(tracer: Tracer, frame: Frame, node: ast.AugAssign) -> None:
     place = place_of(tracer, frame, node.target)
     old = place.get()
     value = evaluate(tracer, frame, node.value)
-    method = next((m for kind, m in _IN_PLACE.get(symbol, {}).items() if isinstance(old, kind)), None)
-    if method is not None:
-        invoke(tracer, frame, node, objects.attribute(tracer, frame, node, old, method), [value])
-        place.put(old)
-        return
     loc = tracer.at(frame, node)
     place.put(in_place(tracer, frame, node, symbol, old, value, loc))
-
-
-# Containers change in place, so that every name of theirs sees it.
-_IN_PLACE: dict[str, dict[type, str]] = {
-    "+": {list: "extend"},
-    "*": {list: "__imul__"},
-    "|": {dict: "update", set: "update"},
-    "&": {set: "intersection_update"},
-    "-": {set: "difference_update"},
-    "^": {set: "symmetric_difference_update"},
-}
 
 
 def trace_delete(tracer: Tracer, frame: Frame, node: ast.Delete) -> None:

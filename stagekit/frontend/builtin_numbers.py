@@ -12,22 +12,24 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.frontend import language, objects
-from stagekit.frontend.comparisons import compare
+from stagekit.frontend.comparisons import compare, contains
 from stagekit.frontend.conditions import negate_condition, truth
 from stagekit.frontend.control import branch
-from stagekit.frontend.errors import BadCall
+from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_numeric
-from stagekit.frontend.operators import UNARY, binary, unary
+from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time
 from stagekit.intrinsics import registry
 
+_NONE: Any = object()  # a parameter that was left out
 
-def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+
+def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, /) -> Any:
     method = objects.users_method(x, "__abs__")
     if method is not None and not _is_mapped(x):
         return invoke(tracer, frame, node, method, [x])
@@ -40,54 +42,48 @@ def _is_mapped(value: Any) -> bool:
     return hasattr(type(value), "__stagekit_map__")
 
 
-def _sum(tracer: Tracer, frame: Frame, node: ast.AST, items: Any, start: Any = 0) -> Any:
-    total = start
-    for item in items_of(tracer, frame, node, items):
-        total = binary(tracer, frame, node, "+", total, item)
-    return total
-
-
-def _round(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, ndigits: Any = None) -> Any:
-    if not isinstance(x, Number | np.generic):
-        return run_native(tracer, frame, node, round, x, *([ndigits] if ndigits is not None else []))
+def _round(tracer: Tracer, frame: Frame, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
+    if not isinstance(number, Number | np.generic):
+        return run_native(tracer, frame, node, round, number, *([ndigits] if ndigits is not None else []))
     if ndigits is not None:
-        raise tracer.error(BadCall("`round` of a typed value takes no digits", "round(x)"), frame, node)
-    if not default_dtype(x).is_float:
-        return x
-    nearest = invoke(tracer, frame, node, registry.by_name("rint"), [x])
+        hint = "round(x), or for two digits round(x * 100) / 100"
+        raise tracer.error(BadCall("`round` of a typed value takes no digits", hint), frame, node)
+    if not default_dtype(number).is_float:
+        return number
+    nearest = invoke(tracer, frame, node, registry.by_name("rint"), [number])
     return tracer.arithmetic.convert(nearest, dtypes.int64)
 
 
-def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any, mod: Any = None) -> Any:
+def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is not None:
-        return run_native(tracer, frame, node, pow, base, exponent, mod)
-    return binary(tracer, frame, node, "**", base, exponent)
+        return run_native(tracer, frame, node, pow, base, exp, mod)
+    return binary(tracer, frame, node, "**", base, exp)
 
 
-def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Any:
-    return tuple(binary(tracer, frame, node, symbol, a, b) for symbol in ("//", "%"))
+def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, y: Any, /) -> Any:
+    return tuple(binary(tracer, frame, node, symbol, x, y) for symbol in ("//", "%"))
 
 
-def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, *rest: Any) -> Any:
-    """Integers stay; bool becomes int32; floats truncate to int64."""
+def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any = _NONE) -> Any:
+    """Integers stay; bool becomes int32; floats truncate to int64. Only texts have a base."""
+    if base is not _NONE:
+        if isinstance(x, Number):
+            raise tracer.error(
+                StaticFailure("TypeError", "int() can't convert non-string with explicit base"), frame, node
+            )
+        return run_native(tracer, frame, node, int, x, base)
     method = objects.users_method(x, "__int__") or objects.users_method(x, "__index__")
     if method is not None:
         return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
-    if isinstance(x, np.generic):
-        x = tracer.arithmetic.convert(x, x_dtype := default_dtype(x))
-        return (
-            x
-            if x_dtype.is_integer
-            else tracer.arithmetic.convert(x, dtypes.int64 if x_dtype.is_float else dtypes.int32)
-        )
-    if not isinstance(x, Number):
-        return run_native(tracer, frame, node, int, x, *rest)
-    if x.dtype.is_integer:
+    if not isinstance(x, Number | np.generic):
+        return run_native(tracer, frame, node, int, x)
+    dtype = default_dtype(x)
+    if dtype.is_integer:
         return x
-    return tracer.arithmetic.convert(x, dtypes.int64 if x.dtype.is_float else dtypes.int32)
+    return tracer.arithmetic.convert(x, dtypes.int64 if dtype.is_float else dtypes.int32)
 
 
-def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0) -> Any:
+def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0, /) -> Any:
     """Floats stay; everything else becomes float32."""
     method = objects.users_method(x, "__float__")
     if method is not None:
@@ -97,8 +93,13 @@ def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0) -> Any:
     return x if default_dtype(x).is_float else tracer.arithmetic.convert(x, dtypes.float32)
 
 
-def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
+def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False, /) -> Any:
     return truth(tracer, frame, node, x)
+
+
+def _truth(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> Any:
+    """`operator.truth`."""
+    return truth(tracer, frame, node, obj)
 
 
 # -- operators as functions --------------------------------------------------------------------------------------------
@@ -106,19 +107,42 @@ def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False) -> Any:
 
 def _operator(symbol: str) -> Builtin:
     """`operator.add` and its like."""
-    return lambda tracer, frame, node, a, b: binary(tracer, frame, node, symbol, a, b)
+
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
+        return binary(tracer, frame, node, symbol, a, b)
+
+    return run
+
+
+def _operator_in_place(symbol: str) -> Builtin:
+    """`operator.iadd` and its like: what `a += b` would bind."""
+
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
+        return in_place(tracer, frame, node, symbol, a, b, frame.loc(node))
+
+    return run
+
+
+def _contains(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
+    return contains(tracer, frame, node, b, a)
 
 
 def _sign(op: type[ast.unaryop]) -> Builtin:
-    return lambda tracer, frame, node, a: unary(tracer, frame, node, op, a)
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
+        return unary(tracer, frame, node, op, a)
+
+    return run
 
 
-def _not(tracer: Tracer, frame: Frame, node: ast.AST, a: Any) -> Any:
+def _not(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
     return negate_condition(tracer, truth(tracer, frame, node, a))
 
 
 def _comparison(op: type[ast.cmpop]) -> Builtin:
-    return lambda tracer, frame, node, a, b: compare(tracer, frame, node, op(), a, b)
+    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
+        return compare(tracer, frame, node, op(), a, b)
+
+    return run
 
 
 # -- the least and the greatest ----------------------------------------------------------------------------------------
@@ -126,17 +150,15 @@ def _comparison(op: type[ast.cmpop]) -> Builtin:
 
 def _extremum(op: ast.cmpop) -> Builtin:
     """Python's `min`/`max`: the first argument unless a later one is strictly smaller/larger."""
+    python = max if isinstance(op, ast.Gt) else min
 
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, first: Any, *rest: Any, **kwargs: Any) -> Any:
-        items = [first, *rest] if rest else list(items_of(tracer, frame, node, first))
-        if not any(map(_needs_staging, items)):
-            python = max if isinstance(op, ast.Gt) else min
-            return run_native(tracer, frame, node, python, items, **kwargs)
-        unknown = kwargs.keys() - {"key", "default"}
-        if unknown or not items:
-            message = f"`{min(unknown)}` is not known here" if unknown else "an empty sequence"
-            raise tracer.error(BadCall(message, "min(a, b, ...)"), frame, node)
-        key = kwargs.get("key")
+    def run(
+        tracer: Tracer, frame: Frame, node: ast.AST, first: Any, /, *rest: Any, key: Any = None, default: Any = _NONE
+    ) -> Any:
+        items = [first, *rest] if rest else items_of(tracer, frame, node, first)
+        if not any(map(_needs_staging, items)) or (rest and default is not _NONE):
+            given = {} if default is _NONE else {"default": default}
+            return run_native(tracer, frame, node, python, *([first, *rest] if rest else [items]), key=key, **given)
         best = _Ranked(items[0], _key_of(tracer, frame, node, key, items[0]))
         for item in items[1:]:
             best = _better(tracer, frame, node, op, best, _Ranked(item, _key_of(tracer, frame, node, key, item)))
@@ -185,7 +207,6 @@ ON_NUMBERS: dict[Any, Builtin] = {
     builtins.abs: _abs,
     builtins.min: _extremum(ast.Lt()),
     builtins.max: _extremum(ast.Gt()),
-    builtins.sum: _sum,
     builtins.round: _round,
     builtins.pow: _pow,
     builtins.divmod: _divmod,
@@ -194,7 +215,13 @@ ON_NUMBERS: dict[Any, Builtin] = {
     builtins.bool: _bool,
     **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
     operator.not_: _not,
-    operator.truth: _bool,
+    operator.inv: _sign(ast.Invert),
+    operator.is_: _comparison(ast.Is),
+    operator.is_not: _comparison(ast.IsNot),
+    operator.contains: _contains,
+    operator.concat: _operator("+"),
+    **{getattr(operator, f"i{name}"): _operator_in_place(symbol) for symbol, name in METHODS.items()},
+    operator.truth: _truth,
     operator.abs: _abs,
     **{python: _sign(op) for op, (_, python) in UNARY.items()},
     **{python: _comparison(op) for op, (_, _, python) in COMPARISONS.items()},

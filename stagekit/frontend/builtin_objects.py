@@ -6,6 +6,10 @@ import ast
 import builtins
 import copy
 import dataclasses
+import functools
+import operator
+import typing
+from collections.abc import Callable
 from typing import Any
 
 from stagekit import dtypes
@@ -14,45 +18,53 @@ from stagekit.frontend.control import describe, parts_of, remade
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.items import item
 from stagekit.frontend.native import Builtin, run_native
+from stagekit.frontend.places import item_place
 from stagekit.frontend.texts import escaped, shown
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Array, Number
+from stagekit.frontend.values import STAND_INS, Array, Number
 from stagekit.ir import Value
 
+_NONE: Any = object()  # a parameter that was left out
 
-def _stands_for(value: Any) -> Any:
+
+def stands_for(value: Any) -> Any:
     """A run-time number counts as the Python number it stands for."""
     if isinstance(value, Number):
         return False if value.dtype is dtypes.bool_ else 0.0 if value.dtype.is_float else 0
     return value
 
 
-def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, cls: Any) -> Any:
-    return static(tracer, frame, node, lambda: isinstance(_stands_for(value), cls))
+def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, class_or_tuple: Any, /) -> Any:
+    return static(tracer, frame, node, lambda: isinstance(stands_for(obj), class_or_tuple))
 
 
-def _type(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> type:
-    return type(_stands_for(value))
+def _type(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /, *parts: Any) -> type:
+    """The type of an object; with two more arguments a new type, which CPython makes."""
+    if parts:
+        made: type = run_native(tracer, frame, node, type, obj, *parts)
+        return made
+    return type(stands_for(obj))
 
 
-def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, *default: Any) -> Any:
+def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, default: Any = _NONE, /) -> Any:
     if not isinstance(name, str):
         raise tracer.error(BadCall(f"`getattr` of {describe(name)}", "give the name as a string"), frame, node)
-    if default and not _hasattr(tracer, frame, node, owner, name):
-        return default[0]
+    if default is not _NONE and not _hasattr(tracer, frame, node, owner, name):
+        return default
     return objects.attribute(tracer, frame, node, owner, name)
 
 
-def _setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+def _setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any, /) -> None:
     objects.put(tracer, frame, node, owner, name, value)
 
 
-def _plain_setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+def _plain_setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any, /) -> None:
     objects.put_plainly(tracer, frame, node, owner, name, value)
 
 
-def _delattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
+def _delattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, /) -> None:
     objects.delete(tracer, frame, node, owner, name)
 
 
@@ -60,13 +72,13 @@ def _attribute_names(owner: Any) -> tuple[str, ...]:
     return tuple(arrays._ATTRIBUTES_OF.get(type(owner), ()))
 
 
-def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> bool:
+def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, /) -> bool:
     is_known = name in _attribute_names(owner) or objects.in_class(owner, name) is not None
     return is_known or bool(static(tracer, frame, node, lambda: hasattr(owner, name)))
 
 
-def _callable(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool:
-    return callable(value) or isinstance(value, Closure)
+def _callable(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> bool:
+    return callable(obj) or isinstance(obj, Closure)
 
 
 def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
@@ -78,21 +90,21 @@ def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
     return super(cell.cell_contents, frame.scope.variables[first])
 
 
-def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, **changes: Any) -> Any:
+def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, /, **changes: Any) -> Any:
     """`dataclasses.replace`."""
     fields = {f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init}
     return invoke(tracer, frame, node, type(owner), [], {**fields, **changes})
 
 
-def _copy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+def _copy(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
     """`copy.copy`: a container or object of its own, with the same items."""
-    parts = parts_of(value)
-    if parts is None or isinstance(value, Array):
-        return value if isinstance(value, Number) else run_native(tracer, frame, node, copy.copy, value)
-    return tracer.journal.born(remade(value, parts))
+    parts = parts_of(x)
+    if parts is None or isinstance(x, Array):
+        return x if isinstance(x, Number) else run_native(tracer, frame, node, copy.copy, x)
+    return tracer.journal.born(remade(x, parts))
 
 
-def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
     known: dict[int, Any] = {}  # what is met twice is copied once
 
     def deep(each: Any) -> Any:
@@ -105,7 +117,64 @@ def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
     def _deep(each: Any, parts: list[Any]) -> Any:
         return tracer.journal.born(remade(each, [deep(p) for p in parts]))
 
-    return deep(value)
+    return deep(x)
+
+
+def _update_wrapper(tracer: Tracer, frame: Frame, node: ast.AST, wrapper: Any, wrapped: Any, *_: Any, **__: Any) -> Any:
+    """`functools.update_wrapper`, and so `@functools.wraps`: a function of the kernel keeps its own name in error texts."""
+    return wrapper
+
+
+def _cast(tracer: Tracer, frame: Frame, node: ast.AST, typ: Any, val: Any) -> Any:
+    """`typing.cast`."""
+    return val
+
+
+def _fields_of(value: Any) -> list[str] | None:
+    is_one = dataclasses.is_dataclass(value) and not isinstance(value, (type, *STAND_INS))
+    return [f.name for f in dataclasses.fields(value)] if is_one else None
+
+
+def _asdict(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any) -> Any:
+    """`dataclasses.asdict`."""
+    return _taken_apart(tracer, frame, node, obj, lambda names, parts: tracer.journal.born(dict(zip(names, parts))))
+
+
+def _astuple(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any) -> Any:
+    """`dataclasses.astuple`."""
+    return _taken_apart(tracer, frame, node, obj, lambda names, parts: tuple(parts))
+
+
+def _taken_apart(
+    tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, make: Callable[[list[str], list[Any]], Any]
+) -> Any:
+    if _fields_of(obj) is None:
+        raise tracer.error(BadCall(f"{describe(obj)} is not an object of a dataclass", "asdict(object)"), frame, node)
+
+    def apart(value: Any) -> Any:
+        names = _fields_of(value)
+        if names is not None:
+            return make(names, [apart(objects.attribute(tracer, frame, node, value, name)) for name in names])
+        if type(value) is dict or isinstance(value, tuple | list):
+            return tracer.journal.born(remade(value, [apart(part) for part in parts_of(value) or []]))
+        return value
+
+    return apart(obj)
+
+
+def _getitem(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
+    return tracer.read(item(tracer, frame, node, a, b), frame, node)
+
+
+def _setitem(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, c: Any, /) -> None:
+    item_place(tracer, frame, node, a, b).put(c)
+
+
+def _index(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
+    """`operator.index`: an integer as it is."""
+    if isinstance(a, Number) and a.dtype.is_integer:
+        return a
+    return run_native(tracer, frame, node, operator.index, a)
 
 
 def _print(
@@ -133,6 +202,13 @@ ON_OBJECTS: dict[Any, Builtin] = {
     builtins.delattr: _delattr,
     object.__setattr__: _plain_setattr,
     dataclasses.replace: _replace,
+    dataclasses.asdict: _asdict,
+    dataclasses.astuple: _astuple,
+    functools.update_wrapper: _update_wrapper,
+    typing.cast: _cast,
+    operator.getitem: _getitem,
+    operator.setitem: _setitem,
+    operator.index: _index,
     copy.copy: _copy,
     copy.deepcopy: _deepcopy,
     builtins.hasattr: _hasattr,

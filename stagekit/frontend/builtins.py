@@ -19,3 +19,8 @@ _BY_ID = {id(fn): staged for fn, staged in _STAGED.items()}
 def find(fn: Any) -> Builtin | None:
     """The staged meaning of a Python builtin, or None. By identity: `fn` may be anything, even unhashable."""
     return _BY_ID.get(id(fn))
+
+
+def all_staged() -> tuple[Any, ...]:
+    """Every function of Python's that has a staged meaning."""
+    return tuple(_STAGED)

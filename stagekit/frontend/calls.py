@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import operator
 import types
 import weakref
@@ -19,7 +20,7 @@ import numpy as np
 
 from stagekit.diagnostics import StagekitError
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.frontend import builtins, language, overloads
+from stagekit.frontend import builtins, language, overloads, wrappers
 from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
@@ -27,7 +28,7 @@ from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import familiar, nearest_intrinsic
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope, class_member, default_of
 from stagekit.frontend.markers import constexpr
-from stagekit.frontend.native import native_argument
+from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.tracer import Tracer
@@ -66,6 +67,9 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     builtin = builtins.find(fn)
     if builtin is not None:
         return _builtin(tracer, frame, node, fn, builtin, args, kwargs)
+    wrapper = wrappers.find(fn, args, kwargs)
+    if wrapper is not None:
+        return wrapper(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, types.FunctionType):
         return _python_function(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, type):
@@ -191,7 +195,7 @@ def _python_function(
     is_static = not holds_run_time(args) and not holds_run_time(kwargs)
     if args:
         _note_method(tracer, fn, args[0])
-    if is_native(fn.__module__) or hasattr(fn, "__stagekit_host__"):
+    if _runs_natively(fn) or hasattr(fn, "__stagekit_host__"):
         return _native(tracer, frame, node, fn, args, kwargs)
     try:
         _ = snapshot_of(fn).source
@@ -200,6 +204,12 @@ def _python_function(
             return _native(tracer, frame, node, fn, args, kwargs)
         raise
     return _function(tracer, frame, node, fn, args, kwargs)
+
+
+def _runs_natively(fn: types.FunctionType) -> bool:
+    """Is it Python's own or ours? Its globals tell; `__module__` may be that of a function it wraps."""
+    module = str(fn.__globals__.get("__name__"))
+    return is_native(module) or (module.startswith("stagekit.") and not module.startswith("stagekit.lib."))
 
 
 def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
@@ -364,9 +374,7 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
     if cls.__module__ == "builtins" and cls is not dict:
         return _native(tracer, frame, node, cls, args, kwargs)
     tracer.captures.note_native(cls)
-    if cls is not functools.partial:  # which is called by the tracer again, with the function as it is
-        args = [native_argument(tracer, frame, node, a) for a in args]
-    return tracer.journal.born(static(tracer, frame, node, lambda: cls(*args, **kwargs)))
+    return carry_out(tracer, frame, node, cls, args, kwargs)
 
 
 def _is_generated(init: Any) -> bool:
@@ -401,6 +409,8 @@ def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list
 
 
 _CONTAINERS = (list, tuple, dict, set, deque)
+_MOVERS = (vars, slice, itertools.tee)
+_AS_TEXT = (str, repr, format, ascii, bin, hex, oct, chr)
 
 
 def _moves_a_tuple(fn: Any) -> bool:
@@ -410,22 +420,28 @@ def _moves_a_tuple(fn: Any) -> bool:
     return hasattr(kind, "_fields") and getattr(fn, "__name__", "") in ("_replace", "_asdict", "_make")
 
 
+def _moves_only(fn: Any) -> bool:
+    """Does CPython's `fn` put values from one place to another, whatever they are?"""
+    owner = getattr(fn, "__self__", None)
+    return owner in _CONTAINERS if isinstance(owner, type) else isinstance(owner, _CONTAINERS) or _moves_a_tuple(fn)
+
+
 def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Let CPython run it: only with compile-time values, or where it merely moves values about (methods of containers)."""
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
-    args = [native_argument(tracer, frame, node, a) for a in args]
-    kwargs = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
-    moves_only = _moves_a_tuple(fn) or isinstance(getattr(fn, "__self__", None), _CONTAINERS)
-    if not moves_only and (holds_run_time(args) or holds_run_time(kwargs)):
+    if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
         name = getattr(fn, "__qualname__", None) or repr(fn)
-        nearest = nearest_intrinsic(getattr(fn, "__name__", ""))
-        hint = f"it runs at compile time only{nearest}"
-        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", hint), frame, node)
+        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn)), frame, node)
     tracer.captures.note_native(fn)
-    made = static(tracer, frame, node, lambda: fn(*args, **kwargs))
-    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+    return carry_out(tracer, frame, node, fn, args, kwargs)
+
+
+def _way_out(fn: Any) -> str:
+    if fn in _AS_TEXT or isinstance(getattr(fn, "__self__", None), str):
+        return "the digits are known at run time only: use `print`, or an f-string in `print` or `assert`"
+    return f"it runs at compile time only{nearest_intrinsic(getattr(fn, '__name__', ''))}"
 
 
 __all__ = ["call", "keep_snapshot", "make_closure", "run_body_of", "snapshot_of"]

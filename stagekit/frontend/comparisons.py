@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.frontend import arrays
+from stagekit.frontend import arrays, rangeloop
 from stagekit.frontend.conditions import both, either, negate_condition, truth
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import evaluate, invoke, static
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.iteration import items_of
+from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.methods import first_answer, user_method
 from stagekit.frontend.numbers import COMPARISONS, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time
 
 
 def trace_compare(tracer: Tracer, frame: Frame, node: ast.Compare) -> Any:
@@ -99,8 +100,10 @@ def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: 
     method = user_method(container, "__contains__")
     if method is not None:
         return truth(tracer, frame, node, invoke(tracer, frame, node, method, [container, item]))
-    if not holds_run_time(item) and not holds_run_time(container):
+    if not holds_run_time(item) and not holds_run_time(container) and not isinstance(container, Iterator):
         return bool(static(tracer, frame, node, lambda: item in container))
+    if isinstance(container, StagedRange) and is_numeric(item) and not default_dtype(item).is_float:
+        return rangeloop.holds(tracer, container, item, frame.loc(node))
     if isinstance(container, range) and is_numeric(item):
         return _in_range(tracer, frame, node, item, container)
     found: bool | Number = False
@@ -108,6 +111,8 @@ def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: 
         is_same = element is item
         equal = is_same or truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), item, element))
         found = either(tracer, found, equal)
+    if isinstance(found, Number):
+        forget_position(tracer, container)
     return found
 
 

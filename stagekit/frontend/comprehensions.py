@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from stagekit.frontend.assignments import assign
@@ -11,9 +12,9 @@ from stagekit.frontend.conditions import condition
 from stagekit.frontend.displays import key_of, set_of
 from stagekit.frontend.evaluation import evaluate, needs_static
 from stagekit.frontend.frame import Frame, Scope
-from stagekit.frontend.iteration import all_of, items_of
+from stagekit.frontend.iteration import each, iterator, source_of, thunks_of
 from stagekit.frontend.source import names_of
-from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Generator
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -21,56 +22,58 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 def trace_comprehension(tracer: Tracer, frame: Frame, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Any:
     """Comprehensions run at compile time, over compile-time items; their variables are their own."""
-    found = all_of(_generator(tracer, frame, node))
+    found = [thunk() for thunk in _items(tracer, frame, node)()]
     if isinstance(node, ast.DictComp):
         return tracer.journal.born(dict(found))
     return tracer.journal.born(set_of(tracer, frame, node, found) if isinstance(node, ast.SetComp) else found)
 
 
 def trace_generator_expression(tracer: Tracer, frame: Frame, node: ast.GeneratorExp) -> Generator:
-    return tracer.journal.born(_generator(tracer, frame, node))  # type: ignore[no-any-return]
+    return iterator(tracer, _items(tracer, frame, node))
 
 
-def _generator(tracer: Tracer, frame: Frame, node: Comprehension) -> Generator:
-    """The items of a comprehension, made when they are asked for; the first iterable is evaluated now, as Python has it."""
-    outer = frame.scope
-    first = items_of(tracer, frame, node.generators[0].iter, evaluate(tracer, frame, node.generators[0].iter))
+def _items(tracer: Tracer, frame: Frame, node: Comprehension) -> Callable[[], Iterator[Thunk]]:
+    """What gives the items of a comprehension. The first iterable is evaluated now, as Python has it."""
+    outer, first = frame.scope, node.generators[0].iter
+    source = source_of(tracer, frame, first, evaluate(tracer, frame, first))
 
-    def each(visit: Callable[[Callable[[], Any]], bool]) -> None:
-        around, frame.scope = frame.scope, Scope(_comprehension_names(node), tracer.journal.born({}), outer)
-        try:
-            _level(tracer, frame, node, 0, first, visit)
-        finally:
-            frame.scope = around
+    def make() -> Iterator[Thunk]:
+        scope = Scope(_comprehension_names(node), tracer.journal.born({}), outer)
+        return _level(tracer, frame, node, scope, 0, each(source()))
 
-    return Generator(each)
+    return make
 
 
 def _level(
-    tracer: Tracer,
-    frame: Frame,
-    node: Comprehension,
-    depth: int,
-    items: Sequence[Any],
-    visit: Callable[[Callable[[], Any]], bool],
-) -> bool:
-    """One `for` of a comprehension, and those inside it; says whether to go on."""
+    tracer: Tracer, frame: Frame, node: Comprehension, scope: Scope, depth: int, outer: Iterator[Thunk]
+) -> Iterator[Thunk]:
+    """One `for` of a comprehension, and those inside it."""
     generator, is_last = node.generators[depth], depth + 1 == len(node.generators)
-    for value in items:
-        assign(tracer, frame, generator.target, value)
-        tracer.count_unrolled(frame.loc(node))
-        if not all(_static_condition(tracer, frame, test) for test in generator.ifs):
-            continue
-        if is_last:
-            goes_on = visit(lambda: _comprehended(tracer, frame, node))
-        else:
-            inner = node.generators[depth + 1].iter
-            goes_on = _level(
-                tracer, frame, node, depth + 1, items_of(tracer, frame, inner, evaluate(tracer, frame, inner)), visit
-            )
-        if not goes_on:
-            return False
-    return True
+    for thunk in outer:
+        with _inside(frame, scope):
+            assign(tracer, frame, generator.target, thunk())
+            tracer.count_unrolled(frame.loc(node))
+            is_kept = all(_static_condition(tracer, frame, test) for test in generator.ifs)
+            inner = None if is_last or not is_kept else _next_iterable(tracer, frame, node, depth)
+        if inner is not None:
+            yield from _level(tracer, frame, node, scope, depth + 1, inner)
+        elif is_kept:
+            yield lambda: _comprehended(tracer, frame, node, scope)
+
+
+def _next_iterable(tracer: Tracer, frame: Frame, node: Comprehension, depth: int) -> Iterator[Thunk]:
+    inner = node.generators[depth + 1].iter
+    return thunks_of(tracer, frame, inner, evaluate(tracer, frame, inner))
+
+
+@contextmanager
+def _inside(frame: Frame, scope: Scope) -> Iterator[None]:
+    """Names mean those of the comprehension. Only while it runs: between two items the code that asks for them does."""
+    around, frame.scope = frame.scope, scope
+    try:
+        yield
+    finally:
+        frame.scope = around
 
 
 def _comprehension_names(node: Comprehension) -> Any:
@@ -79,10 +82,11 @@ def _comprehension_names(node: Comprehension) -> Any:
     return type(names)(frozenset(targets), names.nonlocal_, names.global_)
 
 
-def _comprehended(tracer: Tracer, frame: Frame, node: Any) -> Any:
-    if isinstance(node, ast.DictComp):
-        return key_of(tracer, frame, node.key), evaluate(tracer, frame, node.value)
-    return evaluate(tracer, frame, node.elt)
+def _comprehended(tracer: Tracer, frame: Frame, node: Any, scope: Scope) -> Any:
+    with _inside(frame, scope):
+        if isinstance(node, ast.DictComp):
+            return key_of(tracer, frame, node.key), evaluate(tracer, frame, node.value)
+        return evaluate(tracer, frame, node.elt)
 
 
 def _static_condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool:

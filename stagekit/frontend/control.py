@@ -22,7 +22,7 @@ from stagekit.frontend.frame import Closure, is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import Address, Array, Number, Poison, is_open, state_of
+from stagekit.frontend.values import Address, Array, Generator, Number, Poison, StagedRange, is_open, state_of
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
 
@@ -56,7 +56,10 @@ def describe(value: Any) -> str:
         return f"a {type(value).__name__} of length {len(value)}"
     if value is None or isinstance(value, str | DType):
         return repr(value)
-    return f"a {type(value).__name__}"
+    return _KINDS.get(type(value)) or f"a {type(value).__name__}"
+
+
+_KINDS: dict[type, str] = {StagedRange: "a range with run-time bounds", Generator: "an iterator"}
 
 
 # -- taking values apart and putting them together ------------------------------------------------------------------------

@@ -192,7 +192,7 @@ class StructureChange(Diagnostic):
 class CapturedMutation(Diagnostic):
     title: ClassVar[str] = "A captured object would be changed"
     label: ClassVar[str] = "{what}: the object was made outside the kernel"
-    help: ClassVar[str] = "copy it first, for example `xs = list(xs)`"
+    help: ClassVar[str] = "copy it first, for example `xs = list(xs)`; instead of an iterator capture a tuple of its items"
     what: str
 
 
@@ -332,7 +332,7 @@ class KernelReturn(Diagnostic):
 
 class UnrollBudget(Diagnostic):
     title: ClassVar[str] = "Too many unrolled iterations"
-    label: ClassVar[str] = "{count} iterations were unrolled, the budget is {limit}"
+    label: ClassVar[str] = "{count} iterations to unroll, the budget is {limit}"
     help: ClassVar[str] = "use `range(...)` for a run-time loop, or raise the budget with `unroll_budget=` ({loops})"
     count: int
     limit: int

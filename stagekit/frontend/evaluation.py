@@ -9,12 +9,13 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.diagnostics import Diagnostic, InternalError, StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StaticFailure
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import describe_type, is_numeric
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
+from stagekit.frontend.values import AskedTooEarly
 
 # Kind of node -> its function; `expressions.py` fills it, since those functions need this module.
 EVALUATORS: dict[type[ast.expr], Callable[..., Any]] = {}
@@ -47,7 +48,27 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], An
     except (StagekitError, InternalError, NeedMoreThreads):
         raise
     except Exception as error:
-        raise tracer.error(StaticFailure(type(error).__name__, str(error)), frame, node) from error
+        raise tracer.error(_failure(error), frame, node) from error
+
+
+def _failure(error: Exception) -> Diagnostic:
+    """What CPython raised. Where it met one of our stand-ins, that is what is wrong, and its name is nobody's business."""
+    text = str(error)
+    for kind, name in _STAND_IN_NAMES.items():
+        text = text.replace(f"'{kind}'", name)
+    if text == str(error) and not isinstance(error, AskedTooEarly):
+        return StaticFailure(type(error).__name__, text)
+    hint = "Python's own code runs while specialising; use operators, `if` and the functions of stagekit"
+    return RunTimeValue("a value that Python itself looks at here", text, hint)
+
+
+_STAND_IN_NAMES = {
+    "Number": "a run-time number",
+    "Address": "a run-time pointer",
+    "Array": "an array",
+    "StagedRange": "a range with run-time bounds",
+    "Generator": "an iterator of the kernel",
+}
 
 
 def needs_static(tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any) -> StagekitError:

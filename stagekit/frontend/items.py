@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from stagekit.frontend import arrays, objects
+from stagekit.frontend import arrays, containers, objects, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
@@ -13,7 +13,7 @@ from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, holds_run_time
+from stagekit.frontend.values import STAND_INS, Address, Array, StagedRange, holds_run_time
 
 
 def trace_attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
@@ -36,10 +36,16 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     method = user_method(owner, "__getitem__")
     if method is not None:
         return invoke(tracer, frame, node, method, [owner, index])
+    if isinstance(owner, StagedRange):
+        return rangeloop.item(tracer, owner, index, frame.loc(node))
     if holds_run_time(index):
         raise needs_static(tracer, frame, node, "the index of a Python container", index)
     if isinstance(owner, STAND_INS):
         raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
+    if static(tracer, frame, node, lambda: containers.lacks_key(owner, index)):
+        made = invoke(tracer, frame, node, owner.default_factory, [])
+        containers.put_key(tracer, frame, node, owner, index, made)
+        return made
     found = static(tracer, frame, node, lambda: owner[index])
     return tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
 

@@ -1,10 +1,15 @@
-"""Iteration at compile time: the items of a container, an iterator or a generator."""
+"""Iteration at compile time: the items of a container, an iterator or a generator, one after the other as Python takes them.
+
+An item comes as a *thunk*, which makes it: what comes before it can be under a run-time condition that it must be under too.
+
+    for thunk in thunks_of(tracer, frame, node, value):
+        item = thunk()
+"""
 
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stagekit.frontend.control import describe
@@ -12,84 +17,171 @@ from stagekit.frontend.errors import NotIterable, RunTimeValue, UnrollBudget
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
-from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Generator, StagedRange, StaticRange
+from stagekit.frontend.tracer import Thunk, Tracer
+from stagekit.frontend.values import STAND_INS, Generator, Poison, StagedRange, StaticRange
+
+_END: Any = object()
 
 
-def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Sequence[Any]:
-    """The items of a compile-time iterable, as a list."""
-    if isinstance(value, StaticRange):
-        return list(value.values)
-    if isinstance(value, Generator):
-        return all_of(value) if begin(tracer, frame, node, value) else []
-    if isinstance(value, STAND_INS):
-        what = "a range with run-time bounds" if isinstance(value, StagedRange) else describe(value)
-        hint = "its length is not known at compile time; loop over `range(...)` and index"
-        raise tracer.error(NotIterable(f"{what} has no compile-time items", hint), frame, node)
+def items_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> list[Any]:
+    """The items of a compile-time iterable, all of them, made now."""
+    return list(values_of(tracer, frame, node, value))
+
+
+def values_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Any]:
+    """The items of a compile-time iterable, each made when it is asked for."""
+    return (thunk() for thunk in thunks_of(tracer, frame, node, value))
+
+
+def source_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Callable[[], Iterator[Any]]:
+    """How to go through a compile-time iterable, which it must be already now: called, it gives the items as `values_of` does.
+
+    An iterator that is made over `value` begins each time it is first used: under a run-time `if`, in both arms.
+    """
     method = user_method(value, "__iter__")
     if method is not None:
-        return items_of(tracer, frame, node, invoke(tracer, frame, node, method, [value]))
+        return source_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
+    thunks_of(tracer, frame, node, value)  # refuses what has no items
+    return lambda: values_of(tracer, frame, node, value)
+
+
+def forget_position(tracer: Tracer, value: Any) -> None:
+    """How far an iterator has come depends on the run: it was left at a place that is not known at compile time."""
+    if isinstance(value, Generator):
+        tracer.assign(value, "running", Poison(_unknown_position(), ()), is_attribute=True)
+    elif isinstance(value, Iterator):
+        tracer.journal.seal(value)
+
+
+def _unknown_position() -> RunTimeValue:
+    hint = "make a list of its items first"
+    return RunTimeValue("how far this iterator has come", "it was used under a run-time condition", hint)
+
+
+def thunks_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Thunk]:
+    """The items of a compile-time iterable as they are asked for. What the asking code appends to a list comes too."""
+    if isinstance(value, StaticRange):
+        return each(value.values)
+    if isinstance(value, Generator):
+        return _bounded(tracer, frame, node, value, _drawn(tracer, frame, node, value))
+    if isinstance(value, STAND_INS):
+        raise tracer.error(_no_items(value), frame, node)
+    method = user_method(value, "__iter__")
+    if method is not None:
+        return thunks_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        raise tracer.error(
-            NotIterable(f"{describe(value)} is not iterable", "use a list, a tuple or `range(...)`"), frame, node
-        )
-    return _listed(tracer, frame, node, value)
+        hint = "use a list, a tuple or `range(...)`"
+        raise tracer.error(NotIterable(f"{describe(value)} is not iterable", hint), frame, node)
+    items = _live(tracer, frame, node, value)
+    return items if hasattr(value, "__len__") else _bounded(tracer, frame, node, value, items)
 
 
-def _listed(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> list[Any]:
-    """The items of an ordinary iterable; one without a length may have no end, and meets the budget."""
+def _no_items(value: Any) -> NotIterable:
+    what = "a range with run-time bounds" if isinstance(value, StagedRange) else describe(value)
+    hint = "its length is not known at compile time; loop over `range(...)` and index"
+    return NotIterable(f"{what} has no compile-time items", hint)
+
+
+def _iterated(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, method: Any) -> Any:
+    """What `__iter__` of a user's class gives."""
+    found = invoke(tracer, frame, node, method, [value])
+    if user_method(found, "__next__") is not None:
+        what = f"{describe(found)}, whose `__next__` is written in Python, ends by an exception"
+        raise tracer.error(NotIterable(what, "let `__iter__` return a list, or a generator expression"), frame, node)
+    return found
+
+
+def _bounded(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, items: Iterator[Thunk]) -> Iterator[Thunk]:
+    """Items of what may have no end: they meet the budget of unrolled iterations."""
     budget = tracer.options.unroll_budget
-    most = None if hasattr(value, "__len__") else budget + 1
-    items: list[Any] = static(tracer, frame, node, lambda: list(itertools.islice(iter(value), most)))
-    if most is not None and len(items) == most:
-        raise tracer.error(UnrollBudget(most, budget, f"the items of {describe(value)}"), frame, node)
-    return items
+    for count, thunk in enumerate(items, 1):
+        if count > budget:
+            raise tracer.error(UnrollBudget(count, budget, f"the items of {describe(value)}"), frame, node)
+        yield thunk
 
 
-def one_by_one(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Any]:
-    """The items of an ordinary iterable as Python's `for` takes them: what the body appends comes too."""
-    iterator, end = static(tracer, frame, node, lambda: iter(value)), object()
-    while (item := static(tracer, frame, node, lambda: next(iterator, end))) is not end:
-        yield item
+def _live(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Thunk]:
+    """The items of one of Python's own iterables, from the moment of the call."""
+    iterator = static(tracer, frame, node, lambda: iter(value))
+
+    def rest() -> Iterator[Thunk]:
+        while (item := next_native(tracer, frame, node, iterator, is_own=iterator is not value)) is not _END:
+            yield lambda item=item: item  # type: ignore[misc]
+
+    return rest()
+
+
+def next_native(tracer: Tracer, frame: Frame, node: ast.AST, iterator: Any, *, is_own: bool) -> Any:
+    """The next item of one of Python's own iterators, `_END` after the last. is_own: nobody else sees this iterator."""
+    if is_own:
+        return static(tracer, frame, node, lambda: next(iterator, _END))
+    note_use(tracer, frame, node, iterator, f"the next item of {describe(iterator)}")
+    return own_iterators(tracer, static(tracer, frame, node, lambda: next(iterator, _END)))
+
+
+def note_use(tracer: Tracer, frame: Frame, node: ast.AST, iterator: Any, what: str) -> None:
+    """Items are about to be taken, for good: a second trace would not find those of a captured iterator."""
+    tracer.check_mutable(iterator, what, frame.loc(node))
+    tracer.journal.restructure(iterator, what, _nothing)
+
+
+def own_iterators(tracer: Tracer, made: Any) -> Any:
+    """Python's own iterators that came out of a call (or several, as `tee` gives) belong to the traced program."""
+    for part in made if type(made) is tuple else (made,):
+        if isinstance(part, Iterator):
+            tracer.journal.born(part)
+    return made
+
+
+def _nothing() -> None:
+    """An iterator cannot be brought back. Where that would matter, the journal's note refuses the program."""
 
 
 # -- generators --------------------------------------------------------------------------------------------------------
 
 
-def all_of(generator: Generator) -> list[Any]:
-    """Every item of a generator."""
-    found: list[Any] = []
-
-    def visit(item: Callable[[], Any]) -> bool:
-        found.append(item())
-        return True
-
-    generator.each(visit)
-    return found
+def each(items: Iterable[Any]) -> Iterator[Thunk]:
+    """A thunk for each of some items that exist already."""
+    return ((lambda item=item: item) for item in items)  # type: ignore[misc]
 
 
-def begin(tracer: Tracer, frame: Frame, node: ast.AST, generator: Generator) -> bool:
-    """Is a generator still fresh? It can be used once."""
-    if generator.is_spent is False:
-        tracer.assign(generator, "is_spent", True, is_attribute=True)
-        return True
-    if generator.is_spent is True:
-        return False
-    what = "whether the generator was used already"
-    raise tracer.error(RunTimeValue(what, describe(generator.is_spent), "make a list of its items first"), frame, node)
+def iterator(tracer: Tracer, make: Callable[[], Iterator[Thunk]]) -> Generator:
+    """An iterator of the traced program: a new value, which is used up once."""
+    return tracer.journal.born(Generator(make))  # type: ignore[no-any-return]
 
 
-def iterator(tracer: Tracer, thunks: Iterable[Callable[[], Any]]) -> Generator:
-    """An iterator as Python's own functions give them: it can be used once."""
+def stream(tracer: Tracer, frame: Frame, node: ast.AST, make: Callable[[], Iterator[Any]]) -> Generator:
+    """An iterator over the values that one of Python's own iterators gives."""
 
-    def each(visit: Callable[[Callable[[], Any]], bool]) -> None:
-        for thunk in thunks:
-            if not visit(thunk):
-                return
+    def thunks() -> Iterator[Thunk]:
+        native = make()
+        while (item := static(tracer, frame, node, lambda: next(native, _END))) is not _END:
+            yield lambda item=item: item  # type: ignore[misc]
 
-    return tracer.journal.born(Generator(each))  # type: ignore[no-any-return]
+    return iterator(tracer, thunks)
 
 
-def over(tracer: Tracer, items: Iterable[Any]) -> Generator:
-    """An iterator over what is there already."""
-    return iterator(tracer, [lambda item=item: item for item in items])  # type: ignore[misc]
+def next_thunk(tracer: Tracer, frame: Frame, node: ast.AST, generator: Generator) -> Thunk | None:
+    """The next item of a generator; None after the last."""
+    running = generator.running
+    if isinstance(running, Poison):
+        raise tracer.error(_unknown_position(), frame, node)
+    if running is None:
+        running = tracer.journal.born(generator.make())
+        tracer.assign(generator, "running", running, is_attribute=True)
+    tracer.journal.restructure(running, "the next item of an iterator", _nothing)
+    return next(running, None)
+
+
+def _drawn(tracer: Tracer, frame: Frame, node: ast.AST, generator: Generator) -> Iterator[Thunk]:
+    while (thunk := next_thunk(tracer, frame, node, generator)) is not None:
+        yield thunk
+
+
+def next_item(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, default: Any) -> Any:
+    """`next(value, default)`; `default` is also what tells that there is none."""
+    if isinstance(value, Generator):
+        thunk = next_thunk(tracer, frame, node, value)
+        return default if thunk is None else thunk()
+    item = next_native(tracer, frame, node, value, is_own=False)
+    return default if item is _END else item

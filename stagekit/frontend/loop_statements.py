@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit import dtypes
@@ -17,11 +17,11 @@ from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable, UnsupportedSyntax
 from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import RETURN, Frame, LoopFlags
-from stagekit.frontend.iteration import items_of, one_by_one
+from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import Carried, LeafType, settle
 from stagekit.frontend.places import binding_scope
-from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Number, StagedRange, StaticRange
 from stagekit.ir import BOOL, OpenBlock, Value
 
@@ -33,7 +33,9 @@ def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
     if isinstance(iterable, range | StagedRange):
         _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
     else:
-        _unrolled(tracer, frame, node, _items(tracer, frame, node.iter, iterable), flags)
+        _expect_iterations(tracer, frame, node, iterable)
+        if _unrolled(tracer, frame, node, thunks_of(tracer, frame, node.iter, iterable), flags):
+            forget_position(tracer, iterable)
     frame.loops.pop()
 
 
@@ -86,36 +88,38 @@ def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[as
 # -- unrolled ----------------------------------------------------------------------------------------------------------
 
 
-def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, values: Iterable[Any], flags: LoopFlags) -> None:
-    """A loop over compile-time values: its body once per value."""
-    outer = frame.iteration
-    target = ast.unparse(node.target)
+def _expect_iterations(tracer: Tracer, frame: Frame, node: ast.For, iterable: Any) -> None:
+    """Where nothing ends the loop early, its length tells at once whether it is too long."""
+    values = iterable.values if isinstance(iterable, StaticRange) else iterable
+    is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
+    if is_known and not any(may_exit_loop(s) for s in node.body):
+        tracer.expect_unrolled(len(values), frame.loc(node))
 
-    def once(value: Any) -> None:
+
+def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:
+    """A loop over compile-time values: its body once per value. Was it left at a place known only at run time?"""
+    outer, target = frame.iteration, ast.unparse(node.target)
+
+    def once(thunk: Thunk) -> None:
+        value = thunk()
+        frame.iteration = (f"{target} = {_short(value)}", *outer)
         assign(tracer, frame, node.target, value)
         _iteration(tracer, frame, flags, node.body)
+        frame.iteration = outer
 
-    for value in values:
-        frame.iteration = (f"{target} = {_short(value)}", *outer)
-        tracer.count_unrolled(frame.source.loc(node, frame.call_site, ()))
-        stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
-        if stopped is True:
-            break
-        if stopped is False:
-            once(value)
+    loc, counted = frame.loc(node), frame.source.loc(node, frame.call_site, ())
+    stopped: bool | Number = False
+    for thunk in items:
+        tracer.count_unrolled(counted)
+        if not isinstance(stopped, Number):
+            once(thunk)
         else:
             go_on = tracer.builder.not_(stopped.value)
-            branch(tracer, go_on, lambda v=value: once(v), _nothing, frame.loc(node))  # type: ignore[misc]
-    frame.iteration = outer
-
-
-def _items(tracer: Tracer, frame: Frame, node: ast.expr, iterable: Any) -> Iterable[Any]:
-    """What an unrolled loop goes through. Containers that its body may change, and iterators, are not read ahead."""
-    if isinstance(iterable, StaticRange):
-        return iterable.values
-    if type(iterable) in (list, dict, set) or isinstance(iterable, Iterator):
-        return one_by_one(tracer, frame, node, iterable)
-    return items_of(tracer, frame, node, iterable)
+            branch(tracer, go_on, lambda thunk=thunk: once(thunk), _nothing, loc)  # type: ignore[misc]
+        stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
+        if stopped is True:
+            return False  # before the next item is asked for
+    return isinstance(stopped, Number)
 
 
 def _short(value: Any) -> str:

@@ -24,12 +24,12 @@ from stagekit.frontend.control import (
     same_static,
     zero_of,
 )
-from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingError
+from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingError, StructureChange
 from stagekit.frontend.frame import VALUE
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Address, Number, Poison, is_run_time
+from stagekit.frontend.values import Address, Generator, Number, Poison, is_run_time
 from stagekit.ir import Pointer, Scalar, Type, Value
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
@@ -200,6 +200,8 @@ class Carried:
     def _carry(self, change: Change) -> None:
         if isinstance(change.after, Poison):
             raise change.after.error(self.loc)
+        if isinstance(change.location.container, Generator):
+            raise StagingError(StructureChange("how far an iterator made before the loop has come"), self.loc)
         if change.before is MISSING:
             is_part = parts_of(change.after) is not None
             leaves = [None if is_part and not is_run_time(x) else leaf_type(x) for x in leaves_of(change.after)]

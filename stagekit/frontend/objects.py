@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.frontend import arrays
+from stagekit.frontend import arrays, containers
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
 from stagekit.frontend.evaluation import invoke
@@ -30,8 +30,8 @@ def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str
     """`owner.name`."""
     if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
         return arrays.attribute(tracer, frame, node, owner, name)
-    if arrays.changes(owner, name):
-        return arrays.container_method(tracer, frame, node, owner, name)
+    if containers.changes(owner, name):
+        return containers.container_method(tracer, frame, node, owner, name)
     getter = _getter(tracer, frame, node, owner, name)
     return getter() if getter is not None else _stored(tracer, frame, node, owner, name)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
-from stagekit.frontend import arrays
+from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
@@ -32,7 +32,7 @@ def trace_binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
 
 
 _SYMBOLS = dict(PYTHON_BINARY.values())
-_METHODS = {
+METHODS = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
     "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul",
 }  # fmt: skip
@@ -52,20 +52,44 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
         moved = _pointer_arithmetic(tracer, symbol, left, right, loc)
         if moved is not None:
             return moved
-    answer = by_method(tracer, frame, node, _METHODS[symbol], left, right)
+    answer = by_method(tracer, frame, node, METHODS[symbol], left, right)
     if answer is not NotImplemented:
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
-        raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
+        raise tracer.error(_refusal(symbol, left, right), frame, node)
     if isinstance(left, str) and holds_run_time(right):
         raise needs_static(tracer, frame, node, "what is formatted into a string", right)
     made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
     return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
 
 
+def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
+    hint = ""
+    if isinstance(left, list | tuple) or isinstance(right, list | tuple):
+        hint = "how many items a list has must be known; memory of a run-time size is an array argument"
+    elif isinstance(left, str) or isinstance(right, str):
+        hint = "texts are known at compile time; show run-time numbers by an f-string in `print` or `assert`"
+    return BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint)
+
+
+# Containers change in place, so that every name of theirs sees it.
+_IN_PLACE: dict[str, dict[type, str]] = {
+    "+": {list: "extend"},
+    "*": {list: "__imul__"},
+    "|": {dict: "update", set: "update"},
+    "&": {set: "intersection_update"},
+    "-": {set: "difference_update"},
+    "^": {set: "symmetric_difference_update"},
+}
+
+
 def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
-    """`left symbol= right`: the object's own in-place method, else the plain operator."""
-    method = user_method(left, f"__i{_METHODS[symbol]}__")
+    """`left symbol= right`: a container changes, a user's object by its own in-place method; else the plain operator."""
+    container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
+    if container is not None:
+        invoke(tracer, frame, node, objects.attribute(tracer, frame, node, left, container), [right])
+        return left
+    method = user_method(left, f"__i{METHODS[symbol]}__")
     if method is not None:
         return invoke(tracer, frame, node, method, [left, right])
     return binary(tracer, frame, node, symbol, left, right)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.frontend import arrays, objects
+from stagekit.frontend import arrays, containers, objects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnsupportedSyntax
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
@@ -46,7 +46,7 @@ def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
     if isinstance(target, ast.Subscript):
         owner = evaluate(tracer, frame, target.value)
         index = evaluate(tracer, frame, target.slice)
-        return _item_place(tracer, frame, target, owner, index)
+        return item_place(tracer, frame, target, owner, index)
     raise tracer.error(
         UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), frame, target
     )
@@ -58,7 +58,8 @@ def binding_scope(frame: Frame, name: str) -> Scope:
     return scope if scope is not None else frame.scope
 
 
-def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, index: Any) -> Place:
+def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Place:
+    """`owner[index]` as a place."""
     loc = frame.loc(node)
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(tracer, loc, owner, index)
@@ -78,18 +79,18 @@ def _item_place(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, i
     )
 
 
-def _put_item(tracer: Tracer, frame: Frame, node: ast.Subscript, owner: Any, index: Any, value: Any) -> None:
+def _put_item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any, value: Any) -> None:
     if not isinstance(owner, list | dict):
         hint = "items of lists, dicts and arrays can be assigned"
         raise tracer.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint), frame, node)
-    tracer.check_mutable(owner, f"`{ast.unparse(node)} = ...`", frame.loc(node))
-    if isinstance(owner, dict) and index not in owner:
-        tracer.journal.restructure(owner, f"a new key {index!r}", arrays.restorer(owner))
-        owner[index] = value
+    shown = ast.unparse(node) if isinstance(node, ast.Subscript) else f"[{index!r}]"
+    tracer.check_mutable(owner, f"`{shown} = ...`", frame.loc(node))
+    if isinstance(owner, dict) and not static(tracer, frame, node, lambda: index in owner):
+        containers.put_key(tracer, frame, node, owner, index, value)
         return
     if isinstance(owner, list):
         if isinstance(index, slice):
-            put_slice = arrays.container_method(tracer, frame, node, owner, "__setitem__")
+            put_slice = containers.container_method(tracer, frame, node, owner, "__setitem__")
             static(tracer, frame, node, lambda: put_slice.run(index, items_of(tracer, frame, node, value)))
             return
         if not isinstance(index, int | np.integer):

@@ -1,16 +1,17 @@
-"""The bounds of a run-time `for` over a range, and what its variable holds afterwards."""
+"""Ranges with run-time bounds: what a run-time `for` goes through, what its variable holds afterwards, and `len(range(n))`."""
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note
 from stagekit.frontend.control import describe, join_dtype, repair_of_join
-from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, StagingError
+from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, RunTimeValue, StagingError
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.ir import Builder, CompareKind, Value
@@ -74,3 +75,57 @@ def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
         return Poison(MaybeUndefined(name, f"the loop at line {loc.line} may run no iteration", "loop"), note)
     repair = repair_of_join(before, Number(loop.start))
     return Poison(JoinMismatch(name, describe(before), "run-time int64", repair), note)
+
+
+# -- a range as a sequence -----------------------------------------------------------------------------------------------
+
+
+def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
+    """How many numbers there are."""
+    step = _static_step(iterable, loc)
+    span = tracer.arithmetic.binary("-", _wide(tracer, iterable.stop, loc), _wide(tracer, iterable.start, loc), loc)
+    rounded = tracer.arithmetic.binary("+", span, step - 1 if step > 0 else step + 1, loc)
+    count = tracer.arithmetic.binary("//", rounded, step, loc)
+    is_none = tracer.arithmetic.compare(ast.Lt, count, 0, loc)
+    return tracer.arithmetic.select(is_none.value, 0, count, loc)
+
+
+def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
+    """`range(...)[index]`; a negative index known at compile time counts from the end."""
+    if not is_numeric(index) or default_dtype(index).is_float:
+        raise StagingError(BadOperands("range(...)[...]", describe(index), "an index is an integer"), loc)
+    if is_literal(index) and index < 0:
+        index = tracer.arithmetic.binary("+", length(tracer, iterable, loc), index, loc)
+    moved = tracer.arithmetic.binary("*", _wide(tracer, index, loc), _static_step(iterable, loc), loc)
+    found: Number = tracer.arithmetic.binary("+", _wide(tracer, iterable.start, loc), moved, loc)
+    return found
+
+
+def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
+    """The same numbers from the last to the first."""
+    step = _static_step(iterable, loc)
+    last = item(tracer, iterable, -1, loc)
+    stop = tracer.arithmetic.binary("-", _wide(tracer, iterable.start, loc), step, loc)
+    return StagedRange(last, stop, -step, iterable.unroll)
+
+
+def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Number:
+    """Is an integer one of the numbers?"""
+    builder, step = tracer.builder, _static_step(iterable, loc)
+    past = tracer.arithmetic.binary("-", _wide(tracer, number, loc), _wide(tracer, iterable.start, loc), loc)
+    place = tracer.arithmetic.binary("//", past, step, loc)
+    on_step = tracer.arithmetic.compare(ast.Eq, tracer.arithmetic.binary("%", past, step, loc), 0, loc)
+    not_before = tracer.arithmetic.compare(ast.GtE, place, 0, loc)
+    not_after = tracer.arithmetic.compare(ast.Lt, place, length(tracer, iterable, loc), loc)
+    return Number(builder.and_(on_step.value, builder.and_(not_before.value, not_after.value)))
+
+
+def _wide(tracer: Tracer, bound: Any, loc: Loc) -> Number:
+    return Number(tracer.arithmetic.to_value(bound, dtypes.INDEX, loc))
+
+
+def _static_step(iterable: StagedRange, loc: Loc) -> int:
+    if isinstance(iterable.step, Number):
+        what, hint = "the step of a range that is not looped over", "compute its numbers from an index"
+        raise StagingError(RunTimeValue(what, describe_type(iterable.step), hint), loc)
+    return int(iterable.step)

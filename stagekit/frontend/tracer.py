@@ -32,7 +32,7 @@ from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder
 
-UNROLL_BUDGET = 65_536  # iterations of static loops, all together
+UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
 
 
@@ -139,8 +139,16 @@ class Tracer:
         self.unrolled_total += 1
         self.unrolled[loc] = self.unrolled.get(loc, 0) + 1
         if self.unrolled_total > self.options.unroll_budget:
-            limit = self.options.unroll_budget
-            raise StagingError(UnrollBudget(self.unrolled_total, limit, self._loops()), loc)
+            raise self._too_many_unrolled(self.unrolled_total, loc)
+
+    def expect_unrolled(self, count: int, loc: Loc) -> None:
+        """Refuse a loop that will run `count` iterations for certain before it begins, where they are too many."""
+        if self.unrolled_total + count > self.options.unroll_budget:
+            self.unrolled[loc] = self.unrolled.get(loc, 0) + count
+            raise self._too_many_unrolled(self.unrolled_total + count, loc)
+
+    def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
+        return StagingError(UnrollBudget(count, self.options.unroll_budget, self._loops()), loc)
 
     def count_ops(self, frame: Frame, node: ast.AST) -> None:
         if self.builder.op_count > self.options.op_budget:

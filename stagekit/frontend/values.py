@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,23 +20,27 @@ from stagekit.frontend.errors import StagingError
 from stagekit.ir import Pointer, Scalar, Value
 
 
+class AskedTooEarly(TypeError):
+    """CPython asked a stand-in for what is known only at run time."""
+
+
 class _RunTime:
     """What CPython may not ask a stand-in, since the object would answer for the value: its truth, equality and text."""
 
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        raise TypeError("the truth of a run-time value is not known at compile time")
+        raise AskedTooEarly("the truth of a run-time value is not known at compile time")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        raise TypeError("run-time values cannot be compared at compile time")
+        raise AskedTooEarly("run-time values cannot be compared at compile time")
 
     __hash__ = None  # type: ignore[assignment]
 
     def __format__(self, spec: str) -> str:
-        raise TypeError("the digits of a run-time value are not known at compile time")
+        raise AskedTooEarly("the digits of a run-time value are not known at compile time")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,13 +124,13 @@ class StaticRange:
 
 @dataclass(eq=False)
 class Generator:
-    """A generator expression, or another iterator: its items are made when it is first used, and only then.
+    """An iterator of the traced program: a generator expression, or what `iter`, `zip`, `map` and their like give.
 
-    each: calls its argument with a function per item; the answer says whether to go on.
+    make: begins at the first item; gives a thunk for each, which makes it. running: what `make` gave, None before the first item.
     """
 
-    each: Callable[[Callable[[Callable[[], Any]], bool]], None]
-    is_spent: Any = False
+    make: Callable[[], Iterator[Callable[[], Any]]]
+    running: Any = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -156,6 +160,8 @@ def holds_run_time(value: Any, depth: int = 8) -> bool:
         return any(holds_run_time(v, depth - 1) for v in value)
     if isinstance(value, dict):
         return any(holds_run_time(v, depth - 1) for v in value.values())
+    if isinstance(value, slice):
+        return any(holds_run_time(v, 1) for v in (value.start, value.stop, value.step))
     return is_open(value) and any(holds_run_time(v, depth - 1) for v in state_of(value).values())
 
 

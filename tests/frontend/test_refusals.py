@@ -20,7 +20,6 @@ REFUSED = {
     "LIST_INDEX": (lambda n: A_LIST[n], "RUN_TIME_VALUE"),
     # Python's functions
     "MIN_OF_NOTHING": (lambda n: min(), "BAD_CALL"),
-    "ENUMERATE_START": (lambda n: list(enumerate([n], n))[0][0], "BAD_CALL"),
     "GETATTR_NAME": (lambda n: getattr(n, n), "BAD_CALL"),
     "PRINT_KEYWORD": (lambda n: print(n, file=3), "BAD_CALL"),
     "PRINT_SEP": (lambda n: print(n, n, sep=n), "BAD_CALL"),

@@ -151,8 +151,6 @@ def test_methods_and_decorated_helpers_are_found(tmp_path):
         ("try:\n    x = 1\nexcept ValueError:\n    pass", "`try`"),
         ("raise ValueError", "`raise`"),
         ("with open('f') as f:\n    pass", "`with`"),
-        ("yield 1", "`yield`"),
-        ("yield from ()", "`yield from`"),
         ("import math", "`import`"),
         ("from math import pi", "`import`"),
         ("global g\ng = 1", "`global`"),
@@ -173,6 +171,18 @@ def test_what_the_language_leaves_out_is_refused_with_a_caret(statement, what, t
     assert what in str(caught.value)
     assert "^" in str(caught.value)
     assert caught.value.loc.line >= 6
+
+
+@pytest.mark.parametrize("statement", ["yield 1", "yield from ()"])
+def test_a_generator_is_no_kernel(statement, tmp_path):
+    text = f"import stagekit as sk\n\n@sk.jit\ndef kernel(out):\n    {statement}\n"
+    path = tmp_path / "generator.py"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(sk.StagekitError) as caught:
+        import_file(path)
+    assert caught.value.id == "NOT_A_FUNCTION"
+    assert "`yield`" in str(caught.value)
 
 
 def test_an_unsupported_construct_is_found_even_on_a_path_not_taken():

@@ -1,0 +1,149 @@
+"""Changes of Python's containers: allowed for those made in the kernel, and noted so that they can be taken back.
+
+A change that adds or takes one item notes that item. Others note all that the container held, so that a loop of a thousand
+appends does not keep a thousand copies.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stagekit.frontend.evaluation import static
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.native import native_argument
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import BoundMethod
+
+_MUTATORS: tuple[tuple[type, str], ...] = (
+    (list, "append extend insert pop remove clear reverse sort __setitem__ __delitem__ __iadd__ __imul__"),
+    (dict, "pop popitem clear update subtract setdefault __setitem__ __delitem__ __ior__ move_to_end"),
+    (set, "add discard remove pop clear update difference_update intersection_update symmetric_difference_update"),
+    (deque, "append appendleft extend extendleft insert pop popleft remove rotate clear reverse __iadd__ __imul__"),
+    (bytearray, "append extend insert pop remove clear reverse __iadd__ __imul__"),
+    (np.ndarray, "fill sort partition put itemset resize setfield setflags byteswap"),
+)
+
+Undo = Callable[[], None]
+
+
+def changes(owner: Any, name: str) -> bool:
+    """Is `owner.name` a method that changes a container?"""
+    return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
+
+
+def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
+    """A method that changes a container: checked and noted in the journal first."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        what = f"`.{name}(...)` of a {type(owner).__name__}"
+        tracer.check_mutable(owner, what, frame.loc(node))
+        given = [native_argument(tracer, frame, node, a) for a in args]
+        named = {key: native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
+        tracer.journal.restructure(owner, what, _undo(owner, name, given))
+        return getattr(owner, name)(*given, **named)
+
+    return BoundMethod(owner, name, run)
+
+
+def put_key(tracer: Tracer, frame: Frame, node: ast.AST, owner: dict[Any, Any], key: Any, value: Any) -> None:
+    """A new key of a dict."""
+    what = f"a new key {key!r}"
+    tracer.check_mutable(owner, what, frame.loc(node))
+    tracer.journal.restructure(owner, what, lambda: owner.__delitem__(key))
+    static(tracer, frame, node, lambda: owner.__setitem__(key, value))
+
+
+def lacks_key(owner: Any, key: Any) -> bool:
+    """Would `owner[key]` make a new item?"""
+    return isinstance(owner, defaultdict) and owner.default_factory is not None and key not in owner
+
+
+# -- taking changes back --------------------------------------------------------------------------------------------------
+
+
+def _undo(owner: Any, name: str, args: list[Any]) -> Undo:
+    """What takes back `owner.name(*args)`, which is about to happen."""
+    quick = _QUICK.get((type(owner), name))
+    return (quick(owner, args) if quick is not None else None) or _restorer(owner)
+
+
+def _shorten(owner: Any, args: list[Any]) -> Undo:
+    length = len(owner)
+    return lambda: owner.__delitem__(slice(length, None))
+
+
+def _put_back(owner: list[Any], args: list[Any]) -> Undo | None:
+    place = args[0] if args else -1
+    if type(place) is not int or not -len(owner) <= place < len(owner):
+        return None
+    place %= len(owner)
+    item = owner[place]
+    return lambda: owner.insert(place, item)
+
+
+def _take_out(owner: list[Any], args: list[Any]) -> Undo | None:
+    if len(args) != 2 or type(args[0]) is not int:
+        return None
+    length, place = len(owner), args[0]
+    at = max(place + length, 0) if place < 0 else min(place, length)
+    return lambda: owner.__delitem__(at)
+
+
+def _discard(owner: set[Any], args: list[Any]) -> Undo | None:
+    if len(args) != 1 or args[0] in owner:
+        return None
+    item = args[0]
+    return lambda: owner.discard(item)
+
+
+def _deque_end(method: str) -> Callable[[Any, list[Any]], Undo | None]:
+    """An `append` is taken back by a `pop` at the same end, unless an item falls out at the other."""
+
+    def quick(owner: deque[Any], args: list[Any]) -> Undo | None:
+        return None if len(owner) == owner.maxlen else getattr(owner, method)
+
+    return quick
+
+
+def _deque_put_back(method: str, end: int) -> Callable[[Any, list[Any]], Undo | None]:
+    def quick(owner: deque[Any], args: list[Any]) -> Undo | None:
+        if not owner:
+            return None
+        item = owner[end]
+        return lambda: getattr(owner, method)(item)
+
+    return quick
+
+
+_QUICK: dict[tuple[type, str], Callable[[Any, list[Any]], Undo | None]] = {
+    (list, "append"): _shorten,
+    (list, "extend"): _shorten,
+    (list, "__iadd__"): _shorten,
+    (list, "pop"): _put_back,
+    (list, "insert"): _take_out,
+    (set, "add"): _discard,
+    (deque, "append"): _deque_end("pop"),
+    (deque, "appendleft"): _deque_end("popleft"),
+    (deque, "pop"): _deque_put_back("append", -1),
+    (deque, "popleft"): _deque_put_back("appendleft", 0),
+}
+
+
+def _restorer(container: Any) -> Undo:
+    """A function that brings the present contents back."""
+    if isinstance(container, list):
+        kept = list(container)
+        return lambda: container.__setitem__(slice(None), kept)
+    refill = "extend" if isinstance(container, deque | bytearray) else "update"
+    saved = list(container) if refill == "extend" else container.copy()
+
+    def restore() -> None:
+        container.clear()
+        getattr(container, refill)(saved)
+
+    return restore

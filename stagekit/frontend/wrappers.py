@@ -1,0 +1,102 @@
+"""Callables of the standard library that lead to another: `operator.itemgetter`, `functools.lru_cache`, `staticmethod`, ...
+
+With compile-time values CPython calls them. With run-time values, what they lead to is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from stagekit.frontend import objects
+from stagekit.frontend.builtin_objects import stands_for
+from stagekit.frontend.builtin_sequences import chain_all
+from stagekit.frontend.evaluation import invoke
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.items import item
+from stagekit.frontend.native import HandedOut
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import holds_run_time
+
+Call = Callable[[Tracer, Frame, ast.AST, Any, list[Any], dict[str, Any]], Any]
+
+
+def find(fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Call | None:
+    """How `fn(*args, **kwargs)` is done by what `fn` leads to; None where it leads to nothing, or CPython may call it."""
+    always = _ALWAYS.get(type(fn))
+    if always is not None:
+        return always
+    if isinstance(fn, types.BuiltinMethodType) and fn.__self__ is itertools.chain:
+        return _chain_from_iterable
+    if not holds_run_time(args) and not holds_run_time(kwargs):
+        return None
+    return _singledispatch if _is_singledispatch(fn) else _WITH_RUN_TIME.get(type(fn))
+
+
+def _is_singledispatch(fn: Any) -> bool:
+    return isinstance(fn, types.FunctionType) and fn.__globals__ is functools.__dict__ and hasattr(fn, "dispatch")
+
+
+def _handed_out(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: HandedOut, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    return invoke(tracer, frame, node, fn.closure, args, kwargs)
+
+
+def _staticmethod(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: staticmethod[Any, Any], args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    return invoke(tracer, frame, node, fn.__func__, args, kwargs)
+
+
+def _cached(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`functools.cache`: a run-time value is in no cache."""
+    return invoke(tracer, frame, node, fn.__wrapped__, args, kwargs)
+
+
+def _singledispatch(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    chosen = fn.dispatch(type(stands_for(args[0]))) if args else fn.dispatch(object)
+    return invoke(tracer, frame, node, chosen, args, kwargs)
+
+
+def _chain_from_iterable(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    return chain_all(tracer, frame, node, *args, **kwargs)
+
+
+def _parameters(fn: Any) -> tuple[Any, ...]:
+    """What an `itemgetter` or its like was made with."""
+    parameters: tuple[Any, ...] = fn.__reduce__()[1]
+    return parameters
+
+
+def _itemgetter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    (owner,) = args
+    found = tuple(item(tracer, frame, node, owner, index) for index in _parameters(fn))
+    return found[0] if len(found) == 1 else found
+
+
+def _attrgetter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    (owner,) = args
+
+    def dotted(path: str) -> Any:
+        return functools.reduce(lambda o, name: objects.attribute(tracer, frame, node, o, name), path.split("."), owner)
+
+    found = tuple(dotted(path) for path in _parameters(fn))
+    return found[0] if len(found) == 1 else found
+
+
+_ALWAYS: dict[type, Call] = {HandedOut: _handed_out, staticmethod: _staticmethod}
+_WITH_RUN_TIME: dict[type, Call] = {
+    type(functools.cache(len)): _cached,
+    operator.itemgetter: _itemgetter,
+    operator.attrgetter: _attrgetter,
+}
