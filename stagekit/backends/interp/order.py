@@ -16,7 +16,7 @@ devices: `threadfence` is sequentially consistent there. Source: PTX ISA, "Memor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -100,6 +100,8 @@ class Clocks(NoOrder):
     def syncwarp(self, team: Team, mask: Array) -> None:
         lanes = _Lanes(team)
         self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
+        for handovers in self.all_handovers:
+            handovers.share(lanes.warps.tolist())
         named = np.where(lanes.active, team.to_warps(mask), lanes.alive[:, None])
         is_whole = (lanes.here == lanes.alive) & ((named & lanes.alive[:, None]) == lanes.alive[:, None]).all(axis=1)
         for row in np.flatnonzero(~is_whole & (lanes.here != 0)).tolist():
@@ -137,7 +139,7 @@ class Clocks(NoOrder):
         for handovers, pairs in ((self.handovers, ~same_block), (self.within, same_block)):
             some = np.flatnonzero(pairs & ~ordered)
             if handovers is not None and len(some):
-                ordered[some] = handovers.covers(now[some] >> WARP_SHIFT, before[some], before_time[some])
+                ordered[some] = handovers.covers(now[some], before[some], before_time[some])
         return np.asarray(ordered)
 
     def _is_synchronised(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
@@ -182,29 +184,53 @@ class _Handovers:
     """Vector clocks. A clock holds, per warp of the launch, up to which of its times everything is known to be over.
 
     time: the clocks of the warps themselves. known: by what each warp does next. read: by what its atomics have read, once
-    it passes a fence. released: by what its atomics write, as of the last fences. at: by who reads a location by an atomic.
-    fences: of each warp; a time in a clock is that of one, and means the lanes that passed it.
+    it passes a fence. learnt: by some of its lanes, which passed one alone. released: by what its atomics write, as of the
+    last fences. at: by who reads a location by an atomic. fences: of each warp; a time in a clock is that of one, and means
+    the lanes that passed it.
     """
 
     def __init__(self, time: Array) -> None:
         self.time = time
         self.known: dict[int, Array] = {}
         self.read: dict[int, Array] = {}
+        self.learnt: dict[int, list[tuple[int, Array]]] = {}
         self.released: dict[int, Array] = {}
         self.at: dict[tuple[object, int], Array] = {}
         self.fences: dict[int, list[_Event]] = {}
 
     def _complete(self, warp: int) -> Array:
-        """What `warp` knows, what its atomics have read included."""
+        """What `warp` knows, what its atomics have read and some of its lanes have learnt included."""
         known = self.known.setdefault(warp, np.zeros_like(self.time))
-        read = self.read.pop(warp, None)
-        return known if read is None else np.maximum(known, read, out=known)
+        read = self.read.pop(warp, known)
+        for _, clock in self.learnt.pop(warp, ()):
+            np.maximum(known, clock, out=known)
+        return np.maximum(known, read, out=known)
+
+    def share(self, warps: Iterable[int]) -> None:
+        """What lanes of these warps have learnt is known to all of each."""
+        for warp in warps:
+            if warp in self.learnt:
+                read = self.read.pop(warp, None)
+                self._complete(warp)
+                if read is not None:
+                    self.read[warp] = read
 
     def fence(self, warp: int, lanes: int) -> None:
-        released = self._complete(warp).copy()
+        released = (self._complete(warp) if lanes == _WHOLE else self._learn(warp, lanes)).copy()
         released[warp] = self.time[warp]
         self.released[warp] = released
         self._note(warp, lanes)
+
+    def _learn(self, warp: int, lanes: int) -> Array:
+        """What some lanes of `warp` know, and from now on what its atomics have read."""
+        clock = self.known.get(warp, np.zeros_like(self.time))
+        for others, theirs in self.learnt.get(warp, ()):
+            clock = np.maximum(clock, theirs) if others & lanes else clock
+        if warp in self.read:
+            clock = np.maximum(clock, self.read.pop(warp))
+            kept = [(others & ~lanes, theirs) for others, theirs in self.learnt.get(warp, ()) if others & ~lanes]
+            self.learnt[warp] = [*kept, (lanes, clock)]
+        return clock
 
     def _note(self, warp: int, lanes: int) -> None:
         self.fences.setdefault(warp, []).append(_Event(int(self.time[warp]), (lanes,)))
@@ -231,16 +257,16 @@ class _Handovers:
             self.at[location] = released if there is None else np.maximum(there, released)
 
     def covers(self, now: Array, before: Array, before_time: Array) -> Array:
-        """Does each warp `now` know that what thread `before` (a tag) did at its time is over?"""
+        """Does each thread `now` (a tag) know that what thread `before` did at its time is over?"""
         found = np.zeros(len(now), np.bool_)
-        for warp in np.unique(now).tolist():
-            known = self.known.get(warp)
-            if known is not None:
-                pairs = np.flatnonzero(now == warp)
-                until = known[before[pairs] >> WARP_SHIFT]
-                found[pairs] = until >= before_time[pairs]
+        for warp in np.unique(now >> WARP_SHIFT).tolist():
+            here = now >> WARP_SHIFT == warp
+            clocks = [(_WHOLE, self.known[warp])] if warp in self.known else []
+            for lanes, clock in (*clocks, *self.learnt.get(warp, ())):
+                pairs = np.flatnonzero(here & ~found & (np.int64(lanes) >> now % WARP & 1).astype(np.bool_))
+                until = clock[before[pairs] >> WARP_SHIFT]
                 for i, end in zip(pairs.tolist(), until.tolist(), strict=True):
-                    found[i] = found[i] and self._has_fenced(int(before[i]), int(before_time[i]), end)
+                    found[i] = before_time[i] <= end and self._has_fenced(int(before[i]), int(before_time[i]), end)
         return found
 
     def _has_fenced(self, thread: int, since: int, until: int) -> bool:
