@@ -46,11 +46,11 @@ TOOLS = {
 
 SHARED_ONLY = {"racecheck", "initcheck"}  # of our findings, those in shared memory
 TOOLS_OF_LOOK_ALIKES = {
-    "shared_races": "racecheck",
-    "barriers": "synccheck",
-    "warps": "synccheck",
+    **dict.fromkeys(("shared_races", "subtle", "protocols"), "racecheck"),
+    **dict.fromkeys(("barriers", "warps"), "synccheck"),
     "unwritten": "initcheck",
 }
+"""By group; memcheck for the others."""
 
 SIGNS = (
     r"Invalid __\w+__ \w+ of size \d+",
