@@ -119,7 +119,7 @@ class Trial:
 
 def spoils(problem: Problem, targets: Sequence[str]) -> bool:
     """Is nothing that this process finds from now on worth anything? A GPU that failed refuses all that comes after."""
-    return "cuda" in targets and problem.kind.startswith(_CRASH)
+    return "cuda" in targets and problem.kind.startswith((_CRASH, "refused"))
 
 
 def problems_of(fuzzer: Fuzzer, case: str, targets: Sequence[str]) -> list[Problem]:
