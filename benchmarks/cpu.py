@@ -1,6 +1,7 @@
 """The CPU target against plain C loops, one core each: saxpy, Mandelbrot, softmax, tiled matrix product; and compile times.
 
     python benchmarks/cpu.py [--rounds 30] [--blocks 32 256 1024] [--json FILE] [--chart FILE.svg]
+    python benchmarks/cpu.py --threads 1 2 4 8      how stagekit's own times fall with threads, by the clock on the wall
 
 Milliseconds of this thread's CPU time, the least of all rounds; a round runs every column once, so that all meet the same
 machine. Launches are part of stagekit's time, results are checked against each other. Columns:
@@ -346,6 +347,24 @@ def measured(case: Case, rounds: int) -> Row:
     return Row(case.name, best, first_ms)
 
 
+def show_threads(counts: list[int], block: int, rounds: int) -> None:
+    """Wall milliseconds, and how many times faster than with the first count."""
+    print(f"{f'ms, block {block}':20}" + "".join(f"{n:>18}" for n in counts))
+    for case in cases([block]):
+        call, cells = case.columns[block], []
+        for count in counts:
+            os.environ["STAGEKIT_THREADS"] = str(count)
+            call(), call()
+            cells.append(min(wall_ms(call) for _ in range(rounds)))
+        print(f"{case.name:20}" + "".join(f"{ms:10.4f} ({cells[0] / ms:4.2f}x)" for ms in cells))
+
+
+def wall_ms(call: Call) -> float:
+    start = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - start) / 1e6
+
+
 def show(rows: list[Row]) -> None:
     columns = list(rows[0].ms)
     print(f"{'ms':20}" + "".join(f"{c!s:>{18 if isinstance(c, int) else 10}}" for c in columns) + "   first calls")
@@ -382,10 +401,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--blocks", type=int, nargs="*", default=[32, 256, 1024])
+    parser.add_argument("--threads", type=int, nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--chart", type=Path)
     options = parser.parse_args()
     print(describe("cpu"))
+    if options.threads:
+        for block in options.blocks:
+            show_threads(options.threads, block, options.rounds)
+        return
     rows = [measured(case, options.rounds) for case in cases(options.blocks)]
     show(rows)
     if options.json:

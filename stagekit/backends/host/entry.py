@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint
 from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import Form, Uniform
 from stagekit.backends.host.guards import Decided, Place, Range, decide
@@ -102,7 +101,7 @@ class EntryWriter:
         w.label(end)
 
     def _blocks(self, row: Row, run: RunBlock) -> None:
-        write_blocks(self._w, row, run, loop_hint(self._w, KEEP_ROLLED))
+        write_blocks(self._w, row, run)
 
     def _block_function(self, suffix: str, decided: Mapping[Value, bool]) -> RunBlock:
         """Add the function of a block; gives what calls it."""

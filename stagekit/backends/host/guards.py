@@ -16,12 +16,12 @@ from typing import Any
 
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.compute import scalar_compare
-from stagekit.backends.host.facts import fits
+from stagekit.backends.host.facts import exactly, fits
 from stagekit.backends.host.forms import Form, Uniform, known, number
 from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, Value, ops, walk
+from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, UnaryKind, Value, ops, walk
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
@@ -88,6 +88,9 @@ class _Ranges:
         self._w, self._place = w, place
         self._makers = {op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}
         self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
+        loops = [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
+        self._counters = {op.loop_body.params[0]: op for op in loops if isinstance(op, ops.For)}
+        self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
         self._found: dict[Value, Range | None] = {
             value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.facts
         }
@@ -100,6 +103,8 @@ class _Ranges:
         if op.result in self.asked or (a.is_point and b.is_point):
             return
         outcome = self._expected(op.result)
+        if outcome and op in self._in_loops:
+            return  # it may well hold in some iterations only, which should not cost the row what else holds
         kind = op.kind if outcome else _NEGATED[op.kind]
         text = scalar_compare(self._w, kind, type_.dtype, *_ENDS[kind](a, b)).text
         if text != "false":
@@ -125,9 +130,19 @@ class _Ranges:
 
     def of(self, value: Value) -> Range | None:
         if value not in self._found:
-            maker = self._makers.get(value)
-            self._found[value] = self._made_by(maker) if maker else None
+            loop, maker = self._counters.get(value), self._makers.get(value)
+            self._found[value] = self._counted_by(loop) if loop else self._made_by(maker) if maker else None
         return self._found[value]
+
+    def _counted_by(self, loop: ops.For) -> Range | None:
+        """The index in the iterations there are, if it counts up. Where the stop less 1 might wrap, the stop bounds it too."""
+        start, stop, step = self.of(loop.start), self.of(loop.stop), self.of(loop.step)
+        dtype = _integer(loop.start)
+        if dtype is None or start is None or stop is None or step is None or known(step.low).lo <= 0:
+            return None
+        if not fits(facts_of.subtract(known(stop.high), exactly(1)), dtype):
+            return Range(start.low, stop.high)
+        return Range(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))
 
     def _made_by(self, op: Op) -> Range | None:
         rule = _RULES.get(type(op))
@@ -157,6 +172,16 @@ class _Ranges:
             return _point(scalar(self._w, op.kind, dtype, a.low, b.low))
         ends = _MONOTONE.get(op.kind)
         return self._combined(op.kind, dtype, ends(a, b)) if ends else None
+
+    def unary(self, op: ops.Unary) -> Range | None:
+        """-x is 0 - x."""
+        dtype, a = _integer(op.result), self.of(op.operand)
+        if dtype is None or a is None or op.kind is not UnaryKind.NEG:
+            return None
+        zero = number(0)
+        if a.is_point:
+            return _point(scalar(self._w, BinaryKind.SUB, dtype, zero, a.low))
+        return self._combined(BinaryKind.SUB, dtype, ((zero, a.high), (zero, a.low)))
 
     def _combined(self, kind: BinaryKind, dtype: DType, ends: _Ends | None) -> Range | None:
         if ends is None:
@@ -189,6 +214,7 @@ _RULES: Mapping[type[Op], Callable[[_Ranges, Any], Range | None]] = {
     ops.Constant: _Ranges.constant,
     ops.IntrinsicOp: _Ranges.index,
     ops.Binary: _Ranges.binary,
+    ops.Unary: _Ranges.unary,
     ops.Cast: _Ranges.cast,
     ops.Select: _Ranges.select,
 }

@@ -78,7 +78,7 @@ def _over_some(w: Writer, on: Mask, run: Callable[[str], None]) -> None:
     left = w.emit(f"and i32 {rest.name}, {w.emit(f'sub i32 {rest.name}, 1')}")
     is_done = w.emit(f"icmp eq i32 {left}, 0")
     rest.close(w, left, w.block)
-    w.line(f"br i1 {is_done}, label %{end}, label %{head}")
+    w.line(f"br i1 {is_done}, label %{end}, label %{head}{loop_hint(w, None)}")
     w.label(end)
 
 

@@ -37,7 +37,6 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Type, ops
 
-_LEAST_GATHERED_BYTES = 4  # processors gather no smaller elements: LLVM would write 32 branches for 32 masked loads
 MOST_JOINED_RUNS = 4  # beyond it, elements that lie close together are loaded as one stretch
 
 
@@ -56,6 +55,11 @@ def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
         warp[op.result] = at(warp.kernel.shared[op])
     else:
         warp[op.result] = at(warp.kernel.local_base(op, warp.number))
+
+
+def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:
+    """Would LLVM write a branch for each of 32 lanes, for want of an instruction? A loop over the lanes is shorter."""
+    return on is not None and on.lanes is None and dtype.itemsize < least_bytes
 
 
 # -- loads ------------------------------------------------------------------------------------------------------------
@@ -96,7 +100,8 @@ def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Fo
     if isinstance(address.base, Uniform) and isinstance(address.index, Uniform):
         return _scalar_load(warp, dtype, element_pointer(warp, dtype, address.base.text, address.index))
     fill = _in_memory(warp, dtype, other) if other is not None else "zeroinitializer"
-    if isinstance(address.base, Uniform) and isinstance(address.index, Linear):
+    is_branchy = _is_branchy(dtype, on, warp.kernel.features.least_masked_bytes)
+    if isinstance(address.base, Uniform) and isinstance(address.index, Linear) and not is_branchy:
         text = _load_regular(warp, dtype, address.base, address.index, on, fill)
     else:
         text = _gather(warp, dtype, address, on, fill)
@@ -223,7 +228,7 @@ def _lane_pointers(warp: Warp, dtype: DType, address: Address) -> str:
 
 
 def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: str) -> str:
-    if on is not None and dtype.itemsize < _LEAST_GATHERED_BYTES:
+    if on is not None and _is_branchy(dtype, on, warp.kernel.features.least_gathered_bytes):
         return _gather_by_lane(warp, dtype, address, on, fill)
     held = memory_type(dtype, LANES)
     args = [
@@ -273,7 +278,8 @@ def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | N
         _scalar_store(warp, dtype, pointer, _last_lane(warp, dtype, value, on))
         return
     text = _in_memory(warp, dtype, value)
-    if isinstance(address.base, Uniform) and isinstance(address.index, Linear):
+    is_branchy = _is_branchy(dtype, on, warp.kernel.features.least_masked_bytes)
+    if isinstance(address.base, Uniform) and isinstance(address.index, Linear) and not is_branchy:
         runs = runs_of(address.index, ALL_LANES if on is None or on.lanes is None else on.lanes)
         if runs is not None and (on is None or all(run.step for run in runs)):
             for run in runs:
@@ -284,7 +290,7 @@ def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | N
 
 
 def _scatter(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask | None) -> None:
-    if on is not None and dtype.itemsize < _LEAST_GATHERED_BYTES:
+    if on is not None and _is_branchy(dtype, on, warp.kernel.features.least_scattered_bytes):
         _scatter_by_lane(warp, dtype, pointers, text, on)
         return
     args = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stagekit.backends.host.branches import OpenPhi, open_phi
+from stagekit.backends.host.branches import KEEP_ROLLED, OpenPhi, loop_hint, open_phi
 from stagekit.backends.llvm.writer import Writer
 
 LONGEST_ROW = 512
@@ -48,13 +48,15 @@ def write_rows(w: Writer, extents: tuple[str, str, str], write_row: Callable[[Ro
     following = w.emit(f"add nsw i64 {number.name}, {count}")
     _close_coordinates(w, extents, slots, past)
     number.close(w, following, w.block)
-    w.line(f"br i1 {w.emit(f'icmp slt i64 {following}, %last')}, label %{head}, label %{done}")
+    w.line(
+        f"br i1 {w.emit(f'icmp slt i64 {following}, %last')}, label %{head}, label %{done}{loop_hint(w, KEEP_ROLLED)}"
+    )
     w.label(done)
     w.line("ret i32 0")
 
 
-def write_blocks(w: Writer, row: Row, run: RunBlock, hint: str) -> None:
-    """Run each block of a row. hint: for the loop's last branch."""
+def write_blocks(w: Writer, row: Row, run: RunBlock) -> None:
+    """Run each block of a row."""
     head, end, entry = w.new_label("block"), w.new_label("endrow"), w.block
     w.line(f"br label %{head}")
     w.label(head)
@@ -62,7 +64,9 @@ def write_blocks(w: Writer, row: Row, run: RunBlock, hint: str) -> None:
     run(x.name, row.y, row.z)
     following = w.emit(f"add nsw i64 {x.name}, 1")
     x.close(w, following, w.block)
-    w.line(f"br i1 {w.emit(f'icmp slt i64 {x.name}, {row.last}')}, label %{head}, label %{end}{hint}")
+    w.line(
+        f"br i1 {w.emit(f'icmp slt i64 {x.name}, {row.last}')}, label %{head}, label %{end}{loop_hint(w, KEEP_ROLLED)}"
+    )
     w.label(end)
 
 

@@ -9,13 +9,21 @@ from typing import Any
 import llvmlite.binding as llvm
 
 _OPTIMISATION_LEVEL = 2
+_NO_ELEMENT_BYTES = 16  # more than any element has
 
 
 @dataclass(frozen=True, slots=True)
 class HostFeatures:
-    """What of the processor changes the code that is written, beyond what LLVM does by itself."""
+    """What of the processor changes the code that is written, beyond what LLVM does by itself.
+
+    least_masked_bytes, least_gathered_bytes, least_scattered_bytes: the smallest element of which a vector is loaded and
+    stored, gathered or scattered under a mask by an instruction.
+    """
 
     has_avx512: bool
+    least_masked_bytes: int
+    least_gathered_bytes: int
+    least_scattered_bytes: int
     has_half_conversions: bool
 
 
@@ -32,8 +40,13 @@ class Processor:
     @property
     def host_features(self) -> HostFeatures:
         is_x86 = llvm.get_default_triple().startswith(("x86_64", "i386", "i686"))
+        has_avx512 = self.has("avx512bw") and self.has("avx512vl")
+        least_masked = 1 if has_avx512 else 4 if self.has("avx2") else _NO_ELEMENT_BYTES
         return HostFeatures(
-            has_avx512=self.has("avx512bw") and self.has("avx512vl"),
+            has_avx512=has_avx512,
+            least_masked_bytes=least_masked,
+            least_gathered_bytes=max(least_masked, 4),
+            least_scattered_bytes=4 if has_avx512 else _NO_ELEMENT_BYTES,
             has_half_conversions=self.has("f16c") or not is_x86,
         )
 

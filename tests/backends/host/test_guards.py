@@ -131,6 +131,36 @@ def test_clamped_neighbours_are_found_inside_and_at_the_edges(width: int, left: 
 
 
 @sk.jit
+def _window(src, dst, width: sk.int64, first: sk.int32, last: sk.int32):
+    x = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
+    if x < width:
+        total = sk.int32(0)
+        for d in range(first, last):
+            if d < 2:
+                total += src[min(max(x + d, 0), width - 1)]
+        dst[x] = total
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(1, 700),
+    first=st.integers(-40, 40),
+    count=st.integers(0, 9),
+    block=st.sampled_from((1, 5, 32, 96)),
+)
+def test_neighbours_are_clamped_in_every_iteration_of_a_loop(width: int, first: int, count: int, block: int) -> None:
+    src = np.arange(7, width + 7, dtype=np.int32)
+    dst = np.zeros(width, np.int32)
+
+    _window[-(-width // block), block](src, dst, width, first, first + count)
+
+    x = np.arange(width)
+    shifts = [d for d in range(first, first + count) if d < 2]
+    expected = sum((src[np.clip(x + d, 0, width - 1)] for d in shifts), np.zeros(width, np.int32))
+    np.testing.assert_array_equal(dst, expected)
+
+
+@sk.jit
 def _chosen_by_a_clamp(out, n: sk.int64):
     """What is compared hangs on a clamp that may come out either way."""
     i = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
