@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stagekit.backends.errors import SharedMemoryExceeded
 from stagekit.backends.llvm.writer import Module, Writer
+from stagekit.backends.nvptx import ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
 from stagekit.backends.nvptx.lineinfo import line_info
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
@@ -43,7 +44,7 @@ def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) ->
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
     _check_shared(shared, target)
-    ptx = target.assemble(text)
+    ptx = ptxas_faults.avoid(target.assemble(text))
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
 
 
