@@ -110,13 +110,16 @@ def is_immutable(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Read:
-    """One read: from which object, how to read again, the object seen, and its token when it can change inside."""
+    """One read: from which object, how to read again, the object seen; and where it can change inside, its token, and how it
+    looked then.
+    """
 
     owner: Any
     what: str
     again: Callable[[], Any]
     seen: Any
     token: Token | None
+    looked: str = ""
 
     def is_current(self) -> bool:
         try:
@@ -133,11 +136,15 @@ class Read:
         return self.token is None or is_immutable(self.seen) or self.token == (type(self.seen), _ById(self.seen))
 
     def describe_change(self) -> str:
+        before = self.looked or shown(self.seen)
         try:
-            now = shown(self.again())
+            value = self.again()
         except Exception as error:
-            now = f"{type(error).__name__}: {error}"
-        return f"{self.what} changed {shown(self.seen)} -> {now}"
+            return f"{self.what} changed {before} -> {type(error).__name__}: {error}"
+        now = shown(value)
+        if isinstance(value, types.FunctionType) or now == before:  # its text says nothing
+            return f"{self.what} {'was redefined' if callable(value) else 'changed inside'}"
+        return f"{self.what} changed {before} -> {now}"
 
 
 class Captures:
@@ -154,7 +161,9 @@ class Captures:
         """Record that reading `name` in `owner` gave `value`. name: of a variable, or ".x" of an attribute."""
         if not self.has(owner, name):
             token = None if isinstance(value, _IMMUTABLE) else freeze(value)
-            self._reads[id(owner), name] = Read(owner, what, again, value, token)
+            has_content = token is not None and token != (type(value), _ById(value))
+            looked = shown(value) if has_content else ""
+            self._reads[id(owner), name] = Read(owner, what, again, value, token, looked)
 
     def places(self) -> Iterator[tuple[Any, str]]:
         """What was read: an object, and a name in it."""

@@ -342,6 +342,61 @@ def test_a_kernel_says_why_it_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "global `EPS` changed 1e-05 -> 1e-06" == reason(kernel)
 
 
+STEPS = {0: 1, 1: 2}
+
+
+def twice(x: Any) -> Any:
+    return 2 * x
+
+
+@sk.inline
+def fragment(x: Any) -> Any:
+    return x + 1
+
+
+def another_fragment() -> Any:
+    def fragment(x: Any) -> Any:
+        return x + 2
+
+    fragment.__qualname__ = "fragment"
+    return sk.inline(fragment)
+
+
+class Settings:
+    SCALE = 3
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "a dict's item": (lambda patch: patch.setitem(STEPS, 0, 9), "global `STEPS` changed {0: 1, 1: 2} -> {0: 9, 1: 2}"),
+    "a dict": (lambda patch: patch.setitem(globals(), "STEPS", {0: 3}), "global `STEPS` changed {0: 1, 1: 2} -> {0: 3}"),
+    "a class's attribute": (lambda patch: patch.setattr(Settings, "SCALE", 4), "`Settings.SCALE` changed 3 -> 4"),
+    "a helper": (lambda patch: patch.setitem(globals(), "twice", lambda x: x), "global `twice` was redefined"),
+    "a fragment": (
+        lambda patch: patch.setitem(globals(), "fragment", another_fragment()), "global `fragment` was redefined"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_change_outside_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @sk.jit
+    def fill(out: sk.Tensor((None,), sk.float32)):  # type: ignore[no-untyped-def, valid-type]
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=4))
+        out[sk.cuda.thread_idx("x")] = fragment(twice(STEPS[0])) + Settings.SCALE
+
+    out = np.zeros(4, np.float32)
+    change, words = CHANGES[kind]
+    for _ in range(3):
+        fill(out)
+    assert 6 == out[0]
+
+    change(monkeypatch)
+    fill(out)
+
+    assert words == reason(fill)
+    assert 6 != out[0]
+
+
 def test_other_types_of_arguments_are_named() -> None:
     @sk.jit
     def copy(x, out, n):  # type: ignore[no-untyped-def]
