@@ -36,11 +36,21 @@ def base_of(value: Address | Array, loc: Loc) -> Address:
 
 
 def index_value(tracer: Tracer, index: Any, loc: Loc) -> Value:
-    """An index or pointer offset as int64; floats are refused."""
-    if not is_numeric(index) or default_dtype(index).is_float:
+    """An index or pointer offset as int64; floats and bools are refused."""
+    if not is_numeric(index) or not default_dtype(index).is_integer:
         shown = describe_type(index) if is_numeric(index) else describe(index)
-        raise StagingError(BadIndex(f"an index must be an integer, got {shown}", "convert it: `sk.int64(x)`"), loc)
+        raise StagingError(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)), loc)
     return tracer.arithmetic.to_value(index, dtypes.INDEX, loc)
+
+
+def _index_hint(index: Any) -> str:
+    """What to write instead of an index that is no integer. A bool is not taken for 0 or 1: NumPy would select by it."""
+    is_bool = is_numeric(index) and default_dtype(index) is dtypes.bool_
+    return (
+        "select by `sk.where(c, a, b)` or `if c:`; write `int(c)` if 0 or 1 is meant"
+        if is_bool
+        else "convert it: `sk.int64(x)`"
+    )
 
 
 def distance(tracer: Tracer, left: Address, right: Address, loc: Loc) -> Number:
@@ -108,9 +118,7 @@ def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
         index = int(index)
     if type(index) is not int:
         if isinstance(index, bool):
-            raise StagingError(
-                BadIndex("an index must be an integer, got a bool", "write `int(x)` if it is meant"), loc
-            )
+            raise StagingError(BadIndex("an index must be an integer, got a bool", _index_hint(index)), loc)
         return index
     size = array.shape[axis]
     if isinstance(size, int) and not -size <= index < size:
@@ -179,8 +187,8 @@ def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> 
     if index.step is not None and not (type(index.step) is int and index.step == 1):
         raise StagingError(BadIndex("a slice with a step", "compute the indices, or pass a strided view"), loc)
     size = array.shape[axis]
-    start = 0 if index.start is None else index.start
-    stop = size if index.stop is None else index.stop
+    start = 0 if index.start is None else _bound(tracer, index.start, loc)
+    stop = size if index.stop is None else _bound(tracer, index.stop, loc)
     if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
         start, stop, _ = slice(start, stop).indices(size)
         return start, max(stop - start, 0)
@@ -192,6 +200,13 @@ def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> 
     is_prefix = isinstance(start, int) and start == 0
     length = stop if is_prefix else tracer.arithmetic.binary("-", stop, start, loc)
     return start, length if isinstance(length, Number) else int(length)
+
+
+def _bound(tracer: Tracer, bound: Any, loc: Loc) -> int | Number:
+    """A bound of a slice: an int, or a run-time int64."""
+    if isinstance(bound, np.integer):
+        return int(bound)
+    return bound if type(bound) is int else Number(index_value(tracer, bound, loc))
 
 
 def load(tracer: Tracer, pointer: Address) -> Number:

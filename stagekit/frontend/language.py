@@ -33,7 +33,7 @@ from stagekit.frontend.numbers import describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
-from stagekit.ir import Space, Type, Value
+from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
 
 MAX_THREADS = 1024  # per block; CUDA C++ Programming Guide, technical specifications
@@ -295,11 +295,15 @@ def _axes(value: Any) -> tuple[Any, ...]:
     return (*axes, 1, 1)[: max(3, len(axes))]
 
 
+_SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)
+
+
 @staged
 def device_entry(call: Call, *, launch: Any) -> None:
     """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`."""
     tracer = call.tracer
     problem = None
+    before = next((each for each in tracer.builder.current.ops if has_effect(each, *_SEEN_FROM_OUTSIDE)), None)
     if tracer.control_depth or call.frame.depth:
         problem = "it is called under run-time control flow" if tracer.control_depth else "it is called from a helper"
     elif tracer.launch is not None:
@@ -310,6 +314,8 @@ def device_entry(call: Call, *, launch: Any) -> None:
         problem = "grid and block have at most three axes"
     elif "tile" in tracer.uses:
         problem = "it comes after the first tile, which has to know the block"
+    elif before is not None:
+        problem = f"line {before.loc.line} before it does something already"
     if problem:
         raise StagingError(EntryMisplaced(problem), call.loc)
     tracer.launch = (launch, call.loc)

@@ -79,3 +79,54 @@ def test_pointers_are():
     compared[1, 1](a, a, lambda a, b: a.ptr + 1 == b + 1)
 
     assert a[0] == 1
+
+
+@sk.jit
+def indexed(a, INDEX: sk.constexpr):
+    a[0] = INDEX(a)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda a: a[a[0] > 1], lambda a: a[True], lambda a: sk.load(a + (a[0] > 1)), lambda a: a[0 : a[0] > 1].shape[0],
+        lambda a: sk.load(a + True), lambda a: a[: a[0] == 0][0], lambda a: a[np.bool_(True)],
+    ],
+)  # fmt: skip
+def test_a_bool_is_no_index_and_the_way_out_is_told(index):
+    """NumPy would select by it, Python would count it as 0 or 1."""
+    with pytest.raises(sk.StagingError, match=r"BAD_INDEX(.|\n)*int\(c\)"):
+        indexed[1, 1](np.zeros(4, np.int32), index)
+
+
+@sk.jit
+def entered(a, n, BEFORE: sk.constexpr):
+    BEFORE(a, n)
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=n))
+    a[0] = 1
+
+
+def stored_in_one_arm(a, n):
+    if n > 3:
+        a[0] = 1
+
+
+EFFECTS = [
+    lambda a, n: sk.store(a, n), lambda a, n: print(n), lambda a, n: sk.syncthreads(), stored_in_one_arm,
+    lambda a, n: sk.atomic_add(a, 1), lambda a, n: sk.any_sync(0xFFFFFFFF, n > 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_device_entry_stands_before_anything_that_is_seen_from_outside(effect):
+    with pytest.raises(sk.StagingError, match="ENTRY_MISPLACED"):
+        entered(np.zeros(4, np.int32), 2, effect)
+
+
+@pytest.mark.parametrize("nothing", [lambda a, n: a[0] + n, lambda a, n: sk.alloc_shared((4,), sk.int32)])
+def test_device_entry_may_follow_what_nobody_sees(nothing):
+    a = np.zeros(4, np.int32)
+
+    entered(a, 2, nothing)
+
+    assert a[0] == 1
