@@ -18,9 +18,13 @@ from stagekit.testing.fuzz.staging_values import ITEMS, MODULUS, VARIABLES, Valu
 
 _SIZES = (4, 8, 16, 40)  # statements of a program; small ones are many, since they are fast and show as much
 _SHARES = (8, 8, 5, 1)
+_ITERATORS = ("reversed([v0, 1])", "iter((v1, 3))", "map(abs, [v0, -2])", "itertools.chain([v0], (1, 2))")
 _NESTED = 4  # compound statements inside each other, at most
 
 HEADER = """from __future__ import annotations
+
+import functools
+import itertools
 
 from stagekit_fuzz_prelude import Box, change, mixed, power, store, total
 
@@ -219,7 +223,7 @@ class Generator:
 
     def static_for(self, depth: int) -> list[Line]:
         v, name = self.values, self.loop_name()
-        items = v.pick(f"sk.static_range({v.number(0, 3)})", "(1, 2, v1)", "[3, 0]", "reversed([v0, 1])")
+        items = v.pick(f"sk.static_range({v.number(0, 3)})", "(1, 2, v1)", "[3, 0]", *_ITERATORS)
         return [Line(f"for {name} in {items}:", self.loop_body(depth, name))]
 
     def paired_for(self, depth: int) -> list[Line]:

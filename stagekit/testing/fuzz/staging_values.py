@@ -13,6 +13,33 @@ MODULUS = 1009
 VARIABLES = ("v0", "v1", "v2", "v3")
 ITEMS = ("xs[0]", "xs[1]", "xs[2]", "box.x", "box.y", "d['k']", "grid[0][1]", "grid[1].y")
 
+_GATHERED = (
+    "sum([{x}, {y}])",
+    "sum(e * {n} for e in ({x}, {y}))",
+    "max([e - i for i, e in enumerate([{x}, {y}])])",
+    "[{x}, {y}, {n}][-{i} - 1]",
+    "[{x}, {y}, {n}][::-1][{i}]",
+    "({x}, {y}, {n})[1:][{i}]",
+    "sum(e * f for e, f in zip(({x}, {n}), reversed([{y}, 2])))",
+    "sum(e - f for e, f in itertools.pairwise([{x}, {y}, {n}]))",
+    "sum(e * f for e, f in itertools.product(({x}, 2), ({y}, {n})))",
+    "sum(itertools.islice(itertools.chain([{x}], ({y}, {n})), 1, 3))",
+    "list(itertools.accumulate([{x}, {y}, {n}]))[{i}]",
+    "functools.reduce(lambda e, f: (e * 2 + f) % 1009, [{x}, {y}, {n}])",
+    "sum(itertools.starmap(lambda e, f: e - f, [({x}, {n}), ({y}, 2)]))",
+    "next(iter([{x}, {y}])) + {n}",
+    "next(e + {n} for e in ({x}, {y}))",
+    "sum(map(abs, [{x}, {y}]))",
+    "max(({x}, {y}), key=lambda e: {n} - e)",
+    "len([{x}, {y}]) + {x}",
+    "dict(p={x}, q={y})['pq'[{i}]]",
+    "{{k: v for k, v in zip('pq', ({x}, {y}))}}['pq'[{i}]]",
+    "(lambda *es: es[-1] + len(es))({x}, {y})",
+    "sum([[{x}, {n}], [{y}]], [])[{i}]",
+    "[*range({n}), {x}][-1]",
+    "int(({x}, {y}) < ({y}, {n})) + {x}",
+    "({x} if [{x}, {n}] == [{y}, {n}] else {y})",
+)
 _OPERATORS = ("+", "-", "*", "&", "|", "^")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
@@ -79,17 +106,8 @@ class Values:
         )
 
     def gathered(self) -> str:
-        x, y, number = self.operand(), self.operand(), self.number()
-        return self.pick(
-            f"sum([{x}, {y}])",
-            f"sum(e * {number} for e in ({x}, {y}))",
-            f"max([e - i for i, e in enumerate([{x}, {y}])])",
-            f"[{x}, {y}, {number}][{self.number(-3, 2)}]",
-            f"sum(e * f for e, f in zip(({x}, {number}), reversed([{y}, 2])))",
-            f"({x}, {y}, {number})[1:][{self.number(0, 1)}]",
-            f"len([{x}, {y}]) + {x}",
-            f"dict(p={x}, q={y})['{self.pick('p', 'q')}']",
-        )
+        """Through a container, an iterator or a comprehension."""
+        return self.pick(*_GATHERED).format(x=self.operand(), y=self.operand(), n=self.number(), i=self.number(0, 1))
 
     def named(self) -> str:
         """A value that gets a name where it stands."""
