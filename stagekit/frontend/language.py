@@ -233,7 +233,11 @@ def _index(call: Call, value: Any, loc: Loc) -> Number:
 @staged
 def static_range(call: Call, *bounds: Any) -> StaticRange:
     """`range(...)` whose loop is unrolled at compile time; its variable is a Python int."""
-    return StaticRange(range(*(_static_int(call, b, "static_range") for b in bounds)))
+    known = [_static_int(call, b, "static_range") for b in bounds]
+    try:
+        return StaticRange(range(*known))
+    except (TypeError, ValueError) as error:  # none or too many of them, or a step of 0
+        raise _error(call, f"`static_range`: {error}", "static_range(start, stop, step)") from None
 
 
 @staged

@@ -55,10 +55,10 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
             shown = describe_type(bound) if is_numeric(bound) else describe(bound)
             raise StagingError(BadOperands("range", shown, "bounds and step are integers"), loc)
     is_static = not any(isinstance(b, Number) for b in bounds)
-    count = len(range(*(int(b) for b in bounds))) if is_static else None
+    runs = bool(range(*(int(b) for b in bounds))) if is_static else None
     start, stop, step = (tracer.arithmetic.to_value(b, dtypes.INDEX, loc) for b in bounds)
     static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
-    return Range(start, stop, step, static_step, iterable.unroll, count == 0, bool(count))
+    return Range(start, stop, step, static_step, iterable.unroll, runs is False, runs is True)
 
 
 def may_carry(before: Any, loop: Range) -> bool:

@@ -14,6 +14,7 @@ stores and atomics do not touch memory there, and reductions leave it out.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -205,6 +206,7 @@ def arange(start: int, stop: int) -> Tile:
     """
     _require_int("start", start)
     _require_int("stop", stop)
+    start, stop = _plain(start), _plain(stop)
     extent = stop - start
     threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})")
     sk.static_assert(extent <= MAX_EXTENT, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
@@ -221,6 +223,7 @@ def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
     """
     extent = shape[0] if isinstance(shape, tuple | list) and len(shape) == 1 else shape
     sk.static_assert(_is_int(extent), f"full: shape must be a compile-time int or a tuple of one, got {shape!r}")
+    extent = _plain(extent)
     threads = sk._block_threads(extent, f"the extent of full({shape!r}, ...)")
     sk.static_assert(extent <= MAX_EXTENT, f"full({shape!r}, ...): a tile has at most {MAX_EXTENT} elements")
     return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
@@ -237,7 +240,13 @@ def _require_int(name: str, value: Any) -> None:
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> int:
+    """A Python int: those of NumPy would wrap."""
+    plain: int = value if isinstance(value, int) else value.item()
+    return plain
 
 
 def _both(valid: Traced, mask: Traced | None) -> Traced | None:

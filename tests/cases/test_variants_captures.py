@@ -290,6 +290,25 @@ def test_P1_numbers_of_derived_classes_are_numbers(number):
     assert _run(kernel, type(5)(number)) == 15
 
 
+def _stored(call):
+    return [call][0]
+
+
+def test_P14_functions_of_the_kernel_may_be_kept_in_any_container():
+    @sk.jit
+    def kernel(out, v):
+        kept = []
+        for k in sk.static_range(3):
+            kept.append(lambda a, k=k: a + k)
+        kept.insert(0, lambda a: a * 100)
+        table = {}
+        table.setdefault("f", lambda a: a * 1000)
+        pair = Pair(lambda a: a * 10_000, 2)
+        out[0] = kept[0](v) + kept[3](v) + table["f"](v) + pair.x(v) + _stored(lambda a: a)(v)
+
+    assert _run(kernel, 3) == 300 + 5 + 3000 + 30_000 + 3
+
+
 KERNEL_FACTOR = 2
 
 

@@ -12,6 +12,7 @@ Shared and local memory hold one copy per block or lane of the team that runs: `
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -156,7 +157,8 @@ def _memory_behind(array: Array, low: int, high: int) -> int:
 def _bytes_at(address: int, size: int, owner: Array) -> Array:
     if not size:
         return np.zeros(0, np.uint8)
-    described = {"data": (address, not owner.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
+    shape = (min(size, sys.maxsize),)  # strides can span more than there are addresses
+    described = {"data": (address, not owner.flags.writeable), "shape": shape, "typestr": "|u1", "version": 3}
     return np.asarray(_Exposed(described, owner))
 
 
