@@ -6,8 +6,10 @@ Sources: NumPy 2 (NEP 50) for the idea that literals adapt; `docs/language.md` s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar, Literal
 
 import ml_dtypes
@@ -182,3 +184,36 @@ def true_divide_dtype(a: DType) -> DType:
     if a.is_float:
         return a
     return float64 if a.bits == 64 else float32
+
+
+# -- numbers as text --------------------------------------------------------------------------------------------------
+
+_WITHOUT_DIGITS = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?")
+
+
+class _Shown(float):
+    """A float of fewer digits than a Python float. Where a format does not ask for digits, the fewest that tell it apart."""
+
+    dtype: DType
+
+    def __format__(self, spec: str) -> str:
+        is_plain = _WITHOUT_DIGITS.fullmatch(spec) is not None
+        return format(_shortest(float(self), self.dtype) if is_plain else float(self), spec)
+
+
+def shown(value: bool | float, dtype: DType) -> bool | int | float:
+    """A value of `dtype` as a format shows it: float32 0.1 is `0.1`, as NumPy has it, and not 0.10000000149011612."""
+    if not dtype.is_float or dtype is float64:
+        return value
+    made = _Shown(value)
+    made.dtype = dtype
+    return made
+
+
+def _shortest(value: float, dtype: DType) -> float:
+    """The number with the fewest digits that `dtype` rounds to `value`."""
+    if value != value or value in (float("inf"), -float("inf")):
+        return value
+    candidates = (float(f"{value:.{digits}e}") for digits in count())
+    with np.errstate(over="ignore"):  # a number cut to few digits may be past the largest
+        return next(each for each in candidates if float(dtype.numpy.type(each)) == value)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from stagekit import dtypes
 from stagekit.frontend.control import describe
@@ -29,6 +32,14 @@ class Text:
     template: str
     operands: tuple[Number, ...]
 
+    def __add__(self, other: str | Text) -> Text:
+        if isinstance(other, str):
+            return Text(self.template + escaped(other), self.operands)
+        return Text(self.template + other.template, self.operands + other.operands)
+
+    def __radd__(self, other: str) -> Text:
+        return Text(escaped(other) + self.template, self.operands)
+
     def __str__(self) -> str:
         return self.template.format(*(_Unknown() for _ in self.operands))
 
@@ -41,25 +52,44 @@ class _Unknown:
 
 
 def trace_joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
-    template, operands = "", []
+    text = Text("", ())
     for part in node.values:
         if isinstance(part, ast.Constant):
-            template += escaped(str(part.value))
-            continue
-        assert isinstance(part, ast.FormattedValue)
-        value = evaluate(tracer, frame, part.value)
-        spec = evaluate(tracer, frame, part.format_spec) if part.format_spec else ""
-        if isinstance(value, Number):
-            _check_spec(tracer, frame, part, value, spec)
-            template += f"{{:{spec}}}" if spec else "{}"
-            operands.append(value)
+            text += str(part.value)
         else:
-            shown = repr(value) if part.conversion == 114 else value
-            text = static(tracer, frame, part, lambda v=shown, s=spec: format(v, s))  # type: ignore[misc]
-            template += escaped(text)
-    if not operands:
-        return template.replace("{{", "{").replace("}}", "}")
-    return Text(template, tuple(operands))
+            assert isinstance(part, ast.FormattedValue)
+            text += _formatted(tracer, frame, part)
+    return text if text.operands else text.template.replace("{{", "{").replace("}}", "}")
+
+
+def _formatted(tracer: Tracer, frame: Frame, node: ast.FormattedValue) -> str | Text:
+    """One `{value!conversion:spec}`."""
+    value = evaluate(tracer, frame, node.value)
+    spec = evaluate(tracer, frame, node.format_spec) if node.format_spec else ""
+    if isinstance(value, Number):
+        _check_spec(tracer, frame, node, value, spec)
+        return Text(f"{{:{spec}}}" if spec else "{}", (value,))
+    if isinstance(value, Text) and not spec:
+        return value
+    if holds_run_time(value) or isinstance(value, Text):
+        message = f"a format of {describe(value)}"
+        raise tracer.error(BadCall(message, "show its run-time numbers one by one"), frame, node)
+    convert = _CONVERSIONS.get(node.conversion, _as_shown)
+    found: str = static(tracer, frame, node, lambda: format(convert(value), spec))
+    return found
+
+
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {
+    ord("r"): repr,
+    ord("s"): lambda value: str(_as_shown(value)),
+    ord("a"): ascii,
+}
+
+
+def _as_shown(value: Any) -> Any:
+    """A typed number, known at compile time, as it would be shown at run time."""
+    dtype = dtypes.dtype_from_numpy(value.dtype) if isinstance(value, np.generic) else None
+    return value if dtype is None or not dtype.is_float else dtypes.shown(float(value), dtype)
 
 
 def _check_spec(tracer: Tracer, frame: Frame, node: ast.AST, value: Number, spec: Any) -> None:
@@ -84,4 +114,4 @@ def shown(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, what: str) ->
         return "{}", (value.value,)
     if holds_run_time(value):
         raise tracer.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"), frame, node)
-    return escaped(str(value)), ()
+    return escaped(f"{_as_shown(value)}" if isinstance(value, np.generic) else str(value)), ()

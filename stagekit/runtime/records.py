@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stagekit import records as layout
 from stagekit.artifact import RecordSite
-from stagekit.dtypes import DType
+from stagekit.dtypes import DType, shown
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 
 CAPACITY_WORDS = 1 << 16  # 512 KiB: some six thousand records
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.site.format.format(*self.values)
+        return self.site.format.format(*map(shown, self.values, self.site.dtypes))
 
     @property
     def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -18,7 +18,7 @@ from stagekit.backends.interp.program import Builders, Compiler, Step, Values, s
 from stagekit.backends.interp.report import Message
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import InternalError
-from stagekit.dtypes import DType
+from stagekit.dtypes import DType, shown
 from stagekit.ir import Pointer, Space, Value, ops, semantics
 
 Meaning = Callable[..., Any]
@@ -301,7 +301,7 @@ def _messages(c: Compiler, op: ops.Print | ops.Assert, template: str) -> Callabl
         columns = [team.spread(values[n])[lanes] for n in numbers]
         rows = [tuple(map(semantics.to_python, row, dtypes)) for row in zip(*columns)] if columns else [()] * len(lanes)
         return [
-            Message(template.format(*row), op.loc, team.who(lane), row)
+            Message(template.format(*map(shown, row, dtypes)), op.loc, team.who(lane), row)
             for lane, row in zip(lanes.tolist(), rows, strict=True)
         ]
 
