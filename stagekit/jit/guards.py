@@ -29,6 +29,12 @@ class Guards:
     rows: tuple[Row, ...] = ()
     ask: Callable[[], bool] | None = None
 
+    def hold(self) -> bool:
+        """Is all as it was? What is only equal to what it was does not count."""
+        if not all(_content(holder, key) is seen for holder, key, seen in self.rows):
+            return False
+        return self.ask is None or self.ask()
+
     @staticmethod
     def of(captures: Captures) -> Guards:
         rows: list[Row] = []
@@ -42,6 +48,15 @@ class Guards:
             else:
                 rows += found
         return Guards(tuple(rows), _all_current(others) if others else None)
+
+
+def _content(holder: Any, key: Any) -> Any:
+    if key is not None:
+        return holder.get(key, ABSENT)
+    try:
+        return holder.cell_contents
+    except ValueError:
+        return ABSENT
 
 
 def _all_current(reads: list[Read]) -> Callable[[], bool]:

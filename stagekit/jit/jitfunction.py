@@ -26,7 +26,6 @@ from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
 from stagekit.jit.argtypes import Untyped
-from stagekit.jit.guards import Guards
 from stagekit.jit.history import History
 from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
@@ -251,7 +250,7 @@ class JitFunction(Inspectable):
                 default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
                 rows.append(native.Parameter(p.name, default, None, expected=value))
         keyword_only = sum(row.name not in self._positional for row in rows)
-        return CallShape(tuple(rows), keyword_only, Guards.of(variant.captures))
+        return CallShape(tuple(rows), keyword_only, variant.guards)
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
         """Does an array of the variant have this constexpr as a size, so that it need not be given?"""

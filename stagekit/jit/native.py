@@ -21,9 +21,10 @@ from stagekit.diagnostics import StagekitError, conceal, hide_frames
 from stagekit.jit.guards import Guards
 from stagekit.jit.launcher import Launch, Launchable, Launcher
 from stagekit.runtime import native
+from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
-from stagekit.runtime.native import Calling, NativeCode
+from stagekit.runtime.native import Calling, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
@@ -72,6 +73,7 @@ class NativeLaunchers:
         self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
         self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
+        self._without: WeakKeyDictionary[Kernel, set[Any]] = WeakKeyDictionary()  # brackets that have no native code
         self._known: dict[Kernel, CallShape] = {}  # with native code; the newest last
 
     def find(self, key: Any) -> Any:
@@ -106,24 +108,22 @@ class NativeLaunchers:
         """After a launch the general way: have a callable for the next one. shape: how the kernel is called."""
         launches = self._launches.get(kernel, 0) + 1
         self._launches[kernel] = launches
-        if launches < _MADE_AT or kernel in self._behind.get(key, ()) or not native.is_available():
+        if launches < _MADE_AT or not (key is None or _is_exact(key)) or not native.is_available():
             return
-        known = shape()
-        if known is not None and (key is None or _is_exact(key)):
+        if kernel in self._behind.get(key, ()) or key in self._without.get(kernel, ()):
+            return
+        known = None if _state(key, kernel) is None else shape()
+        if known is not None:
             self._known[kernel] = known
             if len(self._known) > _MAX_CHAIN:
                 del self._known[next(iter(self._known))]
-            self._add(key, kernel, known)
+        if known is None or self._add(key, kernel, known) is None:
+            self._without.setdefault(kernel, set()).add(key)
 
     def _add(self, key: Any, kernel: Kernel, shape: CallShape) -> Any:
-        code = code_for(kernel, shape)
-        request = NO_BRACKETS if key is None else kernel.request(key)
-        if code is None or not (request.size is None or isinstance(request.size, LaunchSize)):
-            return None
-        if (request.size is None) == (kernel.artifact.launch is None):
-            return None  # a call without the brackets that it needs
-        state = kernel.native_state(request)
-        if state is None:
+        state = _state(key, kernel)
+        code = None if state is None else code_for(kernel, shape)
+        if state is None or code is None:
             return None
         if len(self.entries) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
             self.entries.clear()
@@ -137,6 +137,15 @@ class NativeLaunchers:
             self.without_brackets = made
         self.entries[key] = key, made
         return made
+
+
+def _state(key: Any, kernel: Kernel) -> State | None:
+    """What native code for these brackets works with; None where there is none, or brackets are missing."""
+    request = NO_BRACKETS if key is None else kernel.request(key)
+    is_known = request.size is None or isinstance(request.size, LaunchSize)
+    if not is_known or (request.size is None) == (kernel.artifact.launch is None):
+        return None
+    return kernel.native_state(request)
 
 
 class EarlyLauncher(Launcher):
@@ -231,7 +240,7 @@ def _request(kernel: Kernel, shape: CallShape) -> Any:
         keyword_only=shape.keyword_only,
         launch=artifact.launch,
         block=artifact.block,
-        scratch_bytes=artifact.scratch_bytes,
+        scratch_bytes=HANDED_OVER if artifact.has_records else artifact.scratch_bytes,
         added_shared_bytes=artifact.added_shared_bytes,
         has_guards=shape.guards is not None,
     )

@@ -198,7 +198,7 @@ class Specialization(Inspectable):
 
     def is_current(self) -> bool:
         """Is everything that the traced variants read outside the kernel as it was?"""
-        return all(v.captures.is_current() for v in self._variants.values())
+        return all(v.is_current() for v in self._variants.values())
 
     # -- launching ----------------------------------------------------------------------------------------------
 

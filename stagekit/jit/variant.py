@@ -17,6 +17,7 @@ from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
 from stagekit.jit.front import Facts
+from stagekit.jit.guards import Guards
 from stagekit.jit.history import History, Stopwatch
 from stagekit.jit.native import provide_support
 from stagekit.runtime import driver
@@ -79,6 +80,15 @@ class Variant:
     def traced(self) -> Traced:
         """With its IR; where the front cache knew the facts, it is traced when first asked for."""
         return self._traced if isinstance(self._traced, Traced) else self._traced()
+
+    @functools.cached_property
+    def guards(self) -> Guards:
+        """What native launchers look at before they trust that nothing has changed."""
+        return Guards.of(self.captures)
+
+    def is_current(self) -> bool:
+        """Is everything that the trace read outside the kernel as it was?"""
+        return self.guards.hold() or self.captures.is_current()
 
     @property
     def ir(self) -> str:

@@ -16,20 +16,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stagekit.artifact import Artifact
-from stagekit.diagnostics import InternalError
+from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.runtime import native
 from stagekit.runtime.checks import Native
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native import State
-from stagekit.runtime.pack import SLOT_BYTES, Packer
+from stagekit.runtime.pack import SLOT_BYTES, Buffer, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
+HANDED_OVER = 1 << 40  # bytes: more than any stack has, so that a native launcher leaves the launch to `_record`
 _SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
 
 
@@ -49,7 +50,8 @@ class CpuKernel(Kernel):
         self._address = address
         self._entry = _ENTRY_TYPE(address)
         self._packer = Packer(artifact.signature.slots, extra="Q3q" if artifact.has_records else "3q")
-        self._grid_offset = SLOT_BYTES * (len(artifact.signature.slots) + artifact.has_records)
+        self._record_slot = len(artifact.signature.slots)
+        self._grid_offset = SLOT_BYTES * (self._record_slot + artifact.has_records)
         self._scratch_bytes = artifact.scratch_bytes
         self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
@@ -84,24 +86,32 @@ class CpuKernel(Kernel):
         self._packer.give_back(buffer)
 
     def _run_with_records(self, values: Native, size: LaunchSize) -> None:
+        records = self._take_records()
         try:
-            records = self._records.pop()
-        except IndexError:
-            records = RecordBuffer()
-        self._run(values, (records.address, *size.grid), size)
-        try:
+            self._run(values, (records.address, *size.grid), size)
             report(records, self.artifact.record_sites)
         finally:
             self._records.append(records)
 
+    def _take_records(self) -> RecordBuffer:
+        """Memory that no other launch uses; who takes it puts it back."""
+        try:
+            return self._records.pop()
+        except IndexError:
+            return RecordBuffer()
+
     # Native launchers ----------------------------------------------------------------------------------------------
 
-    def native_state(self, request: LaunchRequest) -> State | None:
-        return None if self._has_records else self._state(request)
-
-    def _state(self, request: LaunchRequest) -> State:
-        words = {"code": self._address, "cost": ctypes.addressof(self._cost), "scratch_bytes": self._scratch_bytes}
-        return State({**words, **size_words(request)}, {"share": self._share, "fail": self._fail}, (self,))
+    def native_state(self, request: LaunchRequest) -> State:
+        run = self._record if self._has_records else self._share
+        words = {
+            "code": self._address,
+            "cost": ctypes.addressof(self._cost),
+            "scratch_bytes": HANDED_OVER if self._has_records else self._scratch_bytes,
+        }
+        return State(
+            {**words, **size_words(request)}, {"share": hide_frames(run), "fail": hide_frames(self._fail)}, (self,)
+        )
 
     def _fail(self, fault: int) -> None:
         """Raise what the entry reports; there is one fault so far."""
@@ -111,10 +121,11 @@ class CpuKernel(Kernel):
         values = self._read(args, None)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if self._has_records or not native.has_functions():
+        if not native.has_functions():
             return general
-        buffer = self._packer.take(values, size.grid)
-        state = self._state(LaunchRequest(size)).adding({"slots": buffer.address}, args, buffer)
+        extra = (0, *size.grid) if self._has_records else size.grid
+        buffer = self._packer.take(values, extra)
+        state = self.native_state(LaunchRequest(size)).adding({"slots": buffer.address}, args, buffer)
         return native.make_prepared("run_prepared", self._name, general, state)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
@@ -130,6 +141,17 @@ class CpuKernel(Kernel):
             share_blocks(run, first, total, self._cost)
         else:
             run_blocks(run, total, self._cost)
+
+    def _record(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
+        """A whole launch whose kernel writes records: it gets the memory for them behind its arguments."""
+        records, buffer = self._take_records(), Buffer(self._record_slot + 1)
+        ctypes.memmove(buffer.address, slots, SLOT_BYTES * self._record_slot)
+        buffer.memory[self._record_slot] = records.address
+        try:
+            self._share(buffer.address, grid, first, total, shared_bytes)
+            report(records, self.artifact.record_sites)
+        finally:
+            self._records.append(records)
 
 
 class _ThreadScratch(threading.local):
