@@ -111,7 +111,7 @@ def test_arithmetic_finds_a_wrong_meaning_and_shows_the_operation(monkeypatch: p
     monkeypatch.setitem(semantics.BINARY, BinaryKind.SHR, off_by_one)
     fuzzer = FUZZERS["arithmetic"]()
     tree = ["binary", "add", ["in", "int32", 1], ["binary", "shr", ["in", "int32", 0], ["const", "int32", "3"]]]
-    case = json.dumps({"inputs": 2, "of": 8, "rows": [*range(8)], "expressions": [["in", "int8", 0], tree]})
+    case = json.dumps({"inputs": 4, "of": 8, "rows": [*range(8)], "expressions": [["in", "int8", 0], tree]})
 
     found = [p for p in problems_of(fuzzer, case, TARGETS) if p.kind == "cpu differs"]
     small, _ = shrink(fuzzer, case, found[0], TARGETS)

@@ -1,9 +1,9 @@
 """Compare a batch of expressions everywhere that they can be computed.
 
     interp       the IR as it was built: what the others must equal, bit by bit
-    optimised    the IR after the passes for compiled targets, on the interpreter; in one batch of four
+    optimised    the IR after the passes for compiled targets, on the interpreter; in one batch of eight
     folded       the IR with the inputs of one row as constants, folded until nothing is left to run
-    cpu, cuda    machine code; every second batch for the CPU is "plain", without LLVM's passes
+    cpu, cuda    machine code; three of four batches for the CPU are "plain", without LLVM's passes
 
 A case is JSON: the seed of its inputs, how many rows of them, which rows count, and the expressions.
 """
@@ -34,7 +34,11 @@ from stagekit.testing.fuzz.trees import Tree, replaced, without
 EXPRESSIONS = 32
 THREADS = (32, 64, 32, 32, 40, 32, 64, 32)  # of a block, by the seed: one warp, several, and one that is not whole
 ROWS = 128
-OPTIMISED_SHARE = 4  # one batch in so many: what the passes do shows in machine code as well
+MISSING_ROWS = 9  # of some batches, so that the last block has threads without a row
+_CYCLE = 8  # what is done with a batch follows from its seed modulo this number
+_WITH_LLVM = {0, 4}  # on the CPU; the others run as code that LLVM's passes have not seen, which takes half the time
+_OPTIMISED = {2}
+_FEWER_ROWS = {5}
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,13 @@ class Batch:
         return {key: array[chosen] for key, array in inputs(self.inputs_seed, self.all_rows).items()}
 
     @property
+    def cpu_ways(self) -> list[str]:
+        """All for a batch that has been shrunk; for another, those that its seed says."""
+        turn, is_shrunk = self.inputs_seed % _CYCLE, len(self.rows) < ROWS - MISSING_ROWS
+        wanted = {"cpu": turn in _WITH_LLVM, "cpu plain": turn not in _WITH_LLVM, "optimised": turn in _OPTIMISED}
+        return [way for way, is_wanted in wanted.items() if is_wanted or is_shrunk]
+
+    @property
     def threads(self) -> int:
         return THREADS[self.inputs_seed // 8 % len(THREADS)]
 
@@ -85,7 +96,7 @@ class ArithmeticFuzzer:
     def draw(self, seed: int) -> str:
         drawing = Drawing(random.Random(seed))
         trees = tuple(drawing.expression() for _ in range(self.expressions))
-        rows = ROWS if seed % 4 else ROWS - 9
+        rows = ROWS - MISSING_ROWS if seed % _CYCLE in _FEWER_ROWS else ROWS
         return Batch(seed, rows, tuple(range(rows)), trees).text()
 
     def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
@@ -233,11 +244,8 @@ def _ways(batch: Batch, fn: Function, targets: Sequence[str]) -> Iterator[tuple[
     """The ways to compute a batch beside the plain one, made one after the other."""
     for target in (t for t in targets if t in RUN):
         lowered = lower_for(target, fn)
-        is_plain = target == "cpu" and batch.inputs_seed % 2 == 1
-        way = "cpu plain" if is_plain else target
-        yield way, functools.partial(RUN[way], lowered)
-        if target == "cpu" and batch.inputs_seed % OPTIMISED_SHARE == 0:
-            yield "optimised", functools.partial(run_interp, lowered)
+        for way in batch.cpu_ways if target == "cpu" else (target,):
+            yield way, functools.partial(RUN[way], lowered)
 
 
 def _outputs_of(batch: Batch, columns: Mapping[tuple[str, int], Array], run: Run) -> Outputs:

@@ -95,4 +95,4 @@ def _cuda_artifact(code: Any, arrays: Sequence[Array], capability: int) -> Artif
     )  # fmt: skip
 
 
-RUN = {"cpu": run_cpu, "cpu plain": run_plain_cpu, "cuda": run_cuda}
+RUN = {"optimised": run_interp, "cpu": run_cpu, "cpu plain": run_plain_cpu, "cuda": run_cuda}
