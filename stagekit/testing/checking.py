@@ -18,6 +18,7 @@ from hypothesis.strategies import SearchStrategy
 
 from stagekit import cuda
 from stagekit.diagnostics import StagekitError
+from stagekit.frontend.tracer import suggest
 from stagekit.jit.sanitizing import CHECKS, Sanitizer
 from stagekit.jit.sanitizing import sanitize as make_sanitizer
 from stagekit.testing.comparing import Array, Tolerance, difference
@@ -71,6 +72,7 @@ def check(
     """
     __tracebackhide__ = True
     chosen = tuple(targets) if targets is not None else default_targets()
+    _refuse_unknown(chosen)
     watch = _watch(sanitize)
 
     @settings(
@@ -84,14 +86,22 @@ def check(
     )
     @given(launches)
     def holds(launch: Launch) -> None:
+        __tracebackhide__ = True
         expected = _expected(reference, launch)
         for target in chosen:
-            _compare(kernel, launch, target, expected, tolerance, ignore, watch)
+            _compare(kernel, launch.of(kernel), target, expected, tolerance, ignore, watch)
 
     try:
         (holds if seed is None else hypothesis.seed(seed)(holds))()
     except CheckFailed as failure:
         raise CheckFailed(str(failure), failure.launch, failure.target) from failure.__cause__
+
+
+def _refuse_unknown(targets: Sequence[str]) -> None:
+    __tracebackhide__ = True
+    for name in targets:
+        if name not in TARGETS:
+            raise ValueError(f"no target {name!r}; targets are {', '.join(TARGETS)}")
 
 
 def _watch(is_wanted: bool) -> Sanitizer:
@@ -102,8 +112,9 @@ def _watch(is_wanted: bool) -> Sanitizer:
 
 def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]:
     """What every array must hold afterwards."""
+    __tracebackhide__ = True
     fresh = launch.fresh()
-    names = [n for n in inspect.signature(reference).parameters if n in fresh.arguments]
+    names = _names_of(reference, fresh.arguments)
     with np.errstate(all="ignore"):
         given = reference(**{name: fresh.arguments[name] for name in names})
     expected = fresh.arrays
@@ -113,7 +124,28 @@ def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]
         raise TypeError(
             f"the reference gives arrays by the names of the kernel's, {list(expected)}, or writes into them; got {given!r}"
         )
-    return {**expected, **{n: np.broadcast_to(np.asarray(v), expected[n].shape) for n, v in given.items()}}
+    return {**expected, **{name: _shaped(name, value, expected[name].shape) for name, value in given.items()}}
+
+
+def _names_of(reference: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments that the reference takes."""
+    __tracebackhide__ = True
+    parameters = inspect.signature(reference).parameters.values()
+    for p in parameters:
+        if p.name not in arguments and p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            hint = suggest(p.name, tuple(arguments)).rstrip("; ")
+            known = ", ".join(arguments)
+            raise TypeError(f"the reference takes `{p.name}`, the launches have {known}{'; ' if hint else ''}{hint}")
+    return [p.name for p in parameters if p.name in arguments]
+
+
+def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    __tracebackhide__ = True
+    found = np.asarray(value)
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        raise TypeError(f"the reference gives `{name}` in shape {found.shape}, the launch has {shape}") from None
 
 
 def _compare(
@@ -125,6 +157,7 @@ def _compare(
     ignore: Collection[str],
     watch: Sanitizer,
 ) -> None:
+    __tracebackhide__ = True
     fresh = launch.fresh()
     try:
         _RUN[target](kernel, fresh, watch)

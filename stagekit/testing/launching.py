@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Launch:
-    """brackets: None for a kernel that computes its own launch. arguments: constexprs too, in the order of the call."""
+    """brackets: None for a kernel that computes its own launch. arguments: constexprs too, in the order of the call.
+
+    helpers: those that others were made from. A kernel without a parameter of that name does without.
+    """
 
     brackets: Any
     arguments: Mapping[str, Any]
+    helpers: frozenset[str] = frozenset()
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -30,16 +35,22 @@ class Launch:
     def fresh(self) -> Launch:
         """The same with copies of the arrays, strides and all."""
         copies = {n: _copy(v) if isinstance(v, np.ndarray) else copy.copy(v) for n, v in self.arguments.items()}
-        return Launch(self.brackets, copies)
+        return Launch(self.brackets, copies, self.helpers)
+
+    def of(self, kernel: Any) -> Launch:
+        """The same without the helpers that `kernel` does not take."""
+        known = inspect.signature(kernel).parameters
+        taken = {n: v for n, v in self.arguments.items() if n in known or n not in self.helpers}
+        return Launch(self.brackets, taken)
 
     def run(self, kernel: Any) -> None:
         """Launch `kernel`; its outputs are in `arrays` afterwards."""
-        self._call(kernel, self.arguments)
+        self._call(kernel, self.of(kernel).arguments)
 
     def run_on_gpu(self, kernel: Any) -> None:
         """The same with copies of the arrays on the GPU, copied back. They are in C order there."""
         there = {name: cuda.to_device(array) for name, array in self.arrays.items()}
-        self._call(kernel, {**self.arguments, **there})
+        self._call(kernel, {**self.of(kernel).arguments, **there})
         for name, array in self.arrays.items():
             array[...] = there[name].to_host()
 

@@ -86,17 +86,22 @@ def launches(draw: DrawFn, brackets: Any = None, /, **values: Any) -> Launch:
     """Launches of a kernel. values: its parameters, constexprs too; brackets: what stands in them, None for a kernel without.
 
     Each is a strategy, a value, or a function of values before it, which it takes by name, that gives one of the two:
-    `n=lambda BLOCK: lengths(BLOCK)`. A function that is itself the value of a constexpr is given as `st.just(function)`.
+    `n=lambda BLOCK: lengths(BLOCK)`. A value that only others are made from need not be a parameter of the kernel. A function
+    that is itself the value of a constexpr is given as `st.just(function)`.
     """
     found: dict[str, Any] = {}
+    helpers: set[str] = set()
     for name, value in values.items():
-        found[name] = _resolved(draw, value, found)
-    return Launch(_resolved(draw, brackets, found), found)
+        found[name] = _resolved(draw, value, found, helpers)
+    return Launch(_resolved(draw, brackets, found, helpers), found, frozenset(helpers))
 
 
-def _resolved(draw: DrawFn, value: Any, found: dict[str, Any]) -> Any:
+def _resolved(draw: DrawFn, value: Any, found: dict[str, Any], helpers: set[str]) -> Any:
+    """A value of a strategy or function. helpers: gains what the function takes."""
     if isinstance(value, types.FunctionType):
-        value = value(**{name: found[name] for name in _names_of(value, found)})
+        names = _names_of(value, found)
+        helpers.update(names)
+        value = value(**{name: found[name] for name in names})
     return _drawn(draw, value)
 
 
@@ -123,9 +128,12 @@ def _known(dtype: Any) -> DType:
 
 
 def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
-    """Counting or random numbers, and here and there an edge value: few draws, however large the array."""
+    """Random numbers, counting ones from some place on, here and there an edge value: few draws, however large the array."""
+    array = _counting(dtype, size, values)
     seed = draw(st.integers(0, _SEEDS))
-    array = _counting(dtype, size, values) if seed == 0 else _random(dtype, size, values, seed)
+    if seed and size:
+        count = draw(st.integers(0, 2 * size))  # all in half of the cases
+        array[:count] = _random(dtype, size, values, seed)[:count]
     if values != "exact" and size:
         place = st.tuples(st.integers(0, size - 1), st.sampled_from(edge_values(dtype, values)))
         for index, edge in draw(st.lists(place, max_size=4)):

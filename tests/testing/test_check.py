@@ -183,3 +183,62 @@ def test_the_tolerance_follows_the_dtype(dtype: sk.DType) -> None:
 
     assert difference(little, reference, tolerance) is None
     assert difference(reference, reference * dtype.numpy.type(2), tolerance) is not None
+
+
+def test_a_value_that_others_are_made_from_need_not_be_a_parameter() -> None:
+    @sk.jit
+    def transpose(A, B):
+        i, j = sk.cuda.thread_idx("x"), sk.cuda.thread_idx("y")
+        n = A.shape[0]
+        sk.store(B.ptr + j * n + i, sk.load(A.ptr + i * n + j))  # right for squares
+
+    launches = testing.launches(
+        lambda A: (1, A.shape),
+        rows=st.integers(1, 9),
+        columns=st.integers(1, 9),
+        A=lambda rows, columns: testing.arrays(sk.float32, (rows, columns)),
+        B=lambda rows, columns: testing.outputs(sk.float32, (columns, rows)),
+    )
+
+    failed = failure_of(transpose, lambda A: {"B": A.T}, launches)
+
+    assert (2, 1) == failed.launch.arguments["A"].shape
+    assert "transpose[1, (2, 1)](A=A, B=B)" in str(failed)
+
+
+def test_an_argument_that_nothing_takes_is_refused() -> None:
+    launches = testing.launches((1, 1), out=testing.outputs(sk.int32, 1), BLOCK=1, sise=3)
+
+    assert "UNKNOWN_ARGUMENT" in str(failure_of(reverse_without_barrier, lambda: {"out": 0}, launches))
+
+
+def test_numbers_are_as_plain_as_the_fault_allows() -> None:
+    """Random numbers give way to counting ones, where these do as well."""
+
+    @sk.jit
+    def halve(src, dst):
+        i = sk.cuda.thread_idx("x")
+        dst[i] = (src[i].to(sk.float16) * 0.5).to(sk.float32)
+
+    launches = testing.launches((1, 8), src=testing.arrays(sk.float32, 8), dst=testing.outputs(sk.float32, 8))
+
+    failed = failure_of(halve, lambda src: {"dst": src / 2}, launches)
+
+    assert 1 == np.count_nonzero(failed.launch.arguments["src"] != np.arange(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (lambda scr: {"dst": scr}, r"takes `scr`, the launches have BLOCK, n, factor, src, dst; did you mean `src`\?"),
+        (lambda src: {"dst": np.zeros((3, 3))}, r"gives `dst` in shape \(3, 3\), the launch has \(0,\)"),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_refused_in_words(reference: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        testing.check(scale, reference, scalings())
+
+
+def test_a_target_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="no target 'gpu'; targets are interp, cpu, cuda"):
+        testing.check(scale, scaled, scalings(), targets=["gpu"])
