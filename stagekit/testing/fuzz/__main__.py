@@ -16,6 +16,7 @@ from stagekit.testing.fuzz.fleet import Fleet, Plan
 from stagekit.testing.fuzz.fuzzers import FUZZERS
 from stagekit.testing.fuzz.harness import CORPUS, Fuzzer
 
+_ALL_TARGETS = ("interp", "cpu", "cuda")
 _CASES = 100  # where neither a count nor a time is asked for
 _NO_END = sys.maxsize // 2
 
@@ -39,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--failures", type=int, default=20, help="stop when so many cases have failed")
     parser.add_argument("--expressions", type=int, help="of a batch, for the arithmetic fuzzer")
-    parser.add_argument("--targets", help="comma separated; all that there are by default")
+    parser.add_argument("--targets", type=_split, help="comma separated; all that there are by default")
     parser.add_argument("--corpus", help="folder that keeps what fails, shrunk; that of the tests by default")
     return parser
 
@@ -48,7 +49,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     count = options.count or (_CASES if options.seconds is None else _NO_END)
     return Plan(
         _make(options),
-        options.targets.split(",") if options.targets else _targets(),
+        options.targets or _targets(),
         range(options.seed, options.seed + count),
         jobs=options.jobs,
         seconds=options.seconds,
@@ -62,8 +63,15 @@ def _make(options: argparse.Namespace) -> Callable[[], Fuzzer]:
     return make if options.expressions is None else functools.partial(ArithmeticFuzzer, options.expressions)
 
 
+def _split(text: str) -> tuple[str, ...]:
+    targets = tuple(text.split(","))
+    if not set(targets) <= set(_ALL_TARGETS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(_ALL_TARGETS)}")
+    return targets
+
+
 def _targets() -> tuple[str, ...]:
-    return ("interp", "cpu", "cuda") if cuda.is_available() else ("interp", "cpu")
+    return _ALL_TARGETS if cuda.is_available() else _ALL_TARGETS[:2]
 
 
 def _default_corpus() -> Path | None:

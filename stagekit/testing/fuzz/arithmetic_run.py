@@ -242,7 +242,7 @@ def _store_all(batch: Batch, building: Building, outputs: Mapping[str, Value], r
 
 def _ways(batch: Batch, fn: Function, targets: Sequence[str]) -> Iterator[tuple[str, Run]]:
     """The ways to compute a batch beside the plain one, made one after the other."""
-    for target in (t for t in targets if t in RUN):
+    for target in (t for t in targets if t != "interp"):
         lowered = lower_for(target, fn)
         for way in batch.cpu_ways if target == "cpu" else (target,):
             yield way, functools.partial(RUN[way], lowered)
