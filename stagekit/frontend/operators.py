@@ -18,10 +18,10 @@ from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import by_method, user_method
-from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, is_literal, is_numeric
+from stagekit.frontend.powers import power
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
-from stagekit.intrinsics import registry
 
 
 def trace_binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
@@ -48,7 +48,7 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
             return power(tracer, frame, node, left, right)
         if symbol != "@":
             return tracer.arithmetic.binary(symbol, left, right, loc)
-    if isinstance(left, Address | Array) or isinstance(right, Address | Array):
+    if isinstance(left, (Address, Array)) or isinstance(right, (Address, Array)):
         moved = _pointer_arithmetic(tracer, symbol, left, right, loc)
         if moved is not None:
             return moved
@@ -60,12 +60,12 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
     if isinstance(left, str) and holds_run_time(right):
         raise needs_static(tracer, frame, node, "what is formatted into a string", right)
     made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
-    return tracer.journal.born(made) if isinstance(made, list | dict | set) else made
+    return tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
 
 
 def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
     hint = ""
-    if isinstance(left, list | tuple) or isinstance(right, list | tuple):
+    if isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)):
         hint = "how many items a list has must be known; memory of a run-time size is an array argument"
     elif isinstance(left, str) or isinstance(right, str):
         hint = "texts are known at compile time; show run-time numbers by an f-string in `print` or `assert`"
@@ -99,52 +99,15 @@ def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc:
     """pointer + integer, integer + pointer, pointer - integer, pointer - pointer; None where it is something else."""
     if symbol == "+" and is_numeric(left):
         left, right = right, left
-    if symbol not in ("+", "-") or not isinstance(left, Address | Array):
+    if symbol not in ("+", "-") or not isinstance(left, (Address, Array)):
         return None
     base = arrays.base_of(left, loc)
-    if symbol == "-" and isinstance(right, Address | Array):
+    if symbol == "-" and isinstance(right, (Address, Array)):
         return arrays.distance(tracer, base, arrays.base_of(right, loc), loc)
     if not is_numeric(right):
         return None
     offset = arrays.index_value(tracer, right, loc)
     return Address(tracer.builder.offset(base.value, tracer.builder.neg(offset) if symbol == "-" else offset))
-
-
-# -- powers ------------------------------------------------------------------------------------------------------------
-
-
-def power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any) -> Any:
-    """`base ** exponent`: small compile-time integer powers multiply (as NumPy's square does), integers by squaring."""
-    loc = frame.loc(node)
-    is_integer_base = not default_dtype(base).is_float
-    if isinstance(exponent, int) and exponent >= 0 and (is_integer_base or exponent <= 2):
-        return _integer_power(tracer, base, exponent, loc)
-    if is_integer_base and not default_dtype(exponent).is_float:
-        hint = "an integer power needs an exponent known at compile time and not negative; or make the base a float"
-        raise tracer.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint), frame, node)
-    return invoke(tracer, frame, node, registry.by_name("pow"), [base, exponent])
-
-
-def _integer_power(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
-    result: Any = None
-    square = base
-    while exponent:
-        if exponent & 1:
-            result = square if result is None else tracer.arithmetic.binary("*", result, square, loc)
-        exponent >>= 1
-        if exponent:
-            square = tracer.arithmetic.binary("*", square, square, loc)
-    if result is None:
-        return (
-            tracer.arithmetic.convert(1, default_dtype(base))
-            if not isinstance(base, Number)
-            else _one_like(tracer, base)
-        )
-    return result
-
-
-def _one_like(tracer: Tracer, base: Number) -> Number:
-    return Number(tracer.builder.constant(1.0 if base.dtype.is_float else 1, base.dtype), base.is_weak)
 
 
 # -- one operand -------------------------------------------------------------------------------------------------------
@@ -161,7 +124,7 @@ def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], op
     loc = tracer.at(frame, node)
     if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
         return tracer.arithmetic.invert(operand, loc)
-    if isinstance(operand, Number | np.generic):
+    if isinstance(operand, (Number, np.generic)):
         if op is ast.USub:
             return tracer.arithmetic.negate(operand, loc)
         return tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
