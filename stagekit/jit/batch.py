@@ -55,7 +55,7 @@ def compile_all(
     done = len(sent)
     for place, kernel in enumerate(wanted):
         try:
-            kernel.compile(where, capability=capability, block=block)
+            _compile(kernel, where, capability, block)
         except StagekitError as error:
             errors.append(error)
         if place not in sent:
@@ -105,6 +105,11 @@ def _send(
     return set(sent.values())
 
 
+def _compile(kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None) -> None:
+    """block: for a kernel that fixes none."""
+    kernel.compile(target, capability=capability, block=None if kernel.fixed_block else block)
+
+
 def _is_found_elsewhere(kernel: Specialization) -> bool:
     """Does a pickle lead to this very kernel, here at least?"""
     try:
@@ -118,7 +123,7 @@ def _try_compile(
 ) -> bool:
     """What a worker does. False where it failed: the error is found again, and raised, by who asked."""
     try:
-        kernel.compile(target, capability=capability, block=block)
+        _compile(kernel, target, capability, block)
     except StagekitError:
         return False
     return True

@@ -82,8 +82,7 @@ def specialization_of(kernel: Any, asked_by: str) -> Specialization:
 
 def _compile_now(kernel: Specialization, target: str | None) -> None:
     """As far as possible without arguments: a cpu kernel whose block the launch gives waits for it."""
-    block = kernel.trace().block
-    if target == "cuda" or (target == "cpu" and block):
+    if target == "cuda" or (target == "cpu" and kernel.fixed_block):
         kernel.compile(target)
 
 

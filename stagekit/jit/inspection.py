@@ -78,6 +78,12 @@ class Inspectable(NativelyLaunchable):
 
     @property
     @hide_frames
+    def fixed_block(self) -> tuple[int, int, int] | None:
+        """Threads per block along x, y and z where the kernel fixes them, else None."""
+        return self._shown().facts.block
+
+    @property
+    @hide_frames
     def style(self) -> Style:
         """What stands in the brackets: "block", "thread" or "entry"."""
         return self._shown().facts.style

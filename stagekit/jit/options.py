@@ -57,6 +57,9 @@ def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str,
         wanted, holds = _RULES[name]
         if not holds(value):
             raise SpecializeError(BadOption(f"@{decorator}", f"`{name}` is {value!r}", f"give {wanted}"))
+    if given["max_registers"] is not None and given["target"] in ("cpu", "interp"):
+        why = f"`max_registers` is an option of cuda, the target is {given['target']}"
+        raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
     rest = dict(given)
     name, target = rest.pop("name"), rest.pop("target")
     return Options(TraceOptions(**rest), name, target)

@@ -22,11 +22,12 @@ from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launcher import Launchable
 from stagekit.runtime import native
-from stagekit.runtime.launch_config import NO_BRACKETS
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 
 if TYPE_CHECKING:
     from stagekit.backends.interp import Finding, Options, Report
     from stagekit.jit.variant import Variant
+    from stagekit.runtime.kernel import Kernel
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,12 +84,21 @@ class Sanitizer:
     def launch(self, variant: Variant, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Run one launch; keep its report; raise what it found, unless that is only collected."""
         kernel = variant.checked(self.options)
-        request = NO_BRACKETS if key is None else kernel.request(key)
-        report = kernel.run(args, kwargs, request, self.seed + self._launches)
+        report = kernel.run(args, kwargs, _request(kernel, key), self.seed + self._launches)
         self._launches += 1
         self.reports.append(report)
         del self.reports[:-_KEPT_REPORTS]
         kernel.tell(report, raises_findings=not self.collect)
+
+    def prepare(self, variant: Variant, key: Any, args: tuple[Any, ...]) -> Callable[[], None]:
+        """A launch for later; what is wrong with its brackets and arguments is said now."""
+        kernel = variant.checked(self.options)
+        kernel.check(args, _request(kernel, key))
+        return functools.partial(self.launch, variant, key, args, {})
+
+
+def _request(kernel: Kernel, key: Any) -> LaunchRequest:
+    return NO_BRACKETS if key is None else kernel.request(key)
 
 
 class SanitizedKernel(Launchable):

@@ -234,7 +234,7 @@ class Specialization(Inspectable):
         values, variant, device = self._typed(given)
         watch = sanitizing.current()
         if watch is not None:
-            return functools.partial(watch.launch, variant, key, values, {})
+            return watch.prepare(variant, key, values)
         return variant.prepare(key, values, self._target(target, device), device)
 
     def _typed(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], Variant, Device]:

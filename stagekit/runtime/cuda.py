@@ -199,6 +199,7 @@ class _Module:
                 driver.call("cuMemFreeHost", self._records.address)
 
 
+@hide_frames
 def _fail_launch(status: int) -> None:
     """What a native launcher calls when the driver refuses."""
     driver.check("cuLaunchKernel", driver.api().CUresult(status))

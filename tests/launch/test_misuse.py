@@ -156,6 +156,7 @@ MISUSES = {
         sk.jit(fastmath=1)
         sk.jit(target=["cpu"])
         sk.jit(name="")
+        sk.jit(target="cpu", max_registers=32)
         sk.function(fastmth=1)
     """,
     "LAUNCH_LIMIT": """
@@ -264,6 +265,12 @@ def test_a_bound_kernel_has_all_of_its_kernel() -> None:
     assert bound.specialize().target == "cpu"
     assert sk.compile(bound, "interp").target == "interp"
     assert sk.compile_all([bound, plain], "cpu", block=4) == [special, special]
+
+
+def test_a_block_is_for_the_kernels_that_fix_none() -> None:
+    assert sk.compile_all([plain, tile], "cpu", block=32) == [special, special_tile]
+    assert special_tile.fixed_block == (64, 1, 1)
+    assert special.fixed_block is None
 
 
 def test_a_size_is_taken_from_the_first_array_that_is_there() -> None:
