@@ -66,6 +66,11 @@ class InterpKernel(Kernel):
         self.last_report = dataclasses.replace(report, findings=self._explained(report))
         return self.last_report
 
+    def check(self, args: tuple[Any, ...], brackets: LaunchRequest) -> None:
+        """Refuse what a launch with these arguments would refuse."""
+        given = self._bind(args, {})
+        self._size(self._read(Hosted(given, self._read_on_gpu).arguments, None), given, brackets)
+
     @functools.cached_property
     def _read_on_gpu(self) -> ArgumentReader:
         """Refuses what a launch on a GPU would."""

@@ -19,7 +19,10 @@ from stagekit.jit.launcher import Launcher
 from stagekit.runtime import native
 from tests.launch.calls import Call, outcome
 
-pytestmark = pytest.mark.skipif(not native.is_available(), reason="no native launchers here")
+pytestmark = [
+    pytest.mark.skipif(not native.is_available(), reason="no native launchers here"),
+    pytest.mark.stagekit_unchecked(reason="what native launchers do; checked launches never are"),
+]
 
 SCALARS = [dtype.numpy.type for dtype in ARITHMETIC_DTYPES]
 KIND_VALUES = {"b": (True, False), "i": (3, -1, 100), "u": (3, 200), "f": (0.1, -2.5, 1e6, math.inf)}

@@ -67,3 +67,13 @@ def test_each_way_of_launching_raises_what_is_found(
     else:
         with pytest.raises(sk.StagekitError, match="1 of the 5 elements of `out` were never written"):
             way(longer)
+
+
+def test_preparing_in_a_session_refuses_what_a_launch_would() -> None:
+    with sk.sanitize() as watch:
+        with pytest.raises(sk.ArgumentError, match="`out`"):
+            mark.prepare[1, 4]([1.0], 1.0)
+        with pytest.raises(sk.LaunchError):
+            mark.prepare(np.zeros(4, np.float32), 1.0)
+
+    assert [] == watch.reports
