@@ -69,11 +69,11 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, CompareKind, Callable[[Any, Any], 
 
 def is_literal(value: Any) -> bool:
     """Is this a Python number (an `IntEnum` member is one), which has no dtype of its own?"""
-    return isinstance(value, int | float) and not isinstance(value, np.generic)
+    return isinstance(value, (int, float)) and not isinstance(value, np.generic)
 
 
 def is_numeric(value: Any) -> bool:
-    return isinstance(value, Number | np.generic) or is_literal(value)
+    return isinstance(value, (Number, np.generic)) or is_literal(value)
 
 
 def strong_dtype(value: Any) -> DType | None:

@@ -7,6 +7,8 @@ of an operator; beside a pointer they convert to its element dtype, as a store d
 from __future__ import annotations
 
 import ast
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ def call_intrinsic(
     """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
     values, params = _bind(tracer, frame, node, spec, args, kwargs)
     loc = tracer.at(frame, node)
-    if not all(is_numeric(v) or isinstance(v, Address | Array) for v in values):
+    if not all(is_numeric(v) or isinstance(v, (Address, Array)) for v in values):
         raise _no_overload(tracer, frame, node, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return _fold(tracer, frame, node, spec, values, params)
@@ -114,7 +116,7 @@ def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, value
     if as_given is not None:
         return as_given
     fixed = _fixed_types(spec)
-    pointer = next((v for v in values if isinstance(v, Address | Array)), None)
+    pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
     for dtype in _candidates(spec, values, fixed, pointer, loc):
         wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))
         sig = spec.overload(wanted)
@@ -124,17 +126,18 @@ def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, value
 
 
 def _own_type(value: Any, loc: Loc) -> Type:
-    return arrays.base_of(value, loc).type if isinstance(value, Address | Array) else Scalar(default_dtype(value))
+    return arrays.base_of(value, loc).type if isinstance(value, (Address, Array)) else Scalar(default_dtype(value))
 
 
-def _fixed_types(spec: Intrinsic) -> dict[int, Type]:
+@functools.cache
+def _fixed_types(spec: Intrinsic) -> Mapping[int, Type]:
     """Argument positions with one and the same scalar type in all of several signatures."""
     columns = [set(column) for column in zip(*(s.args for s in spec.sigs))]
     has_choice = any(len(column) > 1 for column in columns)
     return {i: next(iter(c)) for i, c in enumerate(columns) if len(c) == 1 and (has_choice or len(spec.sigs) == 1)}
 
 
-def _candidates(spec: Intrinsic, values: list[Any], fixed: dict[int, Type], pointer: Any, loc: Loc) -> list[DType]:
+def _candidates(spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], pointer: Any, loc: Loc) -> list[DType]:
     """Dtypes to try for the free scalar positions, in order."""
     if pointer is not None:
         return [pointer.dtype]
@@ -154,14 +157,14 @@ def _candidates(spec: Intrinsic, values: list[Any], fixed: dict[int, Type], poin
     return tries
 
 
-def _type_at(index: int, value: Any, fixed: dict[int, Type], dtype: DType, loc: Loc) -> Type:
-    if isinstance(value, Address | Array):
+def _type_at(index: int, value: Any, fixed: Mapping[int, Type], dtype: DType, loc: Loc) -> Type:
+    if isinstance(value, (Address, Array)):
         return arrays.base_of(value, loc).type
     return fixed.get(index, Scalar(dtype))
 
 
 def _operand(tracer: Tracer, value: Any, type_: Type, loc: Loc) -> Value:
-    if isinstance(value, Address | Array):
+    if isinstance(value, (Address, Array)):
         return arrays.base_of(value, loc).value
     assert isinstance(type_, Scalar)
     return tracer.arithmetic.to_value(value, type_.dtype, loc)

@@ -150,13 +150,17 @@ def is_run_time(value: Any) -> bool:
     return isinstance(value, RUN_TIME)
 
 
+_PLAIN = (str, int, float, bool, type(None), DType)
+_CONTAINERS = (tuple, list, set, frozenset, deque)
+
+
 def holds_run_time(value: Any, depth: int = 8) -> bool:
     """Does `value` contain anything that is known only at run time?"""
     if isinstance(value, STAND_INS):
         return True
-    if depth == 0 or isinstance(value, str | int | float | bool | type(None) | DType):
+    if depth == 0 or isinstance(value, _PLAIN):
         return False
-    if isinstance(value, tuple | list | set | frozenset | deque):
+    if isinstance(value, _CONTAINERS):
         return any(holds_run_time(v, depth - 1) for v in value)
     if isinstance(value, dict):
         return any(holds_run_time(v, depth - 1) for v in value.values())
