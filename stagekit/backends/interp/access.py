@@ -129,7 +129,7 @@ def _fault(team: Team, lane: int, address: Address, index: int, access: Access) 
     offset_bytes = index * dtype.itemsize + address.phase
     if allocation.is_gone_at(offset_bytes):
         return FreedAccess(verb, allocation.name, index, allocation.base + offset_bytes)
-    element, limit = f"element {index} of `{allocation.name}`", f", which has {count} elements of {dtype.name}"
+    element, limit = f"element {index} of `{allocation.name}`", f", which has {_elements(count)} of {dtype.name}"
     along = _beyond(team, lane, allocation.name, access.axes) if access.axes is not None else None
     if along is None and 0 <= index < count:
         return ReadOnlyWrite(verb, allocation.name, index)
@@ -153,8 +153,13 @@ def _beyond(team: Team, lane: int, name: str, axes: Axes) -> tuple[str, str] | N
         if axes.is_view
         else f"`{name}[{shown}]` of shape {shape}"
     )
-    limits = " and ".join(f"axis {k} has {shape[k]}" for k in missed)
-    return array, f": {limits} elements"
+    *some, last = missed
+    limits = "".join(f"axis {k} has {shape[k]} and " for k in some)
+    return array, f": {limits}axis {last} has {_elements(shape[last])}"
+
+
+def _elements(count: int) -> str:
+    return "1 element" if count == 1 else f"{count} elements"
 
 
 def _report_misaligned(team: Team, address: Address, lanes: Array | None, access: Access) -> None:
