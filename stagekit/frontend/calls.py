@@ -35,6 +35,7 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native
 from stagekit.ir import Intrinsic
 
+DEEP = 16  # no program nests so many calls but by recursion, which may branch: such calls have a budget
 MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interpreter
 
 
@@ -290,7 +291,9 @@ def run_call(
 ) -> Any:
     """Run a function body in a new frame and give what it returns."""
     if frame.depth >= MAX_DEPTH:
-        raise tracer.error(RecursionBudget(source.name, frame.depth), frame, node)
+        raise tracer.error(RecursionBudget(source.name, frame.depth, ""), frame, node)
+    if frame.depth >= DEEP:
+        tracer.count_deep_call(frame, node, source.name)
     scope = Scope(source.names, tracer.journal.born(variables), outer)
     inner = Frame(source, scope, function, frame.loc(node), frame.depth + 1)
     inner.control = tracer.journal.born({RETURN: False})

@@ -192,7 +192,9 @@ class StructureChange(Diagnostic):
 class CapturedMutation(Diagnostic):
     title: ClassVar[str] = "A captured object would be changed"
     label: ClassVar[str] = "{what}: the object was made outside the kernel"
-    help: ClassVar[str] = "copy it first, for example `xs = list(xs)`; instead of an iterator capture a tuple of its items"
+    help: ClassVar[str] = (
+        "copy it first, for example `xs = list(xs)`; instead of an iterator capture a tuple of its items"
+    )
     what: str
 
 
@@ -349,10 +351,11 @@ class OpBudget(Diagnostic):
 
 class RecursionBudget(Diagnostic):
     title: ClassVar[str] = "Calls nest too deeply"
-    label: ClassVar[str] = "`{function}` is {depth} calls deep"
+    label: ClassVar[str] = "`{function}` is {depth} calls deep{often}"
     help: ClassVar[str] = "recursion must end at compile time"
     function: str
     depth: int
+    often: str
 
 
 # -- launches ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     CapturedMutation,
     OpBudget,
+    RecursionBudget,
     SealedMutation,
     StagingError,
     StructureChange,
@@ -72,6 +73,7 @@ class Tracer:
     written: set[Any] = field(default_factory=set)
     unrolled: dict[Loc, int] = field(default_factory=dict)
     unrolled_total: int = 0
+    deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     hints: dict[Any, Any] = field(default_factory=dict)
 
@@ -149,6 +151,13 @@ class Tracer:
 
     def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
         return StagingError(UnrollBudget(count, self.options.unroll_budget, self._loops()), loc)
+
+    def count_deep_call(self, frame: Frame, node: ast.AST, function: str) -> None:
+        """A recursion that calls itself twice ends, but not while anybody waits."""
+        self.deep_calls += 1
+        if self.deep_calls > self.options.unroll_budget:
+            often = f", and there were {self.deep_calls} such calls: raise the budget with `unroll_budget=`"
+            raise self.error(RecursionBudget(function, frame.depth, often), frame, node)
 
     def count_ops(self, frame: Frame, node: ast.AST) -> None:
         if self.builder.op_count > self.options.op_budget:

@@ -18,6 +18,7 @@ from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Value
+from stagekit.jit.recursion import deep_recursion
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
@@ -50,6 +51,7 @@ class InterpKernel(Kernel):
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
         self.tell(self.run(args, kwargs, brackets, 0), raises_findings=True)
 
+    @deep_recursion()
     def run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
     ) -> interp.Report:

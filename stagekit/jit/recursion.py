@@ -1,4 +1,4 @@
-"""Python's recursion limit while kernels are traced: nested calls of a kernel are nested calls of the tracer."""
+"""Python's recursion limit while kernels are traced and compiled: what nests in a kernel is nested calls here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _before = 0
 
 @contextlib.contextmanager
 def deep_recursion() -> Iterator[None]:
-    """Raise the limit until the last thread that traces has left."""
+    """Raise the limit until the last thread that needs it has left."""
     global _users, _before
     with _lock:
         if _users == 0:

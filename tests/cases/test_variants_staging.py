@@ -187,3 +187,30 @@ def test_Q11_a_file_that_is_no_longer_python_is_a_refusal(tmp_path, monkeypatch)
     kernel = _module(tmp_path, monkeypatch, "broken_later", text).kernel
     (tmp_path / "broken_later.py").write_text("text (that is no Python\n" * 8)
     assert _refusal(kernel, _out()).id in ("SOURCE_UNAVAILABLE", "SOURCE_STALE")
+
+
+def _twice_itself(v, depth):
+    return v if depth == 0 else _twice_itself(v, depth - 1) + _twice_itself(v, depth - 1)
+
+
+@pytest.mark.parametrize("start", ["run time", "compile time"])
+def test_P28_Q30_a_recursion_that_branches_has_a_budget(start):
+    @sk.jit(unroll_budget=500)
+    def kernel(out):
+        out[0] = _twice_itself(out[1] if start == "run time" else 1, 60)
+
+    error = _refusal(kernel, _out())
+    assert error.id == "RECURSION_BUDGET"
+    assert "_twice_itself" in str(error)
+
+
+@pytest.mark.parametrize("count", [300, 700])
+def test_T12_a_long_chain_of_elif_works_everywhere(tmp_path, monkeypatch, run, count):
+    arms = "".join(f"    elif n == {k}:\n        out[0] = {2 * k}\n" for k in range(1, count))
+    text = f"import stagekit as sk\n@sk.jit\ndef kernel(out, n):\n    if n == 0:\n        out[0] = 0\n{arms}"
+    kernel = _module(tmp_path, monkeypatch, f"chain_{count}", text).kernel
+    for n in (1, count - 1):
+        out = _out()
+        run(kernel, out, n)
+        assert out[0] == 2 * n
+    assert "st.global" in kernel.specialize(out=sk.Tensor((None,), sk.int64), n=sk.int32).ptx
