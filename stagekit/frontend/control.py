@@ -130,6 +130,9 @@ def remade(like: Any, parts: list[Any]) -> Any:
 # -- joining two arms ---------------------------------------------------------------------------------------------------
 
 
+Places = tuple[Loc | None, Loc | None]
+
+
 @dataclass
 class Arm:
     """One traced arm: its open block, its result, and what it changed."""
@@ -167,8 +170,11 @@ class Join:
         self.then, self.other = then, other
         self.yields: list[tuple[Value, Value]] = []
 
-    def plan(self, a: Any, b: Any, name: str, *, is_lenient: bool) -> Any:
-        """What `name` will be after the join: a `_Leaf`, `_Parts` or `_Known`. lenient: a missing side may be anything."""
+    def plan(self, a: Any, b: Any, name: str, *, is_lenient: bool, places: Places = (None, None)) -> Any:
+        """What `name` will be after the join: a `_Leaf`, `_Parts` or `_Known`. lenient: a missing side may be anything.
+
+        places: of the lines that gave it `a` and `b`.
+        """
         if same_static(a, b):
             return _Known(a)
         for missing, present, arm in ((a, b, self.then), (b, a, self.other)):
@@ -177,14 +183,13 @@ class Join:
         if isinstance(a, Poison) or isinstance(b, Poison):
             return _Known(a if isinstance(a, Poison) else b)
         if is_numeric(a) and is_numeric(b):
-            return self._numbers(a, b, name)
+            return self._numbers(a, b, name, places)
         if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
             return self._leaf(a.value, b.value, is_weak=False)
         if parts_of(a) is not None and same_shape(a, b):
-            return _Parts(
-                a, [self.plan(x, y, name, is_lenient=is_lenient) for x, y in zip(parts_of(a) or [], parts_of(b) or [])]
-            )
-        return _Known(self._mismatch(a, b, name))
+            pairs = zip(parts_of(a) or [], parts_of(b) or [])
+            return _Parts(a, [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs])
+        return _Known(self._mismatch(a, b, name, places))
 
     def _half(self, present: Any, name: str, absent: Arm) -> Any:
         """One side has no value and will never be looked at: give it zeros."""
@@ -207,12 +212,12 @@ class Join:
             number = self.tracer.arithmetic.number(present, self.loc)
         return number.value, number.is_weak
 
-    def _numbers(self, a: Any, b: Any, name: str) -> Any:
+    def _numbers(self, a: Any, b: Any, name: str, places: Places) -> Any:
         if a is True and b is False:
             return _Known(Number(self.condition))
         dtype = join_dtype(a, b)
         if dtype is None:
-            return _Known(self._mismatch(a, b, name))
+            return _Known(self._mismatch(a, b, name, places))
         with self.tracer.builder.resume(self.then.block):
             left = self.tracer.arithmetic.to_value(a, dtype, self.loc)
         with self.tracer.builder.resume(self.other.block):
@@ -231,11 +236,12 @@ class Join:
         why = f"it is assigned on one path of the `if` at line {self.loc.line} only"
         return Poison(MaybeUndefined(name, why, "`if`"), (Note(f"the `if` that leaves `{name}` undefined", self.loc),))
 
-    def _mismatch(self, a: Any, b: Any, name: str) -> Poison:
-        note = Note(
+    def _mismatch(self, a: Any, b: Any, name: str, places: Places) -> Poison:
+        chosen = Note(
             f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc
         )
-        return Poison(JoinMismatch(name, describe(a), describe(b), repair_of_join(a, b)), (note,))
+        notes = (chosen, *assigned_here(name, (a, b), places))
+        return Poison(JoinMismatch(name, describe(a), describe(b), repair_of_join(a, b)), notes)
 
     def make(self) -> tuple[Value, ...]:
         """Emit the `If`; its results in the order of the leaves."""
@@ -255,6 +261,12 @@ class Join:
             return rebuild(self.tracer, plan.like, [self.finish(p, results) for p in plan.parts])
         value = results[plan.index]
         return Address(value) if plan.is_address else Number(value, plan.is_weak)
+
+
+def assigned_here(name: str, values: tuple[Any, Any], places: Places) -> tuple[Note, ...]:
+    """The lines that gave a variable two values that do not go together."""
+    rows = [(value, place) for value, place in zip(values, places) if place is not None]
+    return tuple(Note(f"here `{name}` becomes {describe(value)}", place) for value, place in rows)
 
 
 def is_weak_number(value: Any) -> bool:
@@ -319,7 +331,10 @@ def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc:
         arms.append(Arm(block, result, tracer.journal.undo(mark)))
     tracer.control_depth -= 1
     join = Join(tracer, condition, arms[0], arms[1], loc)
-    plans = [(location, join.plan(a, b, name, is_lenient=is_guarded(name))) for location, name, a, b in _pairs(*arms)]
+    plans = [
+        (location, join.plan(a, b, name, is_lenient=is_guarded(name), places=places))
+        for location, name, a, b, places in _pairs(tracer, *arms)
+    ]
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
     results = join.make()
     for location, plan in plans:
@@ -329,8 +344,8 @@ def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc:
     return join.finish(result_plan, results)
 
 
-def _pairs(then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any]]:
-    """Every location that an arm changed: (location, its name, value after `then`, value after `other`)."""
+def _pairs(tracer: Tracer, then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any, Places]]:
+    """Every location that an arm changed: (location, its name, value after `then`, value after `other`, their lines)."""
     rows = []
     for identity in {**then.changes, **other.changes}:
         left, right = then.changes.get(identity), other.changes.get(identity)
@@ -338,5 +353,7 @@ def _pairs(then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any]]:
         assert change is not None
         a = left.after if left else change.before
         b = right.after if right else change.before
-        rows.append((change.location, change.location.describe(), a, b))
+        before = None if left and right else tracer.journal.place_of(change.location)
+        places = (left.place if left else before, right.place if right else before)
+        rows.append((change.location, change.location.describe(), a, b, places))
     return rows

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stagekit.diagnostics import Loc
+
 
 class _Missing:
     """The value of a location that does not exist."""
@@ -86,17 +88,19 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A location, what it held at the mark, and what it holds after."""
+    """A location, what it held at the mark, what it holds after, and the line that put it there, where there is one."""
 
     location: Location
     before: Any
     after: Any
+    place: Loc | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Assigned:
     location: Location
     before: Any
+    place: Loc | None  # of the assignment in the user's text
 
     def undo(self) -> None:
         self.location.put(self.before)
@@ -152,9 +156,22 @@ class Journal:
         self._time += 1
         return Mark(len(self._log), self._time)
 
-    def assign(self, location: Location, value: Any) -> None:
-        self._log.append(_Assigned(location, location.get()))
+    def assign(self, location: Location, value: Any, place: Loc | None = None) -> None:
+        """Store a value. place: of the line that does so; None for what only a join or a loop says."""
+        self._log.append(_Assigned(location, location.get(), place))
         location.put(value)
+
+    def place_of(self, location: Location) -> Loc | None:
+        """The line that last assigned this location, for error texts."""
+        wanted = location.identity
+        return next(
+            (
+                e.place
+                for e in reversed(self._log)
+                if isinstance(e, _Assigned) and e.place and e.location.identity == wanted
+            ),
+            None,
+        )
 
     def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
         """Record that items were added to or removed from `container`; call before doing so."""
@@ -173,13 +190,18 @@ class Journal:
 
     def changes(self, mark: Mark) -> dict[Any, Change]:
         """What changed since the mark in locations that are older than it, by location identity."""
-        found: dict[Any, Change] = {}
+        found: dict[Any, _Assigned] = {}
+        places: dict[Any, Loc] = {}
         for entry in self._log[mark.length :]:
             if isinstance(entry, _Assigned) and not self._is_private(entry, mark):
                 identity = entry.location.identity
-                if identity not in found:
-                    found[identity] = Change(entry.location, entry.before, entry.location.get())
-        return found
+                found.setdefault(identity, entry)
+                if entry.place is not None:
+                    places[identity] = entry.place
+        return {
+            identity: Change(first.location, first.before, first.location.get(), places.get(identity))
+            for identity, first in found.items()
+        }
 
     def undo(self, mark: Mark) -> dict[Any, Change]:
         """Bring every older location back to what it held at the mark; says what had changed."""

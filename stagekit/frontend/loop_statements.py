@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
 from stagekit.frontend import rangeloop
 from stagekit.frontend.assignments import assign
 from stagekit.frontend.bodies import exit_taken, nested, run_body
@@ -47,7 +45,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
         if _static_iteration(tracer, frame, node, flags):
             frame.loops.pop()
             return
-    carried = Carried(tracer, frame.loc(node), functools.partial(_assigned_at, frame, node))
+    carried = Carried(tracer, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
     has_exits = any(may_exit_loop(s) for s in node.body)
 
@@ -167,7 +165,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
         raise tracer.error(NotIterable(why, "loop over a plain name, and assign in the body"), frame, node.target)
     loc = frame.loc(node)
-    carried = Carried(tracer, loc, functools.partial(_assigned_at, frame, node))
+    carried = Carried(tracer, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     scope = binding_scope(frame, node.target.id)
     variable = Location(scope.variables, node.target.id, False)
@@ -281,12 +279,6 @@ def _staged_while(
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results)
     carried.leave(changes)
-
-
-def _assigned_at(frame: Frame, loop: ast.For | ast.While, name: str) -> Loc | None:
-    """The last place in a loop's text that assigns `name`; None for what is no variable of this function."""
-    found = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
-    return frame.loc(max(found, key=lambda n: (n.lineno, n.col_offset))) if found else None
 
 
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:

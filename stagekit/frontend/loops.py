@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.diagnostics import InternalError, Loc, Note
+from stagekit.diagnostics import InternalError, Loc
 from stagekit.frontend.control import (
+    Places,
+    assigned_here,
     common_dtype,
     describe,
     is_weak_number,
@@ -54,6 +56,7 @@ class Item:
     start: Any
     shape: Any
     leaves: list[LeafType | None]
+    place: Loc | None  # of the line that assigned `start`
 
     @property
     def name(self) -> str:
@@ -89,14 +92,13 @@ def leaf_type(leaf: Any) -> LeafType:
 class Carried:
     """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
 
-    def __init__(self, tracer: Tracer, loc: Loc, assigned: Callable[[str], Loc | None]) -> None:
+    def __init__(self, tracer: Tracer, loc: Loc) -> None:
         self.tracer, self.loc = tracer, loc
-        self.assigned = assigned  # where the loop's text assigns a variable
         self.items: dict[Any, Item] = {}
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
     def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType | None]) -> None:
-        self.items[location.identity] = Item(location, start, shape, leaves)
+        self.items[location.identity] = Item(location, start, shape, leaves, self.tracer.journal.place_of(location))
 
     def guess(self, locations: Sequence[Location]) -> None:
         """Carry those locations that hold run-time values."""
@@ -129,7 +131,7 @@ class Carried:
                 raise now.error(self.loc)
             leaves = leaves_of(now)
             if len(leaves) != len(item.leaves):
-                raise self._type_change(item.name, item.start, now)
+                raise self._type_change(item.name, item.start, now, self._places(item))
             fitted = (self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
             found.extend(value for value in fitted if value is not None)
         if self.types() != before:
@@ -147,13 +149,13 @@ class Carried:
             return None
         if isinstance(leaf, Address):
             if leaf.type != expected.type:
-                raise self._type_change(item.name, item.start, leaf)
+                raise self._type_change(item.name, item.start, leaf, self._places(item))
             return leaf.value
         assert isinstance(expected.type, Scalar)
         like = Number(Value(expected.type), expected.is_weak)
         met = join_dtype(like, leaf)
         if met is None:
-            raise self._type_change(item.name, item.start, leaf)
+            raise self._type_change(item.name, item.start, leaf, self._places(item))
         widened = LeafType(Scalar(met), expected.is_weak and is_weak_number(leaf))
         item.leaves[index] = widened
         return self.tracer.arithmetic.to_value(leaf, met, self.loc)
@@ -163,7 +165,7 @@ class Carried:
         before = leaves_of(item.shape)[index]
         if same_static(before, leaf):
             return
-        (item.leaves[index],) = self._joined_leaves(item.name, before, leaf)
+        (item.leaves[index],) = self._joined_leaves(item.name, before, leaf, self._places(item))
 
     def inits(self) -> tuple[Value, ...]:
         """The values before the loop, in the carried types."""
@@ -208,10 +210,11 @@ class Carried:
             self.add(change.location, MISSING, change.after, leaves)
             return
         name = change.location.describe()
-        leaves = self._joined_leaves(name, change.before, change.after)
+        places = (self.tracer.journal.place_of(change.location), change.place)
+        leaves = self._joined_leaves(name, change.before, change.after, places)
         self.add(change.location, change.before, change.before, leaves)
 
-    def _joined_leaves(self, name: str, before: Any, after: Any) -> list[LeafType | None]:
+    def _joined_leaves(self, name: str, before: Any, after: Any, places: Places) -> list[LeafType | None]:
         if is_numeric(before) and same_static(before, after):
             return [None]
         if is_numeric(before) and is_numeric(after):
@@ -222,19 +225,23 @@ class Carried:
             return [leaf_type(before)]
         elif parts_of(before) is not None and same_shape(before, after):
             pairs = zip(parts_of(before) or [], parts_of(after) or [])
-            return [leaf for a, b in pairs for leaf in self._joined_leaves(name, a, b)]
+            return [leaf for a, b in pairs for leaf in self._joined_leaves(name, a, b, places)]
         elif same_static(before, after):
             return []
-        raise self._type_change(name, before, after)
+        raise self._type_change(name, before, after, places)
 
-    def _type_change(self, name: str, before: Any, after: Any) -> StagingError:
-        note = Note(f"`{name}` is assigned here", self.assigned(name) or self.loc)
+    def _places(self, item: Item) -> Places:
+        """Within a round: the lines that gave a carried location its start and what it holds now."""
+        return item.place, self.tracer.journal.place_of(item.location)
+
+    def _type_change(self, name: str, before: Any, after: Any, places: Places) -> StagingError:
         dtype = common_dtype(before, after)
         repair = "make every iteration give the type that it has before the loop"
         if dtype is not None:
             start = name if isinstance(before, Number) else before
             repair = f"start with a type that the body keeps, for example `{name} = sk.{dtype.name}({start})`"
-        return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, (note,))
+        notes = assigned_here(name, (before, after), places)
+        return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 
     def leave(self, changes: dict[Any, Change]) -> None:
         """After the loop: what only the body assigned may have no value."""

@@ -94,7 +94,7 @@ class Tracer:
 
     def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
         """The one way to store into a variable, item or attribute."""
-        self.journal.assign(Location(container, key, is_attribute), value)
+        self.journal.assign(Location(container, key, is_attribute), value, self.builder.loc)
 
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""

@@ -170,21 +170,69 @@ def test_a_python_error_while_specialising_becomes_one_at_its_line():
     assert "Trouble" in str(error)
 
 
-def test_poison_names_the_line_that_reads_and_the_line_that_made_it():
+def test_poison_names_the_line_that_reads_and_the_lines_that_made_it():
     def program(x):
         if x > 2:  # the condition
-            value = sk.float32(1)
+            value = sk.float32(1)  # the first
         else:
-            value = sk.int16(2)
+            value = sk.int16(2)  # the second
         y = x + 1
         return value + y  # the use
 
     error = refuse(program, 1)
 
     assert error.loc.line == line_of(program, "# the use")
-    assert [note.loc.line for note in error.notes] == [line_of(program, "# the condition")]
+    places = [line_of(program, text) for text in ("# the condition", "# the first", "# the second")]
+    assert [note.loc.line for note in error.notes] == places
     assert "float32" in str(error)
     assert "int16" in str(error)
+
+
+def assigned_before(x):
+    value = sk.int16(2)  # the second
+    if x > 2:  # the condition
+        value = sk.float32(0)
+        value = value + 1  # the first
+    return value  # the use
+
+
+def assigned_in_a_loop(x):
+    total = sk.int16(0)  # before
+    for i in range(x):
+        other = sk.int64(i)
+        total = total + other  # after
+    return total
+
+
+def carried_tuple(x):
+    pair = (x, sk.int16(1))  # before
+    while x < 9:
+        x += 1
+        pair = (x, x * sk.float32(2))  # after
+    return pair[1]
+
+
+def an_attribute(x):
+    pair = [sk.int16(1)]
+    if x > 2:  # the condition
+        pair[0] = sk.float32(2)  # the first
+    return pair[0]  # the use
+
+
+@pytest.mark.parametrize(
+    ("program", "texts"),
+    [
+        (assigned_before, ("# the condition", "# the first", "# the second")),
+        (assigned_in_a_loop, ("# before", "# after")),
+        (carried_tuple, ("# before", "# after")),
+        (an_attribute, ("# the condition", "# the first")),
+    ],
+)
+def test_both_assignments_are_quoted_where_two_types_meet(program, texts):
+    error = refuse(program, 3)
+
+    assert error.id in ("JOIN_MISMATCH", "LOOP_TYPE_CHANGE")
+    assert [note.loc.line for note in error.notes] == [line_of(program, text) for text in texts]
 
 
 @pytest.mark.parametrize("depth", [1, 3])
