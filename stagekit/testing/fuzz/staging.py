@@ -85,6 +85,7 @@ class Generator:
             "box = Box(c, 4)",
             "d = {'k': a}",
             "grid = [[1, b], Box(2, c)]",
+            "pair, point, flag = (b, 1), Box(a, 2), a > 2",
         ]
         body = [*map(Line, start), *self.local_functions(), *self.block(0, 10)]
         return Program(helpers, [*body, Line(f"return {_results(VARIABLES)}")])
@@ -196,6 +197,21 @@ class Generator:
             Line(f"{self.target()} = {v.pick('ys[-1] + len(ys)', 'ys.pop() - ys[0]', 'sum(ys)', 'max(ys[1:])')}"),
         ]
 
+    def replace(self, depth: int) -> list[Line]:
+        """Another tuple, object or truth value in place of what a variable holds."""
+        v = self.values
+        text = v.pick(
+            f"pair = (pair[1], {v.value()})",
+            f"pair = pair[::-1]\n{self.target()} = pair[0] + 1",
+            f"({self.target()}, _), pair = pair, ({v.operand()}, {v.operand()})",
+            f"point = Box({v.operand()}, {v.value()})",
+            "point = point + Box(1, v0 % 7)",
+            f"flag = bool({v.condition()})",
+            "flag = not flag",
+            f"flag = flag and {v.comparison()}",
+        )
+        return [Line(line) for line in text.split("\n")]
+
     def expression(self, depth: int) -> list[Line]:
         return [Line(self.values.call())]
 
@@ -297,14 +313,14 @@ class Generator:
 
 
 def _results(variables: list[str] | tuple[str, ...]) -> str:
-    return ", ".join((*variables, *ITEMS))
+    return ", ".join((*variables, *ITEMS, "pair[1]", "point.x", "point.y", "flag + 0"))
 
 
 _Form = Callable[[Generator, int], list[Line]]
 _ANYWHERE: tuple[_Form, ...] = (*(Generator.assign,) * 5, *(Generator.augment,) * 3, Generator.unpack, Generator.unpack)
 _WITH_OBJECTS: tuple[_Form, ...] = (
     *(Generator.item, Generator.item, Generator.augment_item, Generator.mutate, Generator.mutate),
-    Generator.expression,
+    *(Generator.expression, Generator.replace, Generator.replace),
 )
 _COMPOUND: tuple[_Form, ...] = (
     *(Generator.if_,) * 4,

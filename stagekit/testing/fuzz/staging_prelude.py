@@ -29,6 +29,13 @@ class Box:
             return
         self.y = value
 
+    def count(self, rounds: Number) -> Number:
+        for i in range(rounds):
+            if i > self.x:
+                return i
+            self.y = (self.y + i) % 1009
+        return rounds - 1
+
     @property
     def total(self) -> Number:
         return self.x + self.y

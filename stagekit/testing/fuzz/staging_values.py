@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 MODULUS = 1009
 VARIABLES = ("v0", "v1", "v2", "v3")
 ITEMS = ("xs[0]", "xs[1]", "xs[2]", "box.x", "box.y", "d['k']", "grid[0][1]", "grid[1].y")
+READ = (*ITEMS, "pair[0]", "pair[1]", "point.x", "point.y", "flag * 3")  # the last are replaced, not changed
 
 _GATHERED = (
     "sum([{x}, {y}])",
@@ -61,7 +62,7 @@ class Values:
 
     def operand(self) -> str:
         counters = [name for name in self.names if name.startswith("i")]
-        outer = ("p", "q") if self.is_helper else ("a", "b", "c", self.pick(*ITEMS))
+        outer = ("p", "q") if self.is_helper else ("a", "b", "c", self.pick(*READ))
         return self.pick(*VARIABLES, *counters, *outer)
 
     def value(self) -> str:
@@ -87,6 +88,8 @@ class Values:
 
     def floor(self) -> str:
         x, y, number = self.operand(), self.operand(), self.number()
+        if self.random.random() < 0.2:
+            return f"({x} % 7) ** ({y} & 3)"
         return self.pick(f"{x} // {number} + {y} % {number}", f"sum(divmod({x}, {number}))", f"{x} // -{number}")
 
     def ternary(self) -> str:
@@ -136,6 +139,9 @@ class Values:
             *found,
             "box.swap()",
             "box.total",
+            f"box.count({x} % 5)",
+            "point.total",
+            f"d.get('{self.pick('k', 'other')}', {y})",
             f"(box + Box({x}, {y})).total",
             f"box[{self.number(0, 1)}]",
             f"change(xs, {x})",
@@ -169,7 +175,7 @@ class Values:
         return self.pick(f"any([{x} > {number}, {y} < 2])", f"all(e > {number} for e in ({x}, {y}))")
 
     def object_(self) -> str:
-        return self.operand() if self.is_helper else self.pick("box", "xs", self.operand(), "box == Box(1, 2)")
+        return self.operand() if self.is_helper else self.pick("box", "xs", "flag", "not flag", "point == box")
 
 
 _VALUES: tuple[Callable[[Values], str], ...] = (
