@@ -186,7 +186,7 @@ class JitFunction(Inspectable):
             return self._whole.with_values(fixed)
         values = {p.name: fixed.get(p.name, p.default) for p in self.parameters.constexprs}
         types_given = {k: v for k, v in fixed.items() if k not in values}
-        key = self._key({**values, **types_given})
+        key = (tuple(map(freeze, values.values())), self._key(types_given) if types_given else ())
         with self._lock:
             found = self._made.get(key)
             if found is not None and found.is_current():

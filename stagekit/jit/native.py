@@ -23,7 +23,7 @@ from stagekit.jit.launcher import Launch, Launchable, Launcher
 from stagekit.runtime import native
 from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchConfig, LaunchSize
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchSize, is_exact
 from stagekit.runtime.native import Calling, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
@@ -87,7 +87,7 @@ class NativeLaunchers:
         return self._find_exact(key)
 
     def _find_odd(self, key: Any) -> Any:
-        return self._find_exact(key) if _is_exact(key) else None
+        return self._find_exact(key) if is_exact(key) else None
 
     def _find_exact(self, key: Any) -> Any:
         entry = self.entries.get(key)
@@ -108,7 +108,7 @@ class NativeLaunchers:
         """After a launch the general way: have a callable for the next one. shape: how the kernel is called."""
         launches = self._launches.get(kernel, 0) + 1
         self._launches[kernel] = launches
-        if launches < _MADE_AT or not (key is None or _is_exact(key)) or not native.is_available():
+        if launches < _MADE_AT or not (key is None or is_exact(key)) or not native.is_available():
             return
         if kernel in self._behind.get(key, ()) or key in self._without.get(kernel, ()):
             return
@@ -159,7 +159,7 @@ class EarlyLauncher(Launcher):
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        entry = self._entries.get(self._key) if _is_exact(self._key) else None
+        entry = self._entries.get(self._key) if is_exact(self._key) else None
         if entry is None:
             self._launch(self._key, args, kwargs)
         else:
@@ -192,14 +192,6 @@ class NativelyLaunchable(Launchable):
         except StagekitError as error:
             conceal(error)
             raise
-
-
-def _is_exact(key: Any) -> bool:
-    """Is this a key that only equals what means the same? 1.0 and True are equal to 1."""
-    kind = type(key)
-    if kind is tuple:
-        return all(map(_is_exact, key))
-    return kind is int or kind is LaunchConfig
 
 
 # Code ---------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from stagekit.runtime.launch_config import (
     LaunchRequest,
     LaunchSize,
     check_block,
+    is_exact,
     launch_size,
     missing_brackets,
     read_brackets,
@@ -38,13 +39,20 @@ class Kernel:
         self._constexprs = dict(constexprs or {})
         self._bind = Binder(self._name, artifact.signature)
         self._read = compile_reader(artifact.signature, artifact.target)
+        self._last_request: tuple[Any, LaunchRequest] = None, NO_BRACKETS
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
         needs = artifact.signature.shared_needs
         self._shared_needs = compile_expressions(needs) if needs else None
 
     def request(self, key: Any) -> LaunchRequest:
-        """What `kernel[key]` asks for."""
-        return read_brackets(key, self.artifact.style, self._name, self.artifact.block)
+        """What `kernel[key]` asks for. A program mostly gives the same object again, which is not read anew."""
+        known, request = self._last_request
+        if known is key and known is not None:
+            return request
+        request = read_brackets(key, self.artifact.style, self._name, self.artifact.block)
+        if is_exact(key):
+            self._last_request = key, request
+        return request
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel once, or raise before anything has run."""
@@ -129,4 +137,6 @@ def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int,
     brackets = kernel.request(key) if key is not None else NO_BRACKETS
     if isinstance(brackets.size, LaunchSize):
         return brackets.size.block
+    if brackets.block is not None:
+        return brackets.block
     return kernel._size(kernel._read(args, None), args, brackets).block

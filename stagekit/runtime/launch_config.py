@@ -77,11 +77,12 @@ class LaunchSize(NamedTuple):
 class LaunchRequest:
     """What the brackets ask for: a size, or one computed from the arguments by name; None without brackets.
 
-    stream: None for the current one.
+    stream: None for the current one. block: of a size that is computed.
     """
 
     size: LaunchSize | Callable[[Mapping[str, Any]], LaunchSize] | None = None
     stream: Any = None
+    block: Axes | None = None
 
 
 NO_BRACKETS = LaunchRequest()
@@ -98,6 +99,14 @@ def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None)
     else:
         raise _misfit(key, style, kernel)
     return _request(kernel, fixed_block, *parts)
+
+
+def is_exact(key: Any) -> bool:
+    """Are these brackets that only equal what means the same, for good? 1.0 and True are equal to 1, and a list may change."""
+    kind = type(key)
+    if kind is tuple:
+        return all(map(is_exact, key))
+    return kind is int or kind is LaunchConfig
 
 
 def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
@@ -144,7 +153,7 @@ def _request(
     size = launch_size(0 if is_computed else grid, block, shared_bytes)
     check_block(kernel, fixed_block, size.block)
     if is_computed:
-        return LaunchRequest(lambda by_name: launch_size(grid(by_name), block, shared_bytes), stream)
+        return LaunchRequest(lambda by_name: launch_size(grid(by_name), block, shared_bytes), stream, size.block)
     return LaunchRequest(size, stream)
 
 
