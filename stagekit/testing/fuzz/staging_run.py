@@ -6,7 +6,7 @@ A case is the text of the program under a first line that says how to run it:
 
 Each call is one thread of the kernel, all in one warp. In a stage, `r` marks an argument that is known at run time, and `c` one
 that is known when the kernel is specialised, where the first call has the value for all. Without `as`, the program runs in all
-stages; without `on`, on all targets.
+stages; without `on`, or where none of these targets is asked for, on all targets.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class StagingFuzzer:
 
     def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
         parsed = Case.parse(case)
-        chosen = [t for t in targets if parsed.targets is None or t in parsed.targets]
+        chosen = [t for t in targets if parsed.targets is None or t in parsed.targets] or targets
         stages = parsed.stages or STAGES
         with module_of(module_text(parsed.text, stages)) as module:
             reference = Reference(module)
