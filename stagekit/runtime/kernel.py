@@ -50,7 +50,7 @@ class Kernel:
         if known is key and known is not None:
             return request
         request = read_brackets(key, self.artifact.style, self._name, self.artifact.block)
-        if is_exact(key):
+        if is_exact(key) or callable(key):
             self._last_request = key, request
         return request
 
