@@ -193,7 +193,6 @@ def _python_function(
     tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
-    is_static = not holds_run_time(args) and not holds_run_time(kwargs)
     if args:
         _note_method(tracer, fn, args[0])
     if _runs_natively(fn) or hasattr(fn, "__stagekit_host__"):
@@ -201,9 +200,9 @@ def _python_function(
     try:
         _ = snapshot_of(fn).source
     except StagekitError:
-        if is_static:
-            return _native(tracer, frame, node, fn, args, kwargs)
-        raise
+        if holds_run_time(args) or holds_run_time(kwargs):
+            raise
+        return _native(tracer, frame, node, fn, args, kwargs)
     return _function(tracer, frame, node, fn, args, kwargs)
 
 
@@ -330,6 +329,9 @@ def make_closure(tracer: Tracer, frame: Frame, node: ast.FunctionDef | ast.Lambd
 
 
 def _closure(tracer: Tracer, frame: Frame, node: ast.AST, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    plain = _bind_closure_plainly(fn, args, kwargs)
+    if plain is not None:
+        return run_call(tracer, frame, node, fn.source, fn.frame.function, fn.scope, plain)
     signature = closure_signature(fn)
     try:
         bound = signature.bind(*args, **kwargs)
@@ -337,6 +339,15 @@ def _closure(tracer: Tracer, frame: Frame, node: ast.AST, fn: Closure, args: lis
         raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{signature}"), frame, node) from None
     bound.apply_defaults()
     return run_call(tracer, frame, node, fn.source, fn.frame.function, fn.scope, _variables(tracer, bound))
+
+
+def _bind_closure_plainly(fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """As `_bind_plainly`."""
+    wanted = fn.node.args
+    names = [a.arg for a in (*wanted.posonlyargs, *wanted.args)]
+    if kwargs or len(args) != len(names) or wanted.kwonlyargs or wanted.vararg or wanted.kwarg:
+        return None
+    return dict(zip(names, args))
 
 
 def closure_signature(fn: Closure) -> inspect.Signature:

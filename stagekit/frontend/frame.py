@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,25 +111,23 @@ def name_of_free(function: types.FunctionType | None, name: str) -> str:
     return f"global `{name}`" if name in function.__globals__ else f"`{name}`"
 
 
-def free_variable(function: types.FunctionType, name: str) -> Callable[[], Any] | None:
-    """How to read a name that the function does not bind: its cell, else its module's global, else a builtin."""
-    code = function.__code__
-    if name in code.co_freevars and function.__closure__ is not None:
-        cell = function.__closure__[code.co_freevars.index(name)]
-        return lambda: cell.cell_contents
-    if name in function.__globals__:
-        return lambda: function.__globals__[name]
-    if hasattr(builtins, name):
-        return lambda: getattr(builtins, name)
-    return None
+def read_free(function: types.FunctionType | None, name: str) -> Any:
+    """What a name that the function does not bind means now: its cell, else its module's global, else a builtin.
+
+    Raises NameError where there is none, and ValueError for an empty cell.
+    """
+    if function is not None:
+        code = function.__code__
+        if name in code.co_freevars and function.__closure__ is not None:
+            return function.__closure__[code.co_freevars.index(name)].cell_contents
+        if name in function.__globals__:
+            return function.__globals__[name]
+        if name in _BUILTINS:
+            return _BUILTINS[name]
+    raise NameError(f"name {name!r} is not defined")
 
 
-def read_free(function: types.FunctionType, name: str) -> Any:
-    """What such a name means now, which may be somewhere else than before: a global hides what is built in."""
-    again = free_variable(function, name)
-    if again is None:
-        raise NameError(f"name {name!r} is not defined")
-    return again()
+_BUILTINS = vars(builtins)
 
 
 def default_of(function: types.FunctionType, name: str) -> Any:

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from stagekit.frontend.errors import UnboundLocal, UnknownName
-from stagekit.frontend.frame import Frame, free_variable, name_of_free, read_free
+from stagekit.frontend.frame import Frame, name_of_free, read_free
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
 
@@ -30,13 +30,15 @@ def trace_name(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
 
 def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
     """A name from outside the traced code: noted as a capture."""
-    if frame.function is None or free_variable(frame.function, node.id) is None:
-        known = [*frame.scope.names.local, *(frame.function.__globals__ if frame.function else ())]
-        raise tracer.error(UnknownName(node.id, suggest(node.id, known)), frame, node)
+    function, name = frame.function, node.id
     try:
-        value = read_free(frame.function, node.id)
+        value = read_free(function, name)
+    except NameError:
+        known = [*frame.scope.names.local, *(function.__globals__ if function else ())]
+        raise tracer.error(UnknownName(name, suggest(name, known)), frame, node) from None
     except ValueError:  # an empty cell
-        raise tracer.error(UnboundLocal(node.id), frame, node) from None
-    again = functools.partial(read_free, frame.function, node.id)
-    tracer.captures.note(frame.function, node.id, name_of_free(frame.function, node.id), again, value)
+        raise tracer.error(UnboundLocal(name), frame, node) from None
+    if not tracer.captures.has(function, name):
+        again = functools.partial(read_free, function, name)
+        tracer.captures.note(function, name, name_of_free(function, name), again, value)
     return value

@@ -33,9 +33,8 @@ def find(fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Call | None:
         return always
     if isinstance(fn, types.BuiltinMethodType) and fn.__self__ is itertools.chain:
         return _chain_from_iterable
-    if not holds_run_time(args) and not holds_run_time(kwargs):
-        return None
-    return _singledispatch if _is_singledispatch(fn) else _WITH_RUN_TIME.get(type(fn))
+    found = _singledispatch if _is_singledispatch(fn) else _WITH_RUN_TIME.get(type(fn))
+    return found if found is not None and (holds_run_time(args) or holds_run_time(kwargs)) else None
 
 
 def _is_singledispatch(fn: Any) -> bool:
