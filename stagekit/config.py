@@ -55,6 +55,10 @@ _COUNT = Rule(
     "a positive integer, or nothing for one per core",
     lambda text: text.isascii() and text.isdecimal() and int(text) > 0,
 )
+_FOLDER = Rule(
+    "a folder, or 0 for no disk cache",
+    lambda text: text.lower() not in ("1", "on", "off", "yes", "no", "true", "false", "none"),  # meant, but no folder
+)
 _SIZE = Rule("a number that is not negative", _is_size)
 
 
@@ -101,7 +105,10 @@ SANITIZE = Switch(
 )
 THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empty: one per core", _COUNT)
 CACHE = Switch(
-    "STAGEKIT_CACHE", "", "folder of the disk cache; empty: stagekit in the platform's cache folder; 0: no disk cache"
+    "STAGEKIT_CACHE",
+    "",
+    "folder of the disk cache; empty: stagekit in the platform's cache folder; 0: no disk cache",
+    _FOLDER,
 )
 CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes", _SIZE)
 

@@ -25,6 +25,8 @@ BAD = [
     ("STAGEKIT_THREADS", "many", "a positive integer"),
     ("STAGEKIT_THREADS", "0", "a positive integer"),
     ("STAGEKIT_THREADS", "²", "a positive integer"),
+    ("STAGEKIT_CACHE", "off", "a folder, or 0 for no disk cache"),
+    ("STAGEKIT_CACHE", "False", "a folder, or 0 for no disk cache"),
     ("STAGEKIT_CACHE_MB", "big", "a number that is not negative"),
     ("STAGEKIT_CACHE_MB", "-1", "a number that is not negative"),
     ("STAGEKIT_CACHE_MB", "nan", "a number that is not negative"),
