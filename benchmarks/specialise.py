@@ -4,7 +4,8 @@
 
 Of stagekit alone, in one process: tracing, PTX and host code, medians over fresh specialisations. Nothing is cached: every
 round has another constexpr value. Of each system, in processes of their own, until a kernel has run once: the first kernel of a
-process without and with what is on disk, and the next ones. The import is apart, and so is what makes a GPU's context.
+process without and with what is on disk (the driver's own cache of machine code too), and the next ones. The import is
+apart, and so is what makes a GPU's context.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from chart import Bar, draw
 from machine import describe
 
 KERNELS = ("add", "softmax", "matmul")
-CACHE_FOLDERS = ("STAGEKIT_CACHE", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR")
+CACHE_FOLDERS = ("STAGEKIT_CACHE", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
 PROCESSES = 3  # with a warm disk
 PEER_ROUNDS = 3
 
