@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
+from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import evaluate, invoke, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
-from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.tracer import Assigned, Grants, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 
@@ -38,17 +39,64 @@ def condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool | Number:
 
 
 def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
-    return not value if isinstance(value, bool) else Number(tracer.builder.not_(value.value))
+    if isinstance(value, bool):
+        return not value
+    negated = Number(tracer.builder.not_(value.value))
+    if value.value in tracer.grants:
+        known = tracer.grants[value.value]
+        tracer.grants[negated.value] = Grants(known.if_false, known.if_true)
+    return negated
 
 
 def both(
     tracer: Tracer, frame: Frame, left: bool | Number, right: Callable[[], bool | Number], node: ast.AST
 ) -> bool | Number:
     """`left and right()`; the right side happens only where the left holds."""
+    return conjunction(tracer, left, right, frame.loc(node))
+
+
+def conjunction(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
+    """`left and right()`. Where it holds, what a walrus on the right assigns is assigned."""
     if isinstance(left, bool):
         return right() if left else False
-    outcome: bool | Number = branch(tracer, left.value, right, lambda: False, frame.loc(node))
+    assigned: Assigned = {}
+    outcome = branch(tracer, left.value, lambda: _granted(tracer, right(), True), lambda: False, loc, assigned)
+    return _granting(tracer, outcome, Grants({**_grants(tracer, left).if_true, **assigned}, {}))
+
+
+def _disjunction(tracer: Tracer, left: Number, right: Outcome, loc: Loc) -> bool | Number:
+    """`left or right()`. Where it does not hold, what a walrus on the right assigns is assigned."""
+    assigned: Assigned = {}
+    outcome = branch(tracer, left.value, lambda: True, lambda: _granted(tracer, right(), False), loc, assigned)
+    return _granting(tracer, outcome, Grants({}, {**_grants(tracer, left).if_false, **assigned}))
+
+
+Outcome = Callable[[], bool | Number]
+_NO_GRANTS = Grants({}, {})
+
+
+def _grants(tracer: Tracer, outcome: bool | Number) -> Grants:
+    return tracer.grants.get(outcome.value, _NO_GRANTS) if isinstance(outcome, Number) else _NO_GRANTS
+
+
+def _granting(tracer: Tracer, outcome: bool | Number, grants: Grants) -> bool | Number:
+    if isinstance(outcome, Number) and (grants.if_true or grants.if_false):
+        tracer.grants[outcome.value] = grants
     return outcome
+
+
+def _granted(tracer: Tracer, outcome: bool | Number, holds: bool) -> bool | Number:
+    """The outcome of a condition; from here on it is known whether it holds."""
+    assume(tracer, outcome, holds)
+    return outcome
+
+
+def assume(tracer: Tracer, outcome: bool | Number, holds: bool) -> Assigned:
+    """Here a condition is known to hold, or not to: its walruses have assigned what they must have. Gives what that is."""
+    known = _grants(tracer, outcome).if_true if holds else _grants(tracer, outcome).if_false
+    for location, value in known.values():
+        tracer.journal.assign(location, value)
+    return known
 
 
 def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:
@@ -70,8 +118,7 @@ def _bool_condition(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> bool | Nu
             return both(tracer, frame, first, lambda: rest(nodes[1:]), node)
         if isinstance(first, bool):
             return True if first else rest(nodes[1:])
-        outcome: bool | Number = branch(tracer, first.value, lambda: True, lambda: rest(nodes[1:]), frame.loc(node))
-        return outcome
+        return _disjunction(tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
 
     return rest(node.values)
 
@@ -98,9 +145,11 @@ def trace_conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
         return evaluate(tracer, frame, node.body if chosen else node.orelse)
 
     def then() -> Any:
+        assume(tracer, chosen, True)
         return evaluate(tracer, frame, node.body)
 
     def otherwise() -> Any:
+        assume(tracer, chosen, False)
         return evaluate(tracer, frame, node.orelse)
 
     return tracer.read(branch(tracer, chosen.value, then, otherwise, frame.loc(node)), frame, node)

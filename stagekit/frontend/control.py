@@ -319,8 +319,13 @@ def repair_of_join(a: Any, b: Any) -> str:
     return "at run time numbers can be chosen, and containers of one structure; choose others under a compile-time condition"
 
 
-def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc: Loc) -> Any:
-    """Run both arms, join their effects on variables, and return their joined results."""
+def branch(
+    tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc: Loc, half: dict[Any, Any] | None = None
+) -> Any:
+    """Run both arms, join their effects on variables, and return their joined results.
+
+    half: takes up, by location identity, (location, value) of what one arm alone gave a value, for who knows that it ran.
+    """
     arms = []
     tracer.control_depth += 1
     for thunk in (then, otherwise):
@@ -331,17 +336,26 @@ def branch(tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc:
         arms.append(Arm(block, result, tracer.journal.undo(mark)))
     tracer.control_depth -= 1
     join = Join(tracer, condition, arms[0], arms[1], loc)
+    pairs = _pairs(tracer, *arms)
     plans = [
         (location, join.plan(a, b, name, is_lenient=is_guarded(name), places=places))
-        for location, name, a, b, places in _pairs(tracer, *arms)
+        for location, name, a, b, places in pairs
     ]
+    halves = [] if half is None else [row for row in pairs if _is_half(row[2], row[3]) and not is_guarded(row[1])]
+    half_plans = [(location, join.plan(a, b, name, is_lenient=True)) for location, name, a, b, _ in halves]
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
     results = join.make()
     for location, plan in plans:
         value = join.finish(plan, results)
         if value is not MISSING:
             tracer.journal.assign(location, value)
+    for location, plan in half_plans:
+        half[location.identity] = (location, join.finish(plan, results))  # type: ignore[index]  # plans are for a dict
     return join.finish(result_plan, results)
+
+
+def _is_half(a: Any, b: Any) -> bool:
+    return (a is MISSING) is not (b is MISSING) and not isinstance(a, Poison) and not isinstance(b, Poison)
 
 
 def _pairs(tracer: Tracer, then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any, Places]]:

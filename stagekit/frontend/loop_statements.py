@@ -10,7 +10,7 @@ from stagekit import dtypes
 from stagekit.frontend import rangeloop
 from stagekit.frontend.assignments import assign
 from stagekit.frontend.bodies import exit_taken, nested, run_body
-from stagekit.frontend.conditions import condition
+from stagekit.frontend.conditions import assume, condition, conjunction
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable, UnsupportedSyntax
 from stagekit.frontend.evaluation import evaluate
@@ -252,14 +252,14 @@ def _staged_while(
     def go_on() -> Value:
         stopped = exit_taken(tracer, frame, exits)
         wanted = test() if stopped is False else _unless(stopped)
+        carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `Carried.leave`
         return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
 
     def _unless(stopped: bool | Number) -> bool | Number:
         if stopped is True:
             return False
         assert isinstance(stopped, Number)
-        outcome: bool | Number = branch(tracer, builder.not_(stopped.value), test, lambda: False, loc)
-        return outcome
+        return conjunction(tracer, Number(builder.not_(stopped.value)), test, loc)
 
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:

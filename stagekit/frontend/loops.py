@@ -30,7 +30,7 @@ from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingErro
 from stagekit.frontend.frame import VALUE
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
-from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.tracer import Assigned, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Poison, is_run_time
 from stagekit.ir import Pointer, Scalar, Type, Value
 
@@ -95,6 +95,7 @@ class Carried:
     def __init__(self, tracer: Tracer, loc: Loc) -> None:
         self.tracer, self.loc = tracer, loc
         self.items: dict[Any, Item] = {}
+        self.assumed: Assigned = {}  # by a walrus behind `and` in the loop's test: known in the body only
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
     def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType | None]) -> None:
@@ -247,9 +248,14 @@ class Carried:
         """After the loop: what only the body assigned may have no value."""
         for identity, change in changes.items():
             if identity not in self.items and change.before is MISSING:
-                name = change.location.describe()
-                why = f"only the loop at line {self.loc.line} assigns it, which may run no iteration"
-                self.tracer.journal.assign(change.location, Poison(MaybeUndefined(name, why, "loop"), ()))
+                self._leave_undefined(change.location)
+        for location, _ in self.assumed.values():
+            self._leave_undefined(location)
+
+    def _leave_undefined(self, location: Location) -> None:
+        name = location.describe()
+        why = f"only the loop at line {self.loc.line} assigns it, which may run no iteration"
+        self.tracer.journal.assign(location, Poison(MaybeUndefined(name, why, "loop"), ()))
 
 
 def _wrap(value: Value, is_weak: bool) -> Number | Address:

@@ -10,7 +10,7 @@ from stagekit.frontend import matching
 from stagekit.frontend.assignments import trace_annotated, trace_assign, trace_augmented, trace_delete
 from stagekit.frontend.bodies import RUNNERS, run_body
 from stagekit.frontend.calls import call, make_closure
-from stagekit.frontend.conditions import both, condition
+from stagekit.frontend.conditions import assume, both, condition
 from stagekit.frontend.control import branch
 from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import RETURN, VALUE, Frame
@@ -70,9 +70,11 @@ def trace_if(tracer: Tracer, frame: Frame, node: ast.If) -> None:
         return
 
     def then() -> None:
+        assume(tracer, chosen, True)
         run_body(tracer, frame, node.body)
 
     def otherwise() -> None:
+        assume(tracer, chosen, False)
         run_body(tracer, frame, node.orelse)
 
     branch(tracer, chosen.value, then, otherwise, frame.loc(node.test))
@@ -93,11 +95,21 @@ def trace_match(tracer: Tracer, frame: Frame, node: ast.Match) -> None:
         elif matched is False:
             attempt(rest)
         else:
-            branch(tracer, matched.value, lambda: take(case), lambda: attempt(rest), frame.loc(case.pattern))
+            branch(
+                tracer,
+                matched.value,
+                lambda: take_at_run_time(case, matched),
+                lambda: attempt(rest),
+                frame.loc(case.pattern),
+            )
 
     def holds(case: ast.match_case, guard: Any) -> bool | Number:
         matching.bind(tracer, frame, case.pattern)
         return condition(tracer, frame, guard)
+
+    def take_at_run_time(case: ast.match_case, matched: bool | Number) -> None:
+        assume(tracer, matched, True)
+        take(case)
 
     def take(case: ast.match_case) -> None:
         matching.bind(tracer, frame, case.pattern)

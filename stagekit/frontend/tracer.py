@@ -31,7 +31,7 @@ from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
-from stagekit.ir import BinaryKind, Builder
+from stagekit.ir import BinaryKind, Builder, Value
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
@@ -56,6 +56,17 @@ class NeedMoreThreads(Exception):
         self.threads = threads
 
 
+Assigned = dict[Any, tuple[Location, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What a walrus in a part of a condition assigned: known where the condition holds, or where it does not."""
+
+    if_true: Assigned
+    if_false: Assigned
+
+
 @dataclass(eq=False)
 class Tracer:
     """Everything that lives as long as one trace."""
@@ -67,7 +78,9 @@ class Tracer:
     journal: Journal = field(default_factory=Journal)
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
-    shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # of dynamic shared memory: elements, bytes of each
+    shared_needs: list[tuple[Any, int]] = field(
+        default_factory=list
+    )  # of dynamic shared memory: elements, bytes of each
     uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
     printed: list[str] = field(default_factory=list)
     written: set[Any] = field(default_factory=set)
@@ -76,6 +89,9 @@ class Tracer:
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     hints: dict[Any, Any] = field(default_factory=dict)
+    grants: dict[Value, Grants] = field(
+        default_factory=dict
+    )  # of conditions: what is known to be assigned where they hold
 
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
