@@ -80,6 +80,10 @@ class Switch:
             raise self.refusal(value, self.rule.wanted)
         return value
 
+    def put(self, value: str) -> None:
+        """Set it for this process and for those that it starts."""
+        os.environ[self.name] = value
+
     def refusal(self, value: str, wanted: str) -> StagekitError:
         """The error for a value that the switch does not take."""
         return StagekitError(BadSwitch(self.name, value, wanted))

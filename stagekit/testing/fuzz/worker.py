@@ -17,11 +17,6 @@ from multiprocessing.connection import Connection
 from stagekit import config
 from stagekit.testing.fuzz.harness import Failure, Fuzzer, Trial
 
-_SETTINGS = {
-    config.CACHE.name: "0",  # no case comes twice
-    config.THREADS.name: "1",  # there is one worker for each core
-}
-
 
 @dataclass(frozen=True)
 class Message:
@@ -41,7 +36,8 @@ def work(make: Callable[[], Fuzzer], targets: Sequence[str], connection: Connect
     """Try the seeds that come, until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then says what there is
     faulthandler.enable()
-    os.environ.update(_SETTINGS)
+    config.CACHE.put("0")  # no case comes twice
+    config.THREADS.put("1")  # there is one worker for each core
     trial = Trial(make(), targets, lambda found: connection.send(Message(found.seed, found, is_last=False)))
     with contextlib.suppress(EOFError, BrokenPipeError):
         connection.send(Message())
