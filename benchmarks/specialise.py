@@ -35,10 +35,14 @@ PEER_ROUNDS = 3
 # Of stagekit alone --------------------------------------------------------------------------------------------------
 
 
-def steps(kernel: Any) -> list[float]:
+def steps(kernel: Any, block: int | tuple[int, ...] = 256) -> list[float]:
     """Milliseconds for tracing, for PTX after it, and for host code after it."""
     marks = [time.perf_counter()]
-    for step in (kernel.trace, lambda: kernel.compile("cuda", capability=90), lambda: kernel.compile("cpu", block=256)):
+    for step in (
+        kernel.trace,
+        lambda: kernel.compile("cuda", capability=90),
+        lambda: kernel.compile("cpu", block=block),
+    ):
         step()
         marks.append(time.perf_counter())
     return [1e3 * (b - a) for a, b in itertools.pairwise(marks)]
@@ -48,8 +52,9 @@ def step_rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
     from systems.ours import SPECIALISATIONS, straight
 
     for name, make in SPECIALISATIONS.items():
-        steps(make(-1))
-        measured = [steps(make(r)) for r in range(rounds)]
+        block = (16, 16) if name == "matmul" else 256
+        steps(make(-1), block)
+        measured = [steps(make(r), block) for r in range(rounds)]
         yield name, [statistics.median(column) for column in zip(*measured)]
     for size in (100, 1_000, 10_000):
         yield f"straight line, {size:,} ops", steps(straight.specialize(OPS=size))
