@@ -22,7 +22,7 @@ from stagekit.runtime import driver
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.errors import CudaError
-from stagekit.runtime.views import ArrayView
+from stagekit.runtime.views import REACHABLE, ArrayView
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -64,7 +64,7 @@ class Hosted:
     def _lay_open(self, place: int, view: ArrayView) -> None:
         """An array of another library in host memory: as NumPy's, where it is. What no kernel takes is left to the checks."""
         low, high = byte_range(view)
-        if not isinstance(view.dtype, DType) or view.strides is None:
+        if view.device.kind not in REACHABLE["cpu"] or not isinstance(view.dtype, DType) or view.strides is None:
             return
         if low == 0 < high:
             self.gone.add(place)

@@ -233,6 +233,44 @@ def test_the_interpreter_as_a_target_takes_gpu_arrays_too(fake: Memory, monkeypa
     assert (numbers(8) + 1).tolist() == dst.to_host().tolist()
 
 
+# -- other libraries' arrays in host memory ----------------------------------------------------------------------------
+
+
+class Foreign:
+    """An array that is not NumPy's, where a NumPy array is."""
+
+    def __init__(self, array: Any, kind: Any = "cpu") -> None:
+        self.array = array
+        strides = tuple(step // array.itemsize for step in array.strides)
+        dtype = dtype_from_numpy(array.dtype)
+        assert dtype is not None
+        self.view = ArrayView(array.ctypes.data, array.shape, strides, dtype, Device(kind), is_writable=True)
+
+    def __stagekit_view__(self) -> ArrayView:
+        return self.view
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.bool_], ids=str)
+def test_arrays_of_other_libraries_are_worked_on_where_they_are(dtype: Any) -> None:
+    src, dst = numbers(16, dtype)[::-2], np.zeros(16, dtype)[3:11]
+
+    sk.sanitize(shift)[1, 8](Foreign(src), Foreign(dst))
+
+    assert (src + 1).astype(dtype).tolist() == dst.tolist()
+
+
+def test_an_array_without_memory_is_found_where_it_is_used() -> None:
+    gone = Foreign(numbers(8))
+    gone.view = gone.view._replace(address=0)
+
+    with pytest.raises(sk.StagekitError, match=r"FREED_ACCESS"):
+        sk.sanitize(shift)[1, 8](gone, numbers(8))
+
+
+def test_memory_that_is_neither_here_nor_on_a_gpu_of_ours_is_refused() -> None:
+    assert "WRONG_DEVICE" in refusal(lambda: sk.sanitize(shift)[1, 8](Foreign(numbers(8), "other"), numbers(8)))
+
+
 # -- on a GPU ---------------------------------------------------------------------------------------------------------
 
 
