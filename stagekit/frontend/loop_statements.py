@@ -12,7 +12,7 @@ from stagekit.frontend.assignments import assign
 from stagekit.frontend.bodies import exit_taken, nested, run_body
 from stagekit.frontend.conditions import assume, condition, conjunction
 from stagekit.frontend.control import branch
-from stagekit.frontend.errors import NotIterable, UnsupportedSyntax
+from stagekit.frontend.errors import NotIterable
 from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
@@ -25,7 +25,6 @@ from stagekit.ir import BOOL, OpenBlock, Value
 
 
 def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
-    _refuse_else(tracer, frame, node)
     iterable = evaluate(tracer, frame, node.iter)
     flags = _enter_loop(tracer, frame)
     if isinstance(iterable, range | StagedRange):
@@ -34,16 +33,15 @@ def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
         _expect_iterations(tracer, frame, node, iterable)
         if _unrolled(tracer, frame, node, thunks_of(tracer, frame, node.iter, iterable), flags):
             forget_position(tracer, iterable)
-    frame.loops.pop()
+    _leave_loop(tracer, frame, node, flags)
 
 
 def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
     """A `while` whose test and exits stay known at compile time runs at compile time; else it is a run-time loop."""
-    _refuse_else(tracer, frame, node)
     flags = _enter_loop(tracer, frame)
     while not _is_run_time_while(tracer, frame, node, flags):
         if _static_iteration(tracer, frame, node, flags):
-            frame.loops.pop()
+            _leave_loop(tracer, frame, node, flags)
             return
     carried = Carried(tracer, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
@@ -56,15 +54,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
         _iteration(tracer, frame, flags, node.body)
 
     _staged_while(tracer, frame, carried, flags, test, body, has_exits=has_exits)
-    frame.loops.pop()
-
-
-def _refuse_else(tracer: Tracer, frame: Frame, node: ast.For | ast.While) -> None:
-    if node.orelse:
-        what = "`else` of a loop"
-        raise tracer.error(
-            UnsupportedSyntax(what, "set a flag in the loop and test it afterwards"), frame, node.orelse[0]
-        )
+    _leave_loop(tracer, frame, node, flags)
 
 
 def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
@@ -74,6 +64,19 @@ def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
     tracer.assign(frame.control, flags.continued, False)
     frame.loops.append(flags)
     return flags
+
+
+def _leave_loop(tracer: Tracer, frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> None:
+    """The loop is over; its `else` runs where no `break` or `return` ended it, and belongs to the loop around."""
+    frame.loops.pop()
+    if not node.orelse:
+        return
+    left = exit_taken(tracer, frame, [RETURN, flags.broken])
+    if left is False:
+        run_body(tracer, frame, node.orelse)
+    elif isinstance(left, Number):
+        go_on = tracer.builder.not_(left.value)
+        branch(tracer, go_on, lambda: run_body(tracer, frame, node.orelse), _nothing, frame.loc(node))
 
 
 def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
@@ -307,8 +310,9 @@ def may_exit_loop(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Return | ast.Break):
         return True
     inner = list(nested(statement))
-    if isinstance(statement, ast.For | ast.While):
-        return any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s))
+    if isinstance(statement, ast.For | ast.While):  # whose `else` belongs to the loop around
+        returns = any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s))
+        return returns or any(may_exit_loop(s) for s in statement.orelse)
     return any(may_exit_loop(s) for s in inner)
 
 

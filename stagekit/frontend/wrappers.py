@@ -10,6 +10,7 @@ import functools
 import itertools
 import operator
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -93,7 +94,17 @@ def _attrgetter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list
     return found[0] if len(found) == 1 else found
 
 
-_ALWAYS: dict[type, Call] = {HandedOut: _handed_out, staticmethod: _staticmethod}
+def _alias(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`Class[int](...)`: what stands in the brackets is for readers."""
+    return invoke(tracer, frame, node, fn.__origin__, args, kwargs)
+
+
+_ALWAYS: dict[type, Call] = {
+    HandedOut: _handed_out,
+    staticmethod: _staticmethod,
+    types.GenericAlias: _alias,
+    type(typing.Iterable[int]): _alias,
+}
 _WITH_RUN_TIME: dict[type, Call] = {
     type(functools.cache(len)): _cached,
     operator.itemgetter: _itemgetter,
