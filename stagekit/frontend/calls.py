@@ -14,6 +14,7 @@ import operator
 import types
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,8 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         return call(tracer, frame, node, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
     fragment = getattr(fn, "__stagekit_fragment__", None)
     if fragment is not None and not isinstance(fn, type):
-        return _function(tracer, frame, node, fragment, args, kwargs)
+        fixed = getattr(fn, "__stagekit_fixed__", {})
+        return _function(tracer, frame, node, fragment, *_beside(tracer, frame, node, fragment, fixed, args, kwargs))
     builtin = builtins.find(fn)
     if builtin is not None:
         return _builtin(tracer, frame, node, fn, builtin, args, kwargs)
@@ -248,6 +250,27 @@ def _function(
             _note_default(tracer, fn, name, parameter.default)
     bound.apply_defaults()
     return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
+
+
+def _beside(
+    tracer: Tracer,
+    frame: Frame,
+    node: ast.AST,
+    fn: types.FunctionType,
+    fixed: Mapping[str, Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call of a kernel with fixed constexprs: it takes the other parameters, in their order."""
+    if not fixed:
+        return args, kwargs
+    parameters = _signature(fn).parameters.values()
+    left = _signature(fn).replace(parameters=[p for p in parameters if p.name not in fixed])
+    try:
+        given = left.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(left)}"), frame, node) from None
+    return [], {**given, **fixed}
 
 
 def _bind_plainly(fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:

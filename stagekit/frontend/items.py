@@ -7,7 +7,7 @@ from typing import Any
 
 from stagekit.frontend import arrays, containers, objects, rangeloop
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadIndex
+from stagekit.frontend.errors import BadIndex, NotCallable
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
@@ -33,6 +33,9 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     if isinstance(owner, Array):
         return arrays.load_item(tracer, frame.loc(node), owner, index)
     refuse_index(tracer, frame, node, owner)
+    if hasattr(type(owner), "__stagekit_fixed__"):
+        hint = "a kernel cannot launch another; called without brackets, the other's body becomes part of this one"
+        raise tracer.error(NotCallable(f"`{owner.name}[...]` is a launch", hint), frame, node)
     method = user_method(owner, "__getitem__")
     if method is not None:
         return invoke(tracer, frame, node, method, [owner, index])

@@ -237,6 +237,7 @@ def _is_fragment(value: Any) -> bool:
 def _fragment(reading: Reading, value: Any) -> None:
     reading.say(type(value).__name__)
     reading.visit(value.__stagekit_fragment__)
+    reading.visit(dict(getattr(value, "__stagekit_fixed__", {})))
 
 
 # -- data -----------------------------------------------------------------------------------------------------------------

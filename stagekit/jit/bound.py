@@ -43,6 +43,10 @@ class BoundKernel(Inspectable):
     def __stagekit_fragment__(self) -> types.FunctionType:
         return self._kernel._owner.function
 
+    @property
+    def __stagekit_fixed__(self) -> Mapping[str, Any]:
+        return self._kernel.__stagekit_fixed__
+
     @hide_frames
     def specialize(self, **values: Any) -> Any:
         """Specialise again, on the same target."""

@@ -76,6 +76,11 @@ class JitFunction(Inspectable):
         """A kernel called inside another kernel is a fragment."""
         return self.function
 
+    @property
+    def __stagekit_fixed__(self) -> Mapping[str, Any]:
+        """What a call inside another kernel need not, and cannot, give."""
+        return {name: value for name, value in self._fixed.items() if name in self._constexpr_names()}
+
     @functools.cached_property
     def parameters(self) -> Parameters:
         parameters = Parameters(self._snapshot, self._outer)

@@ -62,6 +62,11 @@ class Specialization(Inspectable):
     def __stagekit_fragment__(self) -> types.FunctionType:
         return self._owner.function
 
+    @property
+    def __stagekit_fixed__(self) -> Mapping[str, Any]:
+        """What a call inside another kernel need not, and cannot, give."""
+        return {name: value for name, value in self.constexprs.items() if value is not ...}
+
     def __repr__(self) -> str:
         fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
         names = ", ".join(p.name for p in self._owner.parameters.run_time)
