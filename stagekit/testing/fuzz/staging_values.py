@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 MODULUS = 1009
 VARIABLES = ("v0", "v1", "v2", "v3")
 ITEMS = ("xs[0]", "xs[1]", "xs[2]", "box.x", "box.y", "d['k']", "grid[0][1]", "grid[1].y")
-READ = (*ITEMS, "pair[0]", "pair[1]", "point.x", "point.y", "flag * 3")  # the last are replaced, not changed
+READ = (*ITEMS, "pair[0]", "pair[1]", "point.x", "point.y", "(flag * 3)")  # the last are replaced, not changed
 
 _GATHERED = (
     "sum([{x}, {y}])",
