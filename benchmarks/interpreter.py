@@ -1,6 +1,6 @@
 """The checking interpreter on the kernels of `examples/`: operations per second, and the size that takes one second.
 
-    python benchmarks/interpreter.py [--seconds 0.5]
+    python benchmarks/interpreter.py [--seconds 0.5] [EXAMPLE ...]
 
 An operation is one op of the IR in one thread. "plain" is the interpreter alone, "checked" with everything that `sk.sanitize`
 looks for. Sizes are doubled until a launch takes long enough, then carried on in proportion; memory is the most that one
@@ -203,11 +203,14 @@ def row(example: Example, least_seconds: float) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("examples", nargs="*", help="those to measure; all if left out")
     parser.add_argument("--seconds", type=float, default=0.5, help="how long a launch must take to be measured")
     options = parser.parse_args()
     form = "{:16} {:>12} {:>24} {:>14} {:>24} {:>8} {:>24}"
     print(form.format("", "plain Mop/s", "one second", "checked Mop/s", "one second", "MiB", "at"))
     for example in EXAMPLES:
+        if options.examples and example.name not in options.examples:
+            continue
         print(form.format(*row(example, options.seconds)), flush=True)
 
 
