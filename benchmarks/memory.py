@@ -70,7 +70,7 @@ def made_and_dropped(target: str, count: int, arguments: tuple[Any, ...] | None)
             use(kernel.specialize(V=value), target, arguments)
             kernel._made.clear()
 
-    make(range(_WARM))
+    make(range(min(_WARM, count)))
     before_gpu = gpu_bytes() if arguments is not None and target == "cuda" else 0
     resident = growth(make, count, resident_bytes)
     return resident, (gpu_bytes() - before_gpu) / count if before_gpu else 0.0

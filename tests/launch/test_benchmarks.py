@@ -1,0 +1,30 @@
+"""The benchmarks look inside kernels and call with all spellings: they run, whatever their figures are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {
+    "launch": ("--target", "cpu", "--rounds", "1"),
+    "memory": ("--target", "cpu", "--many", "2", "--kept", "2"),
+    "specialise": ("--child", "stagekit", "--target", "cpu", "--rounds", "1"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *COMMANDS[name]]
+    found = tmp_path / "found.json"
+    more = [] if name == "specialise" else ["--json", str(found)]
+    environment = {**os.environ, "STAGEKIT_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+
+    assert 0 == done.returncode, done.stderr
+    assert json.loads(found.read_text() if more else done.stdout.splitlines()[-1])
