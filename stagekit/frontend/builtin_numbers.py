@@ -102,6 +102,22 @@ def _truth(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> Any:
     return truth(tracer, frame, node, obj)
 
 
+def _np_where(tracer: Tracer, frame: Frame, node: ast.AST, condition: Any, /, *values: Any) -> Any:
+    """`np.where(c, a, b)` of run-time values means `sk.where`."""
+    if len(values) == 2 and any(map(_needs_staging, (condition, *values))):
+        return invoke(tracer, frame, node, language.where, [condition, *values])
+    return run_native(tracer, frame, node, np.where, condition, *values)
+
+
+def _np_clip(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, a_min: Any = None, a_max: Any = None) -> Any:
+    """`np.clip`: NaN stays NaN, and the upper bound wins."""
+    if not any(map(_needs_staging, (a, a_min, a_max))):
+        return run_native(tracer, frame, node, np.clip, a, a_min, a_max)
+    for name, bound in (("maximum", a_min), ("minimum", a_max)):
+        a = a if bound is None else invoke(tracer, frame, node, registry.by_name(name), [a, bound])
+    return a
+
+
 # -- operators as functions --------------------------------------------------------------------------------------------
 
 
@@ -222,6 +238,8 @@ ON_NUMBERS: dict[Any, Builtin] = {
     operator.concat: _operator("+"),
     **{getattr(operator, f"i{name}"): _operator_in_place(symbol) for symbol, name in METHODS.items()},
     operator.truth: _truth,
+    np.where: _np_where,
+    np.clip: _np_clip,
     operator.abs: _abs,
     **{python: _sign(op) for op, (_, python) in UNARY.items()},
     **{python: _comparison(op) for op, (_, _, python) in COMPARISONS.items()},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import numpy as np
+
 from stagekit.frontend import arrays, containers, objects, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NotCallable
@@ -42,6 +44,9 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     if isinstance(owner, StagedRange):
         return rangeloop.item(tracer, owner, index, frame.loc(node))
     if holds_run_time(index):
+        if isinstance(owner, np.ndarray):
+            hint = "pass the array to the kernel as an argument: a captured one is known at compile time only"
+            raise tracer.error(BadIndex("a captured NumPy array with an index known at run time", hint), frame, node)
         raise needs_static(tracer, frame, node, "the index of a Python container", index)
     if isinstance(owner, STAND_INS):
         raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)

@@ -19,7 +19,7 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.familiar import name_here
-from stagekit.frontend.frame import Frame, class_member
+from stagekit.frontend.frame import Closure, Frame, class_member
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import STAND_INS, is_fixed, is_native
@@ -32,8 +32,28 @@ def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str
         return arrays.attribute(tracer, frame, node, owner, name)
     if containers.changes(owner, name):
         return containers.container_method(tracer, frame, node, owner, name)
+    if isinstance(owner, Closure):
+        return _of_closure(tracer, frame, node, owner, name)
     getter = _getter(tracer, frame, node, owner, name)
     return getter() if getter is not None else _stored(tracer, frame, node, owner, name)
+
+
+_CLOSURE: dict[str, Callable[[Closure], Any]] = {
+    "__name__": lambda fn: fn.name,
+    "__qualname__": lambda fn: fn.name,
+    "__doc__": lambda fn: None if isinstance(fn.node, ast.Lambda) else ast.get_docstring(fn.node),
+    "__defaults__": lambda fn: fn.defaults or None,
+    "__kwdefaults__": lambda fn: fn.kw_defaults or None,
+    "__call__": lambda fn: fn,
+}
+
+
+def _of_closure(tracer: Tracer, frame: Frame, node: ast.AST, owner: Closure, name: str) -> Any:
+    """What a function defined in the kernel shows of itself."""
+    found = _CLOSURE.get(name)
+    if found is None:
+        raise tracer.error(NoAttribute(describe(owner), name, f"it has: {', '.join(_CLOSURE)}"), frame, node)
+    return found(owner)
 
 
 def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
@@ -86,6 +106,9 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
     """`owner.name = value`."""
     if isinstance(owner, STAND_INS):
         raise tracer.error(NoAttribute(describe(owner), name, "it cannot be assigned"), frame, node)
+    if isinstance(owner, Closure):
+        hint = "a function defined in a kernel keeps no attributes: use a variable"
+        raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
     setter = users_method(owner, "__setattr__")
     if setter is not None:

@@ -67,6 +67,8 @@ def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
     hint = ""
     if isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)):
         hint = "how many items a list has must be known; memory of a run-time size is an array argument"
+    elif isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        hint = "index the array, or pass it to the kernel as an argument"
     elif isinstance(left, str) or isinstance(right, str):
         hint = "texts are known at compile time; show run-time numbers by an f-string in `print` or `assert`"
     return BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint)
