@@ -95,7 +95,7 @@ def _place(team: Team, address: Address, lanes: Any, access: Access) -> Place | 
     is_outside = np.asarray(index).view(np.uint64) >= view.limit
     if access.axes is not None and access.axes.checked:
         is_outside = is_outside | access.axes.outside(team.values)
-    if np.any(is_outside):
+    if is_outside.any():
         lanes = _without_faults(team, address, lanes, is_outside, access)
     if access.role != "read" and not allocation.is_writable and lanes is not False:
         lanes = _without_faults(team, address, lanes, np.True_, access)

@@ -43,7 +43,7 @@ def checks_of(c: Compiler, op: Op) -> tuple[Step, ...]:
 def _reporting(op: Op, suspects: Suspects, describe: Describe) -> Callable[[Values, Team, Any], None]:
     def check(values: Values, team: Team, mask: Any) -> None:
         found = suspects(values)
-        if not np.any(found):
+        if not found.any():  # twice as quick as `np.any` where it is asked all the time
             return
         at_fault = team.spread(found) if mask is None else team.spread(found) & mask
         if at_fault.any():
@@ -177,7 +177,7 @@ def _sub_wraps(a: Any, b: Any) -> Any:
 def _mul_wraps(a: Any, b: Any) -> Any:
     """By a division where the float product is anywhere near the limit, which is almost never."""
     estimate = np.abs(np.multiply(a, b, dtype=np.float64))
-    if not np.any(estimate >= 2.0**62):
+    if not (estimate >= 2.0**62).any():
         return np.False_
     exact = np.multiply(np.asarray(a).astype(object), np.asarray(b).astype(object))
     return np.asarray((exact < -(2**63)) | (exact >= 2**63)).astype(np.bool_)
@@ -235,7 +235,7 @@ def _nan(c: Compiler, op: Op) -> tuple[Suspects, Describe]:
 
     def suspects(values: Values) -> Any:
         found = values[result] != values[result]
-        if not np.any(found):
+        if not found.any():
             return found
         for number in floats:
             found = found & (values[number] == values[number])

@@ -209,7 +209,7 @@ class Races:
         index, thread, time = place.indices(team), place.pick(team.tag), place.pick(self.clocks.of(team))
         lanes = np.arange(len(index))
         if access.role == "read" and len(team.blocks) == 1 and not isinstance(place.index, np.ndarray):
-            lanes = np.unique([0, len(index) - 1])  # of threads that read one element the extremes are enough
+            lanes = lanes[:: max(len(index) - 1, 1)]  # of threads that read one element the extremes are enough
             index, thread, time = index[lanes], thread[lanes], time[lanes]
         unit_bytes = self.unit_bytes[access.space]
         start = (place.allocation.arena_start + place.phase) // unit_bytes
