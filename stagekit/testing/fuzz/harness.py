@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 CORPUS = Path(__file__).parents[3] / "tests" / "testing" / "corpus"
-SHRINK_SECONDS = 120.0
+SHRINK_SECONDS = 60.0
 MOST_FAILURES = 20  # of one run: by then it is clear that something is wrong
 _CRASH = "crash"
-_MOST_SHRUNK = 2  # of one kind: they have one cause more often than not
+_MOST_SHRUNK = 1  # of one kind: they have one cause more often than not
 
 
 @dataclass(frozen=True)
