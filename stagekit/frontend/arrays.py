@@ -92,9 +92,9 @@ def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | Non
 
 
 def _moved(
-    tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]], *, is_element: bool = False
+    tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]
 ) -> Address:
-    """The base of `array` moved by each index along its stride. is_element: the indices are those of one element."""
+    """The base of `array` moved along the stride of each axis. is_index: of each step, whether it is an index as written."""
     total: Value | None = None
     indices: list[Extent] = []
     for index, stride in steps:
@@ -104,7 +104,8 @@ def _moved(
             total = offset if total is None else tracer.builder.add(total, offset)
     if total is None:
         return array.base
-    indexed = Indexed(array.name, _values(indices), _values(array.shape)) if is_element else None
+    written = tuple(value if is_own else None for value, is_own in zip(_values(indices), is_index))
+    indexed = Indexed(array.name, written, _values(array.shape)) if any(is_index) else None
     return Address(tracer.builder.offset(array.base.value, total, indexed))
 
 
@@ -144,7 +145,7 @@ def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Addre
         message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
         raise StagingError(BadIndex(message, "one integer per axis names an element"), loc)
     steps = [(_check_static(loc, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
-    return _moved(tracer, loc, array, steps, is_element=True)
+    return _moved(tracer, loc, array, steps, [True] * array.ndim)
 
 
 def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Array:
@@ -180,7 +181,9 @@ def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Ar
         )
         and not any(isinstance(i, slice) and not isinstance(j, slice) for i, j in itertools.pairwise(indices))
     )
-    return Array(array.name, _moved(tracer, loc, array, steps), tuple(shape), tuple(strides), is_contiguous)
+    is_index = [axis < len(indices) and not isinstance(indices[axis], slice) for axis in range(array.ndim)]
+    base = _moved(tracer, loc, array, steps, is_index)
+    return Array(array.name, base, tuple(shape), tuple(strides), is_contiguous)
 
 
 def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> tuple[Any, Extent]:
@@ -230,9 +233,23 @@ def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str
     table = _ATTRIBUTES_OF.get(type(owner), _NUMBER)
     found = table.get(name)
     if found is None:
-        hint = suggest(name, table) or f"it has: {', '.join(table)}"
+        hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
         raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
     return found(tracer, frame, node, owner)
+
+
+_REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_max` or `sk.reduce_min`"
+_WAYS_OUT = {
+    **dict.fromkeys(("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin"), _REDUCE),
+    **dict.fromkeys(
+        ("reshape", "ravel", "flatten", "view", "squeeze"), "pass the array in the shape that the kernel wants"
+    ),
+    **dict.fromkeys(("astype", "type"), "convert a number by `x.to(dtype)`"),
+    "item": "it is a number already",
+    "transpose": "write `.T`",
+    "copy": "copy the elements in a loop",
+    "__delitem__": "an element cannot be deleted",
+}  # what NumPy and torch have
 
 
 def _to(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> BoundMethod:

@@ -21,9 +21,9 @@ from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.items import item
 from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.places import item_place
-from stagekit.frontend.texts import escaped, shown
+from stagekit.frontend.texts import shown
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Array, Number
+from stagekit.frontend.values import STAND_INS, Array, Number, escaped
 from stagekit.ir import Value
 
 _NONE: Any = object()  # a parameter that was left out

@@ -22,7 +22,7 @@ from stagekit.frontend.frame import Closure, is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import Address, Array, Generator, Number, Poison, StagedRange, is_open, state_of
+from stagekit.frontend.values import Address, Array, Generator, Number, Poison, StagedRange, Text, is_open, state_of
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
 
@@ -59,7 +59,11 @@ def describe(value: Any) -> str:
     return _KINDS.get(type(value)) or f"a {type(value).__name__}"
 
 
-_KINDS: dict[type, str] = {StagedRange: "a range with run-time bounds", Generator: "an iterator"}
+_KINDS: dict[type, str] = {
+    StagedRange: "a range with run-time bounds",
+    Generator: "an iterator",
+    Text: "a text with run-time numbers in it",
+}
 
 
 # -- taking values apart and putting them together ------------------------------------------------------------------------

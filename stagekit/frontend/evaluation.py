@@ -68,6 +68,7 @@ _STAND_IN_NAMES = {
     "Array": "an array",
     "StagedRange": "a range with run-time bounds",
     "Generator": "an iterator of the kernel",
+    "Text": "a text with run-time numbers in it",
 }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -89,5 +89,5 @@ def name_here(owner: Any, name: str) -> str:
 
 
 def _in_another_namespace(name: str) -> str:
-    has_it = [short for module, short in _NAMESPACES.items() if name in sys.modules[module].__all__]
+    has_it = [short for module, short in _NAMESPACES.items() if name in importlib.import_module(module).__all__]
     return f"`{has_it[0]}.{name}`" if has_it else ""

@@ -79,9 +79,13 @@ def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: A
     )
 
 
+_ASSIGNABLE = "items of lists, dicts and array arguments can be assigned"
+
+
 def _put_item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any, value: Any) -> None:
     if not isinstance(owner, list | dict):
-        hint = "items of lists, dicts and arrays can be assigned"
+        is_array = isinstance(owner, np.ndarray)
+        hint = "it is known at compile time only: use `sk.alloc_local(shape, dtype)`" if is_array else _ASSIGNABLE
         raise tracer.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint), frame, node)
     shown = ast.unparse(node) if isinstance(node, ast.Subscript) else f"[{index!r}]"
     tracer.check_mutable(owner, f"`{shown} = ...`", frame.loc(node))

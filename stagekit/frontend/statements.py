@@ -16,9 +16,9 @@ from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.loop_statements import trace_for, trace_while
 from stagekit.frontend.places import binding_scope
-from stagekit.frontend.texts import escaped, message
+from stagekit.frontend.texts import message
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Number
+from stagekit.frontend.values import Number, escaped
 
 
 def trace_expression(tracer: Tracer, frame: Frame, node: ast.Expr) -> None:

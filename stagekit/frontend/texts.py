@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,39 +15,8 @@ from stagekit.frontend.evaluation import evaluate, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Number, holds_run_time
+from stagekit.frontend.values import Number, Text, escaped, holds_run_time
 from stagekit.ir import Value
-
-
-def escaped(text: str) -> str:
-    """A text as part of a template, where braces are doubled."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-@dataclass(frozen=True)
-class Text:
-    """An f-string with run-time values in it, for `print`, `assert` and `static_assert` only."""
-
-    template: str
-    operands: tuple[Number, ...]
-
-    def __add__(self, other: str | Text) -> Text:
-        if isinstance(other, str):
-            return Text(self.template + escaped(other), self.operands)
-        return Text(self.template + other.template, self.operands + other.operands)
-
-    def __radd__(self, other: str) -> Text:
-        return Text(escaped(other) + self.template, self.operands)
-
-    def __str__(self) -> str:
-        return self.template.format(*(_Unknown() for _ in self.operands))
-
-
-class _Unknown:
-    """A run-time number in a text that is shown while specialising."""
-
-    def __format__(self, spec: str) -> str:
-        return "(run-time)"
 
 
 def trace_joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:

@@ -142,6 +142,37 @@ class BoundMethod:
     run: Callable[..., Any]
 
 
+def escaped(text: str) -> str:
+    """A text as part of a template, where braces are doubled."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@dataclass(frozen=True)
+class Text:
+    """An f-string with run-time values in it, for `print`, `assert` and `static_assert` only."""
+
+    template: str
+    operands: tuple[Number, ...]
+
+    def __add__(self, other: str | Text) -> Text:
+        if isinstance(other, str):
+            return Text(self.template + escaped(other), self.operands)
+        return Text(self.template + other.template, self.operands + other.operands)
+
+    def __radd__(self, other: str) -> Text:
+        return Text(escaped(other) + self.template, self.operands)
+
+    def __str__(self) -> str:
+        return self.template.format(*(_Unknown() for _ in self.operands))
+
+
+class _Unknown:
+    """A run-time number in a text that is shown while specialising."""
+
+    def __format__(self, spec: str) -> str:
+        return "(run-time)"
+
+
 RUN_TIME = (Number, Address)
 STAND_INS = (Number, Address, Array, StagedRange)
 

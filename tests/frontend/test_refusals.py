@@ -130,3 +130,33 @@ def test_device_entry_may_follow_what_nobody_sees(nothing):
     entered(a, 2, nothing)
 
     assert a[0] == 1
+
+
+MATRIX = np.zeros((2, 2), np.float32)
+
+WAYS_OUT = {
+    "astype": (lambda a: a[0].astype(sk.int32), "x.to(dtype)"),
+    "item": (lambda a: a[0].item(), "a number already"),
+    "sum": (lambda a: a.sum(), "reduce_sum"),
+    "reshape": (lambda a: a.reshape(2, 2), "in the shape"),
+    "delete": (lambda a: a.__delitem__(0), "cannot be deleted"),
+    "captured array": (lambda a: MATRIX[int(a[0])], "as an argument"),
+    "captured operand": (lambda a: MATRIX * a[0], "as an argument"),
+    "NumPy's memory": (lambda a: np.zeros(3).__setitem__(0, a[0]), "compile time"),
+    "list length": (lambda a: [0] * a[0], "array argument"),
+    "text": (lambda a: len(f"{a[0]}"), "f-string"),
+    "misspelt": (lambda a: sk.maximun(a[0], 1), "maximum"),
+    "misspelt in cuda": (lambda a: sk.cuda.thread_id("x"), "thread_idx"),
+    "elsewhere": (lambda a: sk.thread_idx("x"), "sk.cuda.thread_idx"),
+    "internals": (lambda a: (lambda b: b).frame, "__name__"),
+    "attribute of a function": (lambda a: setattr(lambda b: b, "k", 1), "use a variable"),
+}
+
+
+@pytest.mark.parametrize(("program", "way_out"), WAYS_OUT.values(), ids=WAYS_OUT)
+def test_a_refusal_says_what_to_write(program, way_out):
+    with pytest.raises(sk.StagingError) as caught:
+        indexed[1, 1](np.zeros(4, np.int32), program)
+
+    assert way_out in str(caught.value)
+    assert caught.value.loc.file == __file__
