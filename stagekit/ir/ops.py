@@ -123,10 +123,13 @@ class Bitcast(Op):
 
 
 class Indexed(NamedTuple):
-    """`array[indices]` as it was written, with the size of each axis: i64 values, or numbers known at compile time."""
+    """`array[indices]` as it was written, with the size of each axis: i64 values, or numbers known at compile time.
+
+    An index is None where a slice leaves its axis to whoever indexes the view.
+    """
 
     array: str
-    indices: tuple[Value | int, ...]
+    indices: tuple[Value | int | None, ...]
     shape: tuple[Value | int, ...]
 
 

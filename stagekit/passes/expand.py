@@ -9,7 +9,7 @@ emits each intrinsic by itself: `illegal` says which are left.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from stagekit.diagnostics import StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Unsupported, Value
@@ -52,8 +52,10 @@ class _Expander(Rewriter):
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
 
     def renamed(self, indexed: Indexed) -> Indexed:
-        indices, shape = (tuple(self.mapping.get(v, v) for v in row) for row in indexed[1:])  # type: ignore[arg-type]
-        return Indexed(indexed.array, indices, shape)
+        def now(each: Any) -> Any:
+            return self.mapping.get(each, each)
+
+        return Indexed(indexed.array, tuple(map(now, indexed.indices)), tuple(map(now, indexed.shape)))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

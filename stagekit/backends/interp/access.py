@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stagekit.backends.interp.findings import FreedAccess, MisalignedAccess, OutOfBounds, ReadOnlyWrite
-from stagekit.backends.interp.indexing import Axes
+from stagekit.backends.interp.indexing import Axes, Written
 from stagekit.backends.interp.memory import Address, Allocation, AnyAddress, Array, View
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import Diagnostic, Loc
@@ -130,32 +130,26 @@ def _fault(team: Team, lane: int, address: Address, index: int, access: Access) 
     if allocation.is_gone_at(offset_bytes):
         return FreedAccess(verb, allocation.name, index, allocation.base + offset_bytes)
     element, limit = f"element {index} of `{allocation.name}`", f", which has {_elements(count)} of {dtype.name}"
-    along = _beyond(team, lane, allocation.name, access.axes) if access.axes is not None else None
-    if along is None and 0 <= index < count:
+    written = access.axes.missed(team, lane) if access.axes is not None else None
+    if written is None and 0 <= index < count:
         return ReadOnlyWrite(verb, allocation.name, index)
-    if along is not None:
-        element, limit = along[0], f"{along[1]} of {dtype.name}"
+    if written is not None:
+        element, limit = _beyond(written, allocation.name)
+        limit += f" of {dtype.name}"
     return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
 
 
-def _beyond(team: Team, lane: int, name: str, axes: Axes) -> tuple[str, str] | None:
-    """The element that a lane means and the axes that do not have it, in words; None where every index is on its axis.
-
-    The whole of an array of one axis needs no such words.
-    """
-    indices, shape = axes.read(team, lane)
-    missed = [k for k, (index, size) in enumerate(zip(indices, shape)) if not 0 <= index < size]
-    if not missed or (len(shape) == 1 and not axes.is_view):
-        return None
-    shown = ", ".join(map(str, indices))
-    array = (
-        f"`[{shown}]` of a view of `{name}` with shape {shape}"
-        if axes.is_view
-        else f"`{name}[{shown}]` of shape {shape}"
-    )
-    *some, last = missed
+def _beyond(written: Written, name: str) -> tuple[str, str]:
+    """The element that a lane means, and the axes that do not have it, in words."""
+    shape = written.shape
+    shown = ", ".join(":" if index is None else str(index) for index in written.indices)
+    if written.is_view:
+        element = f"`[{shown}]` of a view of `{name}` with shape {shape}"
+    else:
+        element = f"`{name}[{shown}]` of shape {shape}"
+    *some, last = written.missed
     limits = "".join(f"axis {k} has {shape[k]} and " for k in some)
-    return array, f": {limits}axis {last} has {_elements(shape[last])}"
+    return element, f": {limits}axis {last} has {_elements(shape[last])}"
 
 
 def _elements(count: int) -> str:

@@ -1,16 +1,16 @@
 """What an access was written as: `A[i, j]`, so that each index can be held against its own axis, and be shown.
 
-    axes = axes_of(compiler, pointer)        None for a pointer that no indexing made
-    axes.outside(team.values)                lanes with an index that leaves its axis
-    axes.read(team, lane)                    ((3, 70), (8, 64)): what one lane meant, and the sizes of the axes
+    axes = Indexings(fn).axes_of(compiler, pointer)      None for a pointer that no indexing made
+    axes.outside(team.values)                            lanes with an index that leaves its axis
+    axes.missed(team, lane)                              what one lane meant, if an index of it does
 
-An index that leaves its axis may still hit the array, in another row. A row of the whole of an array of one axis cannot.
+An index that leaves its axis may still hit the array, in another row. That of the whole of an array of one axis cannot.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +23,30 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Axes:
-    """Numbers of values. is_view: does the array begin inside another? checked: index and size of each axis worth a look."""
+class Written(NamedTuple):
+    """One indexing as one lane sees it. An index is None where a slice stands; is_view: the array begins inside another."""
 
-    indices: Row
+    indices: tuple[int | None, ...]
     shape: Row
     is_view: bool
+
+    @property
+    def missed(self) -> Row:
+        """Axes that their index leaves."""
+        pairs = enumerate(zip(self.indices, self.shape))
+        return tuple(axis for axis, (index, size) in pairs if index is not None and not 0 <= index < size)
+
+    @property
+    def is_whole_row(self) -> bool:
+        """Is this an element of the whole of an array of one axis?"""
+        return len(self.shape) == 1 and not self.is_view
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """links: from the first view to the element, each with numbers of values. checked: index and size of axes worth a look."""
+
+    links: tuple[Written, ...]
     checked: tuple[tuple[int, int], ...]
 
     def outside(self, values: list[Any]) -> Any:
@@ -39,12 +56,15 @@ class Axes:
             found = found | (values[index].view(np.uint64) >= values[size].view(np.uint64))
         return found
 
-    def read(self, team: Team, lane: int) -> tuple[Row, Row]:
-        """Indices and shape as one lane sees them."""
-        indices, shape = (
-            tuple(int(team.spread(team.values[n])[lane]) for n in row) for row in (self.indices, self.shape)
-        )
-        return indices, shape
+    def missed(self, team: Team, lane: int) -> Written | None:
+        """The first indexing in which a lane leaves an axis; None for an array of one axis, where its end says as much."""
+        for link in self.links:
+            row = [None if n is None else int(team.spread(team.values[n])[lane]) for n in (*link.indices, *link.shape)]
+            rank = len(link.shape)
+            written = Written(tuple(row[:rank]), tuple(size or 0 for size in row[rank:]), link.is_view)
+            if written.missed and not written.is_whole_row:
+                return written
+        return None
 
 
 class Indexings:
@@ -56,14 +76,26 @@ class Indexings:
 
     def axes_of(self, c: Compiler, pointer: Value) -> Axes | None:
         """None where `pointer` was made in another way, or from sizes that this function does not have."""
+        links: list[Written] = []
         op = self._of.get(pointer)
-        if op is None or op.indexed is None:
+        while op is not None:
+            link = self._link(c, op)
+            if link is not None:
+                links.insert(0, link)
+            op = self._of.get(op.pointer)
+        if not links:
+            return None
+        worth = [link for link in links if c.options.checks.axes and not link.is_whole_row]
+        pairs = (pair for link in worth for pair in zip(link.indices, link.shape))
+        return Axes(tuple(links), tuple((index, size) for index, size in pairs if index is not None))
+
+    def _link(self, c: Compiler, op: ops.Offset) -> Written | None:
+        """The numbers of what `op` was written as."""
+        if op.indexed is None:
             return None
         written = (*op.indexed.indices, *op.indexed.shape)
-        if not all(isinstance(each, int) or c.is_known(each) for each in written):
+        if not all(each is None or isinstance(each, int) or c.is_known(each) for each in written):
             return None
-        numbers = tuple(c.constant(each) if isinstance(each, int) else c.number(each) for each in written)
-        rank, is_view = len(op.indexed.indices), op.pointer in self._of
-        indices, shape = numbers[:rank], numbers[rank:]
-        checked = tuple(zip(indices, shape)) if (rank > 1 or is_view) and c.options.checks.axes else ()
-        return Axes(indices, shape, is_view, checked)
+        numbers = [None if e is None else c.constant(e) if isinstance(e, int) else c.number(e) for e in written]
+        rank = len(op.indexed.shape)
+        return Written(tuple(numbers[:rank]), tuple(n for n in numbers[rank:] if n is not None), op.pointer in self._of)

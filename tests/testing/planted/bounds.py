@@ -223,6 +223,43 @@ def innermost_of_three_axes(A, out):
     out[j] = A[0, 1, j]
 
 
+@fault(
+    "OUT_OF_BOUNDS",
+    "reads `A[0, 4, :]` of shape (2, 4, 8): axis 1 has 4 elements",
+    (1, 8),
+    {"A": zeros(2, 4, 8), "out": zeros(8), "row": 4},
+)
+def row_of_the_next_plane(A, out, row):
+    """A view of one row, of which there is one, but in another plane."""
+    j = thread("x")
+    out[j] = A[0, row][j]
+
+
+@fault(
+    "OUT_OF_BOUNDS",
+    "reads `A[:, 9]` of shape (4, 8): axis 1 has 8",
+    (1, 4),
+    {"A": zeros(4, 8), "out": zeros(4), "c": 9},
+)
+def column_beyond_the_last(A, out, c):
+    column = A[:, c]
+    i = thread("x")
+    if i < 3:
+        out[i] = column[i]
+
+
+@fault("OUT_OF_BOUNDS", "reads `A[-1, :]` of shape (4, 8)", (1, 4), {"A": zeros(4, 8), "out": zeros(4), "r": 0})
+def pointer_into_the_row_before(A, out, r):
+    j = thread("x")
+    out[j] = sk.load(A[r - 1].ptr + (8 + j))
+
+
+@clean((1, 8), {"A": zeros(2, 4, 8), "out": zeros(8), "row": 3}, outputs=["out"])
+def a_view_of_a_view(A, out, row):
+    j = thread("x")
+    out[j] = A[1:][0][row][j] + A[:, 1:][1, row - 1][j]
+
+
 @clean((2, 64), {"A": zeros(8, 64), "out": zeros(8, 64)}, outputs=["out"])
 def a_stencil_that_stays_in_its_row(A, out):
     j = thread("x")
