@@ -4,7 +4,8 @@
     python benchmarks/cpu.py --threads 1 2 4 8      how stagekit's own times fall with threads, by the clock on the wall
 
 Milliseconds of this thread's CPU time, the least of all rounds; a round runs every column once, so that all meet the same
-machine. Launches are part of stagekit's time, results are checked against each other. Columns:
+machine. Calls from Python are part of all times, C's by `ctypes` with converted arguments, stagekit's with brackets that are
+filled in; results are checked against each other. Columns:
 
     C            `cc -O3 -march=native`, which contracts `a * b + c` where stagekit does not, and keeps the order of sums
     C fast       the same with `-ffast-math -mprefer-vector-width=512`, which reorders sums and calls a vector `expf`
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import importlib
 import json
 import math
@@ -248,6 +250,20 @@ class CCall:
         self._function(*self._native)
 
 
+class Launch:
+    """A launch of stagekit."""
+
+    def __init__(self, kernel: Any, brackets: Any, *arguments: Any) -> None:
+        self._kernel, self._brackets, self._arguments = kernel, brackets, arguments
+
+    def __call__(self) -> None:
+        self._kernel[self._brackets](*self._arguments)
+
+    def bound(self) -> Call:
+        """The same with its brackets filled in."""
+        return functools.partial(self._kernel[self._brackets], *self._arguments)
+
+
 def _native(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         return ctypes.c_void_p(argument.ctypes.data)
@@ -260,14 +276,14 @@ C_LIBRARIES, NUMBA = c_libraries(), numba_loops()
 def saxpy_case(blocks: list[int], size: int) -> Case:
     x, y = np.random.default_rng(0).random((2, size), np.float32)
     a, expected = np.float32(1e-6), y + np.float32(1e-6) * x
-    ours = {b: lambda b=b: saxpy[-(-size // b), b](x, y, a, size) for b in blocks}
+    ours = {b: Launch(saxpy, (-(-size // b), b), x, y, a, size) for b in blocks}
     check = lambda: np.testing.assert_allclose(y, expected, atol=1e-2)  # noqa: E731
     return Case(f"saxpy {size}", {**peers("saxpy", size, a, x, y), **ours}, check)
 
 
 def mandelbrot_case(blocks: list[int]) -> Case:
     c, out = np.zeros((512, 512), np.int32), np.zeros((512, 512), np.int32)
-    ours = {b: lambda b=b: mandelbrot[-(-out.size // b), b](out, 256) for b in blocks}
+    ours = {b: Launch(mandelbrot, (-(-out.size // b), b), out, 256) for b in blocks}
 
     def check() -> None:
         """A contracted product moves a few pixels at the border."""
@@ -280,7 +296,7 @@ def mandelbrot_case(blocks: list[int]) -> Case:
 def softmax_case(blocks: list[int]) -> Case:
     x = np.random.default_rng(0).normal(size=(256, 2048)).astype(np.float32)
     y, out = np.zeros_like(x), np.zeros_like(x)
-    ours = {b: lambda b=b: softmax[256, b](x, out, b) for b in blocks}
+    ours = {b: Launch(softmax, (256, b), x, out, b) for b in blocks}
     exact = np.exp(x - x.max(1, keepdims=True))
     exact /= exact.sum(1, keepdims=True)
     check = lambda: np.testing.assert_allclose(out, exact, rtol=1e-4)  # noqa: E731
@@ -294,7 +310,7 @@ def matmul_case(blocks: list[int]) -> Case:
 
     def ours(threads: int) -> Call:
         rows, cols, depth = TILES[threads]
-        return lambda: matmul[(n // cols, n // rows), threads](a, b, out, threads, rows, cols, depth)
+        return Launch(matmul, ((n // cols, n // rows), threads), a, b, out, threads, rows, cols, depth)
 
     calls = {threads: ours(threads) for threads in blocks if threads in TILES}
     check = lambda: np.testing.assert_allclose(out, a @ b, rtol=1e-3)  # noqa: E731
@@ -332,17 +348,18 @@ class Row:
 
 
 def measured(case: Case, rounds: int) -> Row:
-    first_ms, times = {}, {}
+    first_ms, calls, times = {}, {}, {}
     for column, call in case.columns.items():
         first = milliseconds(call, 1)
         if isinstance(column, int):
             first_ms[column] = first
             case.check()
         call()  # the second call makes the launcher
-        times[column] = max(int(SAMPLE_MS / max(milliseconds(call, 1), 1e-6)), 1)
-    best = dict.fromkeys(case.columns, math.inf)
+        calls[column] = call.bound() if isinstance(call, Launch) else call
+        times[column] = max(int(SAMPLE_MS / max(milliseconds(calls[column], 1), 1e-6)), 1)
+    best = dict.fromkeys(calls, math.inf)
     for _ in range(rounds):
-        for column, call in case.columns.items():
+        for column, call in calls.items():
             best[column] = min(best[column], milliseconds(call, times[column]))
     return Row(case.name, best, first_ms)
 

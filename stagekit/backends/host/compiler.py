@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.emit import EMITTERS
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
+from stagekit.backends.host.forks import fork
 from stagekit.backends.host.forms import LANES, constant_mask, number
 from stagekit.backends.host.objects import check_symbols
 from stagekit.backends.host.pieces import Plan, plan
@@ -89,6 +90,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             frame.index,
             frame.grid,
             EMITTERS,
+            fork,
             _used(fn),
             block_values=dict(frame.params),
             decided=frame.decided,

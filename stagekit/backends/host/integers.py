@@ -12,6 +12,7 @@ from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host import linear
 from stagekit.backends.host.facts import anything, fits, wrapped
 from stagekit.backends.host.forms import LANES, Form, Index, Linear, Uniform, Vector, known
+from stagekit.backends.host.quotients import divide, divides_by_neighbours, in_one_row
 from stagekit.backends.host.spread import as_vector, held_dtype, widened
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
@@ -34,6 +35,8 @@ def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form)
         pattern = linear.binary(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
         if pattern is not None:
             return pattern
+    if isinstance(a, Linear) and isinstance(b, Uniform) and divides_by_neighbours(kind, dtype, a, b):
+        return in_one_row(warp, kind, a, b) or divide(warp, kind, dtype, a, b)
     return _vector_binary(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stagekit.backends.host.branches import loop_hint, open_phi
+from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint, open_phi
 from stagekit.backends.host.forms import LANES, Mask
 from stagekit.backends.host.spread import any_lane, lane_word
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.writer import Writer
 
-UNROLLED_LANES = 4
+UNROLLED_LANES = 4  # of what gives no result: atomic updates, two instructions each
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ def for_each_lane(
             w.line(f"store {result} {value}, ptr {_element(warp, result, out, lane)}")
 
     if on is None:
-        _over_all(w, run)
+        _over_all(w, run, KEEP_ROLLED if result else UNROLLED_LANES)
     else:
         _over_some(w, on, run)
     return w.emit(f"load <{LANES} x {result}>, ptr {out}, align 64") if result else ""
 
 
-def _over_all(w: Writer, run: Callable[[str], None]) -> None:
+def _over_all(w: Writer, run: Callable[[str], None], unroll: int) -> None:
     entry, head, end = w.block, w.new_label("lane"), w.new_label("endlanes")
     w.line(f"br label %{head}")
     w.label(head)
@@ -63,7 +63,7 @@ def _over_all(w: Writer, run: Callable[[str], None]) -> None:
     following = w.emit(f"add nuw nsw i32 {lane.name}, 1")
     lane.close(w, following, w.block)
     is_done = w.emit(f"icmp eq i32 {following}, {LANES}")
-    w.line(f"br i1 {is_done}, label %{end}, label %{head}{loop_hint(w, UNROLLED_LANES)}")
+    w.line(f"br i1 {is_done}, label %{end}, label %{head}{loop_hint(w, unroll)}")
     w.label(end)
 
 
@@ -78,7 +78,7 @@ def _over_some(w: Writer, on: Mask, run: Callable[[str], None]) -> None:
     left = w.emit(f"and i32 {rest.name}, {w.emit(f'sub i32 {rest.name}, 1')}")
     is_done = w.emit(f"icmp eq i32 {left}, 0")
     rest.close(w, left, w.block)
-    w.line(f"br i1 {is_done}, label %{end}, label %{head}{loop_hint(w, None)}")
+    w.line(f"br i1 {is_done}, label %{end}, label %{head}{loop_hint(w, KEEP_ROLLED)}")
     w.label(end)
 
 

@@ -32,11 +32,11 @@ class LoadedCode:
 def load(code: bytes, entry: str) -> LoadedCode:
     """Link the object file `code` and find its symbol `entry`."""
     check_symbols(code, entry)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), quick_machine())
+    empty = llvm.parse_assembly("", llvm.create_context())  # an engine begins with a module, but needs none
+    engine = llvm.create_mcjit_compiler(empty, quick_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    address = engine.get_function_address(
-        entry
-    )  # relocates it; `finalize_object` would compile the empty module as well
+    address = engine.get_function_address(entry)  # relocates it; `finalize_object` would compile the empty module as well
+    engine.remove_module(empty)
     if not address:
         engine.close()
         raise InternalError(f"the object file does not define `{entry}`")

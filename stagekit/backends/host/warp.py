@@ -34,10 +34,11 @@ class LocalPlace:
 class Kernel:
     """One compilation. block: threads per axis.
 
-    emitters: how each kind of op is written (`emit.py`). block_idx, grid_dim: scalars of the block being run. used: the
-    values that some op reads. decided: comparisons that come out alike in all threads. shared, local: where each allocation
-    begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier attempts at a loop found out (`carried.py`,
-    `loops.py`). block_values: what is computed once per block. fault: the label that leaves the kernel with a fault.
+    emitters: how each kind of op is written (`emit.py`). fork: tried before each (`forks.py`). block_idx, grid_dim: scalars
+    of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
+    shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
+    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. fault: the label
+    that leaves the kernel with a fault.
     """
 
     w: Writer
@@ -47,6 +48,7 @@ class Kernel:
     block_idx: tuple[Uniform, ...]
     grid_dim: tuple[Uniform, ...]
     emitters: Mapping[type[Op], Callable[[Warp, Any], None]]
+    fork: Callable[[Warp, Block, int], tuple[Form, ...] | None]
     used: frozenset[Value]
     decided: Mapping[Value, bool] = field(default_factory=dict)
     fault: str = "fault"
@@ -92,12 +94,22 @@ class Kernel:
         return self.w.emit(f"getelementptr i8, ptr {place.base}, i64 {offset}")
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where all lanes have one quotient: it, and their remainders. condition: the scalar that tells."""
+
+    quotient: Uniform
+    remainders: Linear
+    condition: str
+
+
 @dataclass
 class Warp:
     """What the emitters work on.
 
     number: of this warp in its block. values: the form of every value in sight. mask: the lanes that are on, None for
-    all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block.
+    all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block. rows: by
+    dividends and divisor, whether their quotients are known to be one, as far as that was asked.
     """
 
     kernel: Kernel
@@ -107,6 +119,7 @@ class Warp:
     mask: Mask | None
     full: Mask | None
     copies: int = 1  # how often the code being written is there already, for loops written twice
+    rows: dict[tuple[Linear, str], Row | None] = field(default_factory=dict)
 
     def __getitem__(self, value: Value) -> Form:
         form = self.values.get(value) or self.kernel.block_values.get(value)
@@ -126,9 +139,23 @@ class Warp:
         finally:
             self.mask = outer
 
+    @contextmanager
+    def in_row(self, division: tuple[Linear, str], row: Row | None) -> Iterator[None]:
+        """Write code, one of two copies, where `division` is known to give one quotient, or None: to give several."""
+        self.rows[division] = row
+        self.copies *= 2
+        try:
+            yield
+        finally:
+            self.copies //= 2
+            del self.rows[division]
+
     def run(self, block: Block) -> tuple[Form, ...]:
         """Write the ops of `block`; gives the forms of what its terminator hands on."""
-        for op in block.ops[:-1]:
+        for place, op in enumerate(block.ops[:-1]):
+            forked = self.kernel.fork(self, block, place)
+            if forked is not None:
+                return forked
             self.emit(op)
         return tuple(self[value] for value in block.ops[-1].operands())
 
