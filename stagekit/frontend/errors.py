@@ -66,10 +66,10 @@ class NotConstexpr(Diagnostic):
 class MissingConstexpr(Diagnostic):
     title: ClassVar[str] = "Constexpr values missing"
     label: ClassVar[str] = "`{kernel}` needs a value for {names}"
-    help: ClassVar[str] = "give it to `.specialize(...)` or to the call: {example}"
+    help: ClassVar[str] = "{hint}"
     kernel: str
     names: str
-    example: str
+    hint: str
 
 
 class BadConstexpr(Diagnostic):

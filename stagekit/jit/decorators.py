@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
-from stagekit.frontend.errors import NotAFunction, SpecializeError
+from stagekit.frontend.errors import MissingConstexpr, NotAFunction, SpecializeError
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET
@@ -78,7 +78,7 @@ def function(
 ) -> Any:
     """Make a kernel that is traced at once: everything it captures is fixed now, and errors show at the definition.
 
-    Options as for `jit`. Every parameter is annotated, none is constexpr.
+    Options as for `jit`. Every parameter is annotated, and every constexpr has a default.
     """
     given = {
         "fastmath": fastmath,
@@ -94,7 +94,9 @@ def function(
 
     @hide_frames
     def define(given: Callable[..., Any]) -> Specialization:
-        kernel = _kernel(given, "function", options, frame).with_values({})
+        whole = _kernel(given, "function", options, frame)
+        _refuse_open_constexprs(whole)
+        kernel = whole.with_values({})
         kernel.trace()
         return kernel
 
@@ -104,6 +106,14 @@ def function(
 def _kernel(fn: Any, decorator: str, options: Options, frame: types.FrameType) -> JitFunction:
     checked = _checked(fn, decorator)
     return JitFunction(checked, options, outer_names(checked, frame))
+
+
+def _refuse_open_constexprs(kernel: JitFunction) -> None:
+    """What is traced at its definition meets no later value."""
+    names = ", ".join(f"`{p.name}`" for p in kernel.parameters.constexprs if p.default is ...)
+    if names:
+        hint = "`@function` is traced where it is defined: give a default, or use `@jit`"
+        raise SpecializeError(MissingConstexpr(kernel.name, names, hint), kernel.loc)
 
 
 class InlineFunction:

@@ -141,7 +141,8 @@ class JitFunction(Inspectable):
     def _missing_error(self, missing: list[str]) -> SpecializeError:
         names = ", ".join(f"`{n}`" for n in missing)
         example = ", ".join(f"{n}=..." for n in missing)
-        return SpecializeError(MissingConstexpr(self.name, names, f".specialize({example})"), self.loc)
+        hint = f"give it to `.specialize(...)` or to the call: .specialize({example})"
+        return SpecializeError(MissingConstexpr(self.name, names, hint), self.loc)
 
     def _check_value(self, name: str, value: Any) -> None:
         parameters = self.parameters

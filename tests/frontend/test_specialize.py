@@ -128,6 +128,28 @@ def test_any_hashable_value_may_be_a_constexpr():
 # -- refusals -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shape", [(3,), ("N",)], ids=["fixed shape", "a size that arrays would tell"])
+def test_a_function_has_no_open_constexpr(shape):
+    """It is traced where it is defined, when no value has been given."""
+
+    def define():
+        @sk.function
+        def kernel(out: sk.Tensor(shape, sk.int64), N: sk.constexpr, M: sk.constexpr = 2):
+            out[0] = N * M
+
+    assert refused(define).id == "MISSING_CONSTEXPR"
+    assert "`kernel` needs a value for `N`" in str(refused(define))
+    assert "use `@jit`" in str(refused(define))
+
+
+def test_a_function_may_have_constexprs_with_defaults():
+    @sk.function
+    def kernel(out: sk.Tensor((4,), sk.int64), N: sk.constexpr = 7):
+        out[0] = N
+
+    assert run(kernel)[0] == 7
+
+
 def test_unknown_misspelt_and_missing_names_p25():
     error = refused(lambda: three.specialize(A=1, BB=2))
     assert error.id == "UNKNOWN_PARAMETER"
