@@ -8,11 +8,11 @@ In the order in which a kernel passes through:
 | `kernel` | one trace, from parameters to a signature |
 | `tracer`, `frame`, `journal`, `captures` | the state of a trace and of a call; every change; what was read outside |
 | `statements` | the table of statements; `bodies` (lists, early exits), `assignments`, `loop_statements`, `matching` |
-| `expressions` | the table of expressions; `names`, `displays`, `operators`, `methods`, `comparisons`, `contents`, |
-| | `conditions`, `items`, `places`, `iteration`, `comprehensions`, `texts` |
+| `expressions` | the table of expressions; `names`, `displays`, `operators`, `powers`, `methods`, `comparisons`, |
+| | `contents`, `conditions`, `items`, `places`, `iteration`, `comprehensions`, `texts` |
 | `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
-| | `native`, `language`, `overloads` |
-| `values`, `numbers`, `arrays`, `objects` | what a variable can hold, and the operations on it |
+| | `wrappers`, `native`, `language`, `overloads` |
+| `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |
 
