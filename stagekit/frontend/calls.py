@@ -447,6 +447,7 @@ def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list
 
 _CONTAINERS = (list, tuple, dict, set, deque)
 _MOVERS = (vars, slice, itertools.tee)
+_OF_THE_CALLER = (globals, locals, eval, exec)
 _AS_TEXT = (str, repr, format, ascii, bin, hex, oct, chr)
 
 
@@ -468,6 +469,9 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
+    if fn in _OF_THE_CALLER or (fn in (vars, dir) and not args):
+        hint = "write the name itself, or pass what it stands for"
+        raise tracer.error(NotCallable(f"`{fn.__name__}()` would see the compiler's names", hint), frame, node)
     if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn)), frame, node)

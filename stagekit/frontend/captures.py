@@ -9,10 +9,11 @@ Every read of a global, a closure cell, a default or a captured object's attribu
 from __future__ import annotations
 
 import enum
+import functools
 import types
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
+from stagekit.frontend.values import state_of
 from stagekit.ir import Intrinsic
 
 Token = Any
@@ -64,14 +66,17 @@ def _state(value: Any) -> Iterator[Token]:
 
 
 # What holds other values, with those that derive from it (named tuples, counters): its items, whatever its class says of them
-_CONTENTS: tuple[tuple[type, Callable[[Any], Iterable[Token]]], ...] = (
+_CONTENTS: tuple[tuple[Any, Callable[[Any], Iterable[Token]]], ...] = (
     (tuple, lambda value: map(freeze, tuple.__iter__(value))),
     (list, lambda value: map(freeze, list.__iter__(value))),
     (dict, lambda value: ((freeze(k), freeze(v)) for k, v in dict.items(value))),
     (set, lambda value: (frozenset(map(freeze, set.__iter__(value))),)),
     (frozenset, lambda value: (frozenset(map(freeze, frozenset.__iter__(value))),)),
     (deque, lambda value: map(freeze, deque.__iter__(value))),
-    (bytearray, lambda value: (bytes(value),)),
+    (types.MappingProxyType, lambda value: ((freeze(k), freeze(v)) for k, v in value.items())),
+    ((KeysView, ValuesView, ItemsView), lambda value: map(freeze, value)),
+    (functools.partial, lambda value: (freeze(value.func), freeze(value.args), freeze(value.keywords))),
+    ((bytearray, memoryview), lambda value: (bytes(value),)),
     (array, lambda value: (value.typecode, value.tobytes())),
 )
 
@@ -106,6 +111,40 @@ def is_immutable(value: Any) -> bool:
         is_frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]  # every dataclass has it
         return is_frozen and all(is_immutable(getattr(value, f.name, None)) for f in fields(value))
     return isinstance(value, _IMMUTABLE)
+
+
+def state(value: Any) -> Token:
+    """All that an object holds and leads to by attributes, for what CPython reads of it without being seen."""
+    found: dict[int, Any] = {}
+    tokens: list[Token] = []
+    ahead = [value]
+    while ahead and len(found) < _MOST_OBJECTS:
+        each = ahead.pop()
+        if id(each) in found or isinstance(each, _IMMUTABLE) or is_fixed_object(each):
+            continue
+        found[id(each)] = each
+        if isinstance(each, dict):
+            ahead += dict.values(each)
+        elif isinstance(each, list | tuple | set | frozenset | deque):
+            ahead += each
+        else:
+            attributes = {name: _unless_large(content) for name, content in state_of(each).items()}
+            tokens.append(freeze(attributes))
+            ahead += attributes.values()
+    return tuple(tokens)
+
+
+_MOST_OBJECTS = 200
+_MOST_BYTES = 1 << 12  # of an array; of a larger one, which one it is
+
+
+def is_fixed_object(value: Any) -> bool:
+    """Is this of a class of ours, such as a kernel? What changes in it means nothing to others."""
+    return str(type(value).__module__).partition(".")[0] == "stagekit"
+
+
+def _unless_large(value: Any) -> Any:
+    return _ById(value) if isinstance(value, np.ndarray) and value.nbytes > _MOST_BYTES else value
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -147,6 +186,9 @@ class Read:
         return f"{self.what} changed {before} -> {now}"
 
 
+_STATE = "<state>"
+
+
 class Captures:
     """All reads of one trace, each place once."""
 
@@ -164,6 +206,13 @@ class Captures:
             has_content = token is not None and token != (type(value), _ById(value))
             looked = shown(value) if has_content else ""
             self._reads[id(owner), name] = Read(owner, what, again, value, token, looked)
+
+    def note_state(self, owner: Any) -> None:
+        """Record what an object holds now, after CPython was given it."""
+        token = state(owner)
+        if token:
+            what = f"the state of a {type(owner).__name__}"
+            self._reads[id(owner), _STATE] = Read(owner, what, lambda: state(owner), token, freeze(token))
 
     def places(self) -> Iterator[tuple[Any, str]]:
         """What was read: an object, and a name in it."""

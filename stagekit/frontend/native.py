@@ -6,6 +6,7 @@ import ast
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
 from typing import Any
 
 from stagekit.frontend.control import describe
@@ -33,10 +34,31 @@ def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, k
     given = [native_argument(tracer, frame, node, a) for a in args]
     named = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
     made = static(tracer, frame, node, lambda: fn(*given, **named))
+    if fn not in _OF_CLASSES:
+        for value in (getattr(fn, "__self__", None), *args, *kwargs.values()):
+            note_state(tracer, value)
     is_new = references(made) <= FRESH  # and not what somebody else holds too, as `table.get("key")` hands out
     if is_new and type(made) is tuple:
         return own_iterators(tracer, made)
     return tracer.journal.born(made) if is_new and _can_change(made) else made
+
+
+def note_state(tracer: Tracer, value: Any) -> None:
+    """CPython, or the tracer itself, may have read anything of an object from outside the kernel."""
+    if not isinstance(value, (*_SEEN, *_BY_CONTENT)) and not tracer.journal.is_born(value):
+        tracer.captures.note_state(value)
+
+
+_OF_CLASSES = (isinstance, issubclass, type, id, callable)  # which see nothing of an object but its class
+_SEEN: tuple[Any, ...] = (int, float, str, bytes, type, ModuleType, FunctionType, Closure, Generator, type(None))
+_BY_CONTENT: tuple[Any, ...] = (
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    deque,
+)  # what is in them was noted when they were read
 
 
 def _can_change(made: Any) -> bool:

@@ -7,6 +7,7 @@ parameters is refused here, before anything is traced; a value that does not fit
 from __future__ import annotations
 
 import inspect
+from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -164,5 +165,13 @@ def _any(name: str, value: Any) -> Typed:
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
     elif (derived := next((kind for base, kind in _DERIVED if isinstance(value, base)), None)) is not None:
         return derived, None
-    hint = "pass arrays and numbers of supported dtypes, or make it a constexpr parameter"
-    raise ArgumentError(UnsupportedArgument(name, describe(value), hint))
+    raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
+
+
+def _way_out(name: str, value: Any) -> str:
+    """What to do about an argument that kernels do not take."""
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return f"its bytes are in the order of other machines: pass {name}.astype({name}.dtype.newbyteorder('='))"
+    if isinstance(value, list | tuple | array | memoryview | bytearray):
+        return f"pass np.asarray({name}), or make it a constexpr parameter"
+    return "pass arrays and numbers of supported dtypes, or make it a constexpr parameter"

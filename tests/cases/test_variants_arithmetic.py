@@ -123,3 +123,23 @@ def test_T6_strides_that_span_more_than_there_are_addresses(run):
     out = np.zeros(2, np.int64)
     run(kernel, out, A, 5)
     assert list(out) == [5 * (2**33 + 4), shape[0] * shape[1]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "way_out"),
+    [
+        (np.arange(4).astype(">i8"), "x.astype(x.dtype.newbyteorder('='))"),
+        ([1, 2], "np.asarray(x)"),
+        (memoryview(b"ab"), "np.asarray(x)"),
+        (np.zeros(2, complex), "supported dtypes"),
+    ],
+    ids=["byte order", "list", "memoryview", "complex"],
+)
+def test_T11_what_is_no_array_for_a_kernel_says_what_to_pass(argument, way_out):
+    @sk.jit
+    def kernel(out, x):
+        out[0] = x[0]
+
+    with pytest.raises(sk.ArgumentError, match="UNSUPPORTED_ARGUMENT") as error:
+        kernel[1, 1](np.zeros(1), argument)
+    assert way_out in str(error.value)

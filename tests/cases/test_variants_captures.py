@@ -7,7 +7,9 @@ import collections
 import copy
 import enum
 import functools
+import operator
 import pickle
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -327,3 +329,84 @@ def test_P18_copies_of_a_kernel_are_the_kernel(again):
 
 def test_P18_a_partial_of_a_kernel_is_another_matter():
     assert functools.partial(_module_kernel.specialize, N=3)() is _module_kernel.specialize(N=3)
+
+
+class _Held:
+    def __init__(self, v):
+        self.v = v
+        self.items = [v]
+
+    def __str__(self):
+        return "a" * self.v
+
+    def __hash__(self):
+        return self.v
+
+    def __eq__(self, other):
+        return self.v == other
+
+
+HELD = _Held(1)
+MAP = types.MappingProxyType(SOURCE := {"a": 1})
+VIEW = SOURCE.values()
+CHAIN = collections.ChainMap({}, SOURCE)
+USER_LIST = collections.UserList([1, 2])
+PARTIAL = functools.partial(lambda row, v: row["a"] + v, SOURCE)
+
+UNSEEN = {
+    "str": (lambda: len(str(HELD)), lambda: setattr(HELD, "v", HELD.v + 1)),
+    "hash": (lambda: hash(HELD), lambda: setattr(HELD, "v", HELD.v + 1)),
+    "attrgetter": (lambda: operator.attrgetter("v")(HELD), lambda: setattr(HELD, "v", HELD.v + 1)),
+    "vars": (lambda: vars(HELD)["v"], lambda: setattr(HELD, "v", HELD.v + 1)),
+    "copy": (lambda: copy.copy(HELD).items[0], lambda: HELD.items.__setitem__(0, HELD.items[0] + 1)),
+    "hasattr": (lambda: 1 if hasattr(HELD, "more") else 0, lambda: setattr(HELD, "more", 1)),
+    "getattr": (lambda: getattr(HELD, "other", 5), lambda: setattr(HELD, "other", 1)),
+    "mappingproxy": (lambda: MAP["a"], lambda: SOURCE.update(a=SOURCE["a"] + 1)),
+    "view": (lambda: sum(VIEW), lambda: SOURCE.update(a=SOURCE["a"] + 1)),
+    "ChainMap": (lambda: CHAIN["a"], lambda: SOURCE.update(a=SOURCE["a"] + 1)),
+    "UserList": (lambda: USER_LIST[0], lambda: USER_LIST.__setitem__(0, USER_LIST[0] + 1)),
+    "partial": (lambda: PARTIAL(2), lambda: SOURCE.update(a=SOURCE["a"] + 1)),
+}
+
+
+@pytest.mark.parametrize("way", UNSEEN)
+def test_P12_what_only_cpython_reads_of_an_object_is_seen_to_change(way):
+    read, change = UNSEEN[way]
+
+    @sk.jit
+    def kernel(out):
+        out[0] = read()
+
+    for _ in range(3):
+        assert _run(kernel) == read()
+    count = kernel.history.text().count("traced")
+    change()
+    assert _run(kernel) == read()
+    assert _run(kernel) == read()
+    assert kernel.history.text().count("traced") <= count + 1
+
+
+def test_P12_an_object_of_which_only_the_class_is_asked_may_change():
+    held = _Held(1)
+
+    @sk.jit
+    def kernel(out):
+        out[0] = 1 if isinstance(held, _Held) and callable(held.__str__) else 0
+
+    _run(kernel)
+    first = kernel.specialize()
+    held.v = 2
+    assert _run(kernel) == 1
+    assert kernel.specialize() is first
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: globals()["NUMBER"], lambda: len(locals()), lambda: eval("1"), lambda: len(dir())]
+)
+def test_P6_functions_that_look_at_the_callers_names_are_refused(call):
+    @sk.jit
+    def kernel(out):
+        out[0] = call()
+
+    with pytest.raises(sk.StagingError, match="NOT_CALLABLE"):
+        _run(kernel)
