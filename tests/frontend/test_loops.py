@@ -328,16 +328,6 @@ def test_while_with_walrus_and_short_circuit():
         agree(program, a, b)
 
 
-def test_a_walrus_that_may_not_be_reached_needs_a_value_before():
-    def program(a, b):
-        if a and (k := b * 2):
-            return k
-        return 0
-
-    assert refuse(program, 1, 2).id == "MAYBE_UNDEFINED"
-    agree(lambda b: program(1, b), 2)
-
-
 def test_while_true_with_breaks():
     def program(a):
         n, steps = a, 0
@@ -636,14 +626,3 @@ def _loop(items):
     for i in items:
         s += 1
     return s
-
-
-def test_a_loops_else_is_refused():
-    def program(a):
-        for i in range(a):
-            pass
-        else:
-            a = 1
-        return a
-
-    assert refuse(program, 3).id == "UNSUPPORTED_SYNTAX"
