@@ -102,11 +102,12 @@ class Clocks(NoOrder):
         self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
         for handovers in self.all_handovers:
             handovers.share(lanes.warps.tolist())
-        named = np.where(lanes.active, team.to_warps(mask), lanes.alive[:, None])
-        is_whole = (lanes.here == lanes.alive) & ((named & lanes.alive[:, None]) == lanes.alive[:, None]).all(axis=1)
+        arrived = lanes.here | (lanes.all & ~lanes.alive)  # who has returned counts where it is named
+        named = np.where(lanes.active, team.to_warps(mask), lanes.all[:, None])
+        is_whole = (arrived == lanes.all) & ((named & lanes.all[:, None]) == lanes.all[:, None]).all(axis=1)
         for row in np.flatnonzero(~is_whole & (lanes.here != 0)).tolist():
-            warp, here = int(lanes.warps[row]), int(lanes.here[row])
-            groups = {int(m) & here for m in named[row][lanes.active[row]]}
+            warp = int(lanes.warps[row])
+            groups = {int(m) & int(arrived[row]) for m in named[row][lanes.active[row]]}
             self.partial.setdefault(warp, []).append(_Event(int(self.time[warp]), tuple(groups)))
 
     def _pass(self, warps: Array | slice, shift: int) -> None:

@@ -68,6 +68,17 @@ def syncwarp_of_half_the_warp(out):
     out[i] = tile[31 - i]
 
 
+@fault("WARP_RACE", "of `tile`", (1, 32), {"out": ints(16)})
+def syncwarp_of_those_that_have_work_left(out):
+    """The others are done, but their writes need not be."""
+    tile = sk.alloc_shared((32,), sk.int32)
+    i = thread("x")
+    tile[i] = i
+    if i < 16:
+        sk.syncwarp(0xFFFF)
+        out[i] = tile[31 - i]
+
+
 @clean((1, 32), {"out": ints(32)}, outputs=["out"])
 def a_syncwarp_of_each_half(out):
     """Each half waits for itself and reads its own."""
