@@ -35,7 +35,8 @@ from stagekit.dtypes import ALL_DTYPES
 
 FUNCTIONS = (
     *("is_diverted", "is_current", "bind", "read_array", "read_number", "is_expected", "agree_on_device"),
-    *("run", "enqueue", "run_prepared", "enqueue_prepared", "set_process", "read_cupy", "read_cupy_fields", "cupy_stream"),
+    *("run", "enqueue", "run_prepared", "enqueue_prepared"),
+    *("set_process", "read_cupy", "read_cupy_fields", "cupy_stream"),
 )
 PREFIX = "stagekit_launch_"
 
