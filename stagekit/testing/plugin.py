@@ -7,7 +7,7 @@ pytest --stagekit-sanitize order=random     in a random order; the report of a f
 def test_scale(stagekit_target): ...        runs once for each target; launches of the test go there
 @pytest.mark.stagekit_targets("cpu")        the targets for which this test is meant
 @pytest.mark.stagekit_sanitize(nan=False)   check the launches of this test, with options of `sk.sanitize`
-@pytest.mark.stagekit_unchecked(reason="")  leave this test out of --stagekit-sanitize
+@pytest.mark.stagekit_unchecked(reason="")  leave this test out of it, and of STAGEKIT_SANITIZE
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TARGETS = ("cpu", "interp", "cuda")
 _MARKERS = (
     "stagekit_targets(*names): the targets for which the test is meant",
     "stagekit_sanitize(**options): check the launches of the test, with options of sk.sanitize",
-    "stagekit_unchecked(reason): leave the test out of --stagekit-sanitize",
+    "stagekit_unchecked(reason): leave the test out of --stagekit-sanitize and STAGEKIT_SANITIZE",
 )
 
 
@@ -106,7 +106,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Check the launches of the test; where it fails, tell in which order they ran."""
     options = _sanitize_options(item)
     if options is None:
-        return (yield)
+        with pytest.MonkeyPatch.context() as patch:
+            if item.get_closest_marker("stagekit_unchecked"):
+                patch.delenv("STAGEKIT_SANITIZE", raising=False)
+            return (yield)
     from stagekit.jit.sanitizing import format_options, sanitize
 
     watch = sanitize(**options)

@@ -72,6 +72,20 @@ def test_marked():
     run(project, tests, "--stagekit-sanitize").assert_outcomes(passed=2, failed=1)
 
 
+def test_the_switch_spares_the_same_tests(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = """
+@pytest.mark.stagekit_unchecked(reason="it is about something else")
+def test_unchecked():
+    launch()
+
+def test_checked():
+    launch()
+"""
+    monkeypatch.setenv("STAGEKIT_SANITIZE", "1")
+
+    run(project, tests).assert_outcomes(passed=1, failed=1)
+
+
 def test_a_failure_in_a_random_order_replays(project: pytest.Pytester) -> None:
     """With races left out the result alone shows the missing barrier, in some orders."""
     tests = """
