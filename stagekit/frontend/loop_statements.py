@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit import dtypes
+from stagekit.diagnostics import shown
 from stagekit.frontend import rangeloop
 from stagekit.frontend.assignments import assign
 from stagekit.frontend.bodies import exit_taken, nested, run_body
@@ -124,8 +125,7 @@ def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk
 
 
 def _short(value: Any) -> str:
-    text = "(run-time)" if isinstance(value, Number) else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return "(run-time)" if isinstance(value, Number) else shown(value, most=40)
 
 
 def _nothing() -> None:

@@ -282,6 +282,15 @@ def test_P15_a_constexpr_whose_repr_fails_works_and_can_be_shown():
         _run(kernel, WithoutText())
 
 
+def test_P27_items_whose_repr_fails_can_be_looped_over():
+    @sk.jit
+    def kernel(out, values: sk.constexpr):
+        for _ in values:
+            out[0] = out[0] + 1
+
+    assert _run(kernel, (WithoutText(), WithoutText())) == 2
+
+
 @pytest.mark.parametrize("number", [Level.HIGH, Whole(5), Real(5.0)])
 def test_P1_numbers_of_derived_classes_are_numbers(number):
     @sk.jit
