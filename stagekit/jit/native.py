@@ -29,6 +29,7 @@ from stagekit.runtime.native import Calling, NativeCode, State
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
 _MAX_CHAIN = 8  # specialisations behind the same brackets
+_MADE_ANEW_AT = 1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
 
 General = Callable[[Any, Kernel], Callable[..., Any]]
 """From brackets and a kernel to what launches the general way."""
@@ -110,7 +111,10 @@ class NativeLaunchers:
         self._launches[kernel] = launches
         if launches < _MADE_AT or not (key is None or is_exact(key)) or not native.is_available():
             return
-        if kernel in self._behind.get(key, ()) or key in self._without.get(kernel, ()):
+        behind = self._behind.get(key, ())
+        if kernel in behind or key in self._without.get(kernel, ()):
+            return
+        if len(behind) >= _MAX_CHAIN and launches % _MADE_ANEW_AT:
             return
         known = None if _state(key, kernel) is None else shape()
         if known is not None:
@@ -125,10 +129,10 @@ class NativeLaunchers:
         code = None if state is None else code_for(kernel, shape)
         if state is None or code is None:
             return None
-        if len(self.entries) >= _MAX_BRACKETS or len(self._behind.get(key, ())) >= _MAX_CHAIN:
-            self.entries.clear()
-            self._behind.clear()
-            self.without_brackets = None
+        if len(self.entries) >= _MAX_BRACKETS:
+            self._clear()
+        if len(self._behind.get(key, ())) >= _MAX_CHAIN:
+            self._drop(key)
         before = self.entries.get(key)
         behind = self._general(key, kernel) if before is None else before[1]
         made = native.make_callable(code, self._name, behind, state, shape.calling)
@@ -137,6 +141,15 @@ class NativeLaunchers:
             self.without_brackets = made
         self.entries[key] = key, made
         return made
+
+    def _clear(self) -> None:
+        for key in list(self.entries):
+            self._drop(key)
+
+    def _drop(self, key: Any) -> None:
+        del self.entries[key], self._behind[key]
+        if key is None:
+            self.without_brackets = None
 
 
 def _state(key: Any, kernel: Kernel) -> State | None:

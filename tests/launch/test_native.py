@@ -88,6 +88,24 @@ def test_dtypes_and_constexprs_alternate_behind_the_same_brackets() -> None:
                 assert (out == x + STEP).all()
 
 
+def test_more_specialisations_than_one_callable_knows_do_not_make_it_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @sk.jit
+    def fill(out, VALUE: sk.constexpr):
+        out[0] = VALUE
+
+    made, make = [], native.make_callable
+    monkeypatch.setattr(native, "make_callable", lambda *given: made.append(given) or make(*given))
+    out = np.zeros(1, np.int32)
+    for _ in range(60):
+        for value in range(12):
+            fill[1, 1](out, VALUE=value)
+            assert out[0] == value
+
+    assert 8 <= len(made) <= 12
+
+
 def test_brackets_that_are_new_need_no_launch_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
     x, out = np.zeros(640, np.float32), np.zeros(640, np.float32)
     for _ in range(3):
