@@ -92,6 +92,16 @@ class BadAnnotation(Diagnostic):
     why: str
 
 
+class BadParameter(Diagnostic):
+    title: ClassVar[str] = "A parameter that a kernel cannot have"
+    label: ClassVar[str] = "`{name}` is {kind}, and {why}"
+    help: ClassVar[str] = "{hint}"
+    name: str
+    kind: str
+    why: str
+    hint: str
+
+
 class NotAFunction(Diagnostic):
     title: ClassVar[str] = "A kernel is made from a function"
     label: ClassVar[str] = "`{decorator}` of {what}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from stagekit.dtypes import DType
-from stagekit.frontend.errors import BadAnnotation, SpecializeError
+from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, Tensor, _Constexpr
 from stagekit.frontend.source import Snapshot
 
@@ -71,17 +71,17 @@ class Parameters:
         self.snapshot = snapshot
         self.outer = dict(outer)
         self.signature = inspect.signature(self.function, follow_wrapped=False)
-        self._refuse_variadic()
+        self._refuse_kinds()
         self.all = tuple(self._parameter(p) for p in self.signature.parameters.values())
         self.constexprs = tuple(p for p in self.all if p.is_constexpr)
         self.run_time = tuple(p for p in self.all if not p.is_constexpr)
         self.names = tuple(p.name for p in self.all)
 
-    def _refuse_variadic(self) -> None:
+    def _refuse_kinds(self) -> None:
         for p in self.signature.parameters.values():
-            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                why = "a kernel has a fixed number of parameters"
-                raise SpecializeError(BadAnnotation(str(p), "", why), self.snapshot.loc)
+            why = _REFUSED_KINDS.get(p.kind)
+            if why is not None:
+                raise SpecializeError(BadParameter(p.name, p.kind.description, *why), self.snapshot.loc)
 
     def _parameter(self, p: inspect.Parameter) -> Parameter:
         default = ... if p.default is p.empty else p.default
@@ -204,6 +204,14 @@ def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:
 
     strides = None if value.strides is None else plain(value.strides)
     return dataclasses.replace(value, shape=plain(value.shape), strides=strides)
+
+
+_FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a list of arrays one by one"
+_REFUSED_KINDS = {
+    inspect.Parameter.VAR_POSITIONAL: _FIXED,
+    inspect.Parameter.VAR_KEYWORD: _FIXED,
+    inspect.Parameter.POSITIONAL_ONLY: ("`.specialize` gives parameters by name", "leave out the `/`"),
+}
 
 
 def _classes(annotation: Any) -> tuple[type, ...] | None:

@@ -195,12 +195,11 @@ def test_unhashable_values_and_arrays_are_refused():
     assert refused(lambda: three.specialize(A=np.zeros(3))).id == "BAD_CONSTEXPR"
 
 
-def test_variadic_kernels_are_refused():
-    @sk.jit
-    def kernel(out, *rest):
-        out[0] = 1
+@pytest.mark.parametrize("parameters", ["out, *rest", "out, **rest", "out, /"])
+def test_parameters_that_cannot_be_given_by_name_are_refused(tmp_path, parameters):
+    kernel = module_of(tmp_path, f"import stagekit as sk\n@sk.jit\ndef kernel({parameters}):\n    out[0] = 1\n").kernel
 
-    assert refused(lambda: run(kernel)).id == "BAD_ANNOTATION"
+    assert refused(lambda: run(kernel)).id == "BAD_PARAMETER"
 
 
 # -- annotations ----------------------------------------------------------------------------------------------------------
