@@ -35,7 +35,8 @@ def load(code: bytes, entry: str) -> LoadedCode:
     empty = llvm.parse_assembly("", llvm.create_context())  # an engine begins with a module, but needs none
     engine = llvm.create_mcjit_compiler(empty, quick_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    address = engine.get_function_address(entry)  # relocates it; `finalize_object` would compile the empty module as well
+    # This relocates it; `finalize_object` would compile the empty module as well.
+    address = engine.get_function_address(entry)
     engine.remove_module(empty)
     if not address:
         engine.close()
