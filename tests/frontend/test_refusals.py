@@ -123,7 +123,7 @@ def test_device_entry_stands_before_anything_that_is_seen_from_outside(effect):
         entered(np.zeros(4, np.int32), 2, effect)
 
 
-@pytest.mark.parametrize("nothing", [lambda a, n: a[0] + n, lambda a, n: sk.alloc_shared((4,), sk.int32)])
+@pytest.mark.parametrize("nothing", [lambda a, n: a[1] + n, lambda a, n: sk.alloc_shared((4,), sk.int32)])
 def test_device_entry_may_follow_what_nobody_sees(nothing):
     a = np.zeros(4, np.int32)
 
