@@ -7,6 +7,8 @@ import functools
 import llvmlite
 import llvmlite.binding as llvm
 
+from stagekit.backends.host.target import this_processor
+
 
 @functools.cache
 def identity(target: str) -> tuple[str, ...]:
@@ -14,7 +16,5 @@ def identity(target: str) -> tuple[str, ...]:
     made_by = (f"llvmlite {llvmlite.__version__}", f"llvm {'.'.join(map(str, llvm.llvm_version_info))}")
     if target == "cuda":
         return made_by
-    from stagekit.backends.host.target import this_processor
-
     processor = this_processor()
     return (*made_by, processor.name, processor.features)

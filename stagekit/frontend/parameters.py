@@ -207,7 +207,7 @@ def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:
 
 
 _FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a list of arrays one by one"
-_REFUSED_KINDS = {
+_REFUSED_KINDS: dict[object, tuple[str, str]] = {
     inspect.Parameter.VAR_POSITIONAL: _FIXED,
     inspect.Parameter.VAR_KEYWORD: _FIXED,
     inspect.Parameter.POSITIONAL_ONLY: ("`.specialize` gives parameters by name", "leave out the `/`"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
+from stagekit.backends import toolchain
 from stagekit.cache import open_store
 from stagekit.cache.artifacts import from_bytes, to_bytes
 from stagekit.cache.plain import NotPlain, to_plain
@@ -53,8 +54,6 @@ def _uses_foreign_intrinsics(fn: Function) -> bool:
 
 def artifact_name(digest: str, target: str, words: tuple[Any, ...]) -> str:
     """The entry of a kernel compiled for `target`. words: capability or block."""
-    from stagekit.backends import toolchain
-
     return f"code-{_digest(digest, versions(), target, *map(str, words), *toolchain.identity(target))}"
 
 

@@ -1,7 +1,7 @@
 """From traced IR to something that launches: passes, backend, artifact, kernel. One function per target.
 
-Backends and the runtime of a target are imported when a kernel is first compiled for it: `import stagekit` needs neither LLVM nor
-a driver.
+What loads machine code is imported at once, since every run needs it. What makes it is imported when a kernel is first compiled:
+a process that finds its kernels on disk never does.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stagekit.artifact import Artifact
+from stagekit.backends.host import loader
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
 from stagekit.jit.recursion import deep_recursion
+from stagekit.runtime.cpu import CpuKernel
 from stagekit.runtime.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -107,10 +109,7 @@ def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: b
 
 def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     """Put an object file into this process."""
-    from stagekit.backends import host
-    from stagekit.runtime.cpu import CpuKernel
-
-    loaded = host.load(artifact.code, artifact.entry)
+    loaded = loader.load(artifact.code, artifact.entry)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
 
 
