@@ -190,8 +190,9 @@ class Carried:
         """Carry what a round changed and was not carried yet; says whether there was anything."""
         is_new = False
         for identity, change in changes.items():
-            if identity in self.items or same_static(change.before, change.after):
-                continue
+            is_back = same_static(change.before, change.after) and identity not in self.tested
+            if identity in self.items or is_back:
+                continue  # what the test changes, the body sees changed, whatever it makes of it
             if change.before is MISSING and change.location.key != VALUE and identity not in self.tested:
                 continue  # assigned in the body only: see `leave`
             if isinstance(change.before, Poison):

@@ -126,3 +126,22 @@ def test_a_range_that_reads_its_own_loop_variable(n: int) -> None:
     sk.jit(own_range)[1, 1](out, np.int64(n))
 
     np.testing.assert_array_equal(out, expected)
+
+
+def back_to_the_start(out, n):
+    """What the test assigns is seen in the body, though every iteration ends as it began."""
+    seen, v = 0, 2
+    while seen < n and (v := seen + 5):
+        seen += v
+        v = 2
+    out[0], out[1] = seen, v
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1, 30])
+def test_a_variable_that_a_loop_test_assigns_and_the_body_puts_back(n: int) -> None:
+    out, expected = np.full(2, -1, np.int64), np.full(2, -1, np.int64)
+
+    back_to_the_start(expected, n)
+    sk.jit(back_to_the_start)[1, 1](out, np.int64(n))
+
+    np.testing.assert_array_equal(out, expected)
