@@ -11,9 +11,9 @@ from stagekit.intrinsics.sync import (
     threadfence_block,
     threadfence_system,
 )
-from stagekit.runtime.cuda import synchronize
+from stagekit.runtime.cuda import capability, synchronize
 from stagekit.runtime.device_array import DeviceArray, empty, to_device
-from stagekit.runtime.driver import capability, device_count, is_available
+from stagekit.runtime.driver import device_count, is_available
 from stagekit.runtime.launch_config import LaunchConfig
 
 __all__ = [

@@ -106,6 +106,9 @@ class Signature:
             texts.insert(len(texts) - self.keyword_only, "*")
         return f"({', '.join(texts)})"
 
+    def __repr__(self) -> str:
+        return f"<Signature {self}>"
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(s.name for s in self.specs)

@@ -95,7 +95,7 @@ class StagekitError(Exception):
         super().__init__(diagnostic, loc, notes)
         self.diagnostic = diagnostic
         self.loc = place_of_user(loc)
-        self.notes = notes
+        self.notes = tuple(Note(n.text, place_of_user(n.loc)) for n in notes)
         self.context: tuple[str, ...] = ()
 
     @property

@@ -45,15 +45,17 @@ def _lines(error: StagekitError) -> Iterator[str]:
         yield from _excerpt(loc, diagnostic.label_text())
     else:
         yield f"  = {diagnostic.label_text()}"
+    reached = [*_chain(loc)]
     for note in error.notes:
         if note.loc:
             yield f"note: {note.loc}"
             yield from _excerpt(note.loc, note.text)
+            yield from _shortened([line for line in _chain(note.loc) if line not in reached])
         else:
             yield f"  = note: {note.text}"
     if help_text := diagnostic.help_text().strip():
         yield f"  = help: {help_text}"
-    yield from _shortened([*_chain(loc)])
+    yield from _shortened(reached)
     for line in error.context:
         yield f"  = {line}"
 

@@ -123,10 +123,10 @@ class BadOption(Diagnostic):
 class TypesUnknown(Diagnostic):
     title: ClassVar[str] = "Argument types not known yet"
     label: ClassVar[str] = "`{kernel}` has unannotated parameters ({names}) and has not been called"
-    help: ClassVar[str] = "call it, or name their types: `.specialize({example})`"
+    help: ClassVar[str] = "{hint}"
     kernel: str
     names: str
-    example: str
+    hint: str
 
 
 class UnboundSize(Diagnostic):
@@ -390,10 +390,11 @@ class LaunchNotComputable(Diagnostic):
 class BadBlockSize(Diagnostic):
     title: ClassVar[str] = "A block size that cannot be"
     label: ClassVar[str] = "{what} = {value}: {why}"
-    help: ClassVar[str] = "a tile has a length of at least 1, a Python int known at compile time"
+    help: ClassVar[str] = "{hint}"
     what: str
     value: str
     why: str
+    hint: str
 
 
 class MixedStyles(Diagnostic):

@@ -326,7 +326,8 @@ class _Trace:
         total = math.prod(sizes) if len(sizes) == 3 else None
         if any(s < 0 for s in sizes) or (total is not None and total > MAX_THREADS):
             why = f"a block has 0 to {MAX_THREADS} threads in all"
-            raise StagingError(BadBlockSize("block", str(tuple(sizes)), why), loc)
+            hint = "give fewer threads; more of them make more blocks: `grid=`"
+            raise StagingError(BadBlockSize("block", str(tuple(sizes)), why, hint), loc)
 
 
 class _HostExpressions:

@@ -336,9 +336,10 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
     if isinstance(length, np.integer):
         length = int(length)
     if not isinstance(length, int) or isinstance(length, bool):
-        raise StagingError(BadBlockSize(what, repr(length), f"it is a {type(length).__name__}, not an int"), call.loc)
+        why = f"it is a {type(length).__name__}, not an int"
+        raise StagingError(BadBlockSize(what, repr(length), why, _TILE_LENGTH), call.loc)
     if length < 1:
-        raise StagingError(BadBlockSize(what, repr(length), "it is less than 1"), call.loc)
+        raise StagingError(BadBlockSize(what, repr(length), "it is less than 1", _TILE_LENGTH), call.loc)
     tracer = call.tracer
     tracer.uses.add("tile")
     if tracer.launch is not None:
@@ -352,6 +353,9 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
     return tracer.block_threads
 
 
+_TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
+
+
 def _launched_threads(call: Call, launch: StagedLaunch) -> int:
     """The threads of the block that `device_entry` gave."""
     threads, *others = launch.block
@@ -359,7 +363,8 @@ def _launched_threads(call: Call, launch: StagedLaunch) -> int:
     if not is_usable or others != [1, 1]:
         shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
         why = f"tiles need a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
-        raise StagingError(BadBlockSize("block", f"({shown})", why), call.loc)
+        hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
+        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), call.loc)
     return int(threads)
 
 

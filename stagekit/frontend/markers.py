@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import hide_frames, public_class, wrong_arguments
+from stagekit.diagnostics import hide_frames, public_class, shown, wrong_arguments
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
+from stagekit.frontend.errors import BadOperands, SpecializeError
 
 
 class _Constexpr:
@@ -39,35 +40,50 @@ class _Constexpr:
 constexpr = _Constexpr()
 
 
+def _built(kind: str, sign: str, *, is_swapped: bool = False) -> Any:
+    """An operator of sizes."""
+
+    @hide_frames
+    def operator(self: SizeExpr, other: SizeLike) -> SizeExpr:
+        if not isinstance(other, int | np.integer | SizeExpr) or isinstance(other, bool):
+            raise _no_size(sign, self, other)
+        size = int(other) if isinstance(other, np.integer) else other
+        return SizeOp(kind, (size, self) if is_swapped else (self, size))
+
+    return operator
+
+
+def _refused(sign: str) -> Any:
+    """An operator that sizes do not have."""
+
+    @hide_frames
+    def operator(self: SizeExpr, other: Any) -> Any:
+        raise _no_size(sign, self, other)
+
+    return operator
+
+
+def _no_size(sign: str, left: Any, right: Any) -> SpecializeError:
+    hint = "a dynamic size is known at each launch only: `+ - * // %` with ints make sizes of it, kernels do the rest"
+    return SpecializeError(BadOperands(sign, f"the dynamic size `{left!r}` and {shown(right)}", hint))
+
+
 class SizeExpr:
     """Integer arithmetic over dynamic sizes: `n + 1`, `2 * n`, `n // 4`. Built by operators, never evaluated by itself."""
 
-    def __add__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("add", (self, other))
-
-    def __radd__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("add", (other, self))
-
-    def __sub__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("sub", (self, other))
-
-    def __rsub__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("sub", (other, self))
-
-    def __mul__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("mul", (self, other))
-
-    def __rmul__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("mul", (other, self))
-
-    def __floordiv__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("floordiv", (self, other))
-
-    def __rfloordiv__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("floordiv", (other, self))
-
-    def __mod__(self, other: SizeLike) -> SizeExpr:
-        return SizeOp("mod", (self, other))
+    __add__ = _built("add", "+")
+    __radd__ = _built("add", "+", is_swapped=True)
+    __sub__ = _built("sub", "-")
+    __rsub__ = _built("sub", "-", is_swapped=True)
+    __mul__ = _built("mul", "*")
+    __rmul__ = _built("mul", "*", is_swapped=True)
+    __floordiv__ = _built("floordiv", "//")
+    __rfloordiv__ = _built("floordiv", "//", is_swapped=True)
+    __mod__ = _built("mod", "%")
+    __rmod__ = _built("mod", "%", is_swapped=True)
+    __lt__, __le__, __gt__, __ge__ = map(_refused, ("<", "<=", ">", ">="))
+    __truediv__ = __rtruediv__ = _refused("/")
+    __pow__ = __rpow__ = _refused("**")
 
     def __neg__(self) -> SizeExpr:
         return SizeOp("neg", (self,))

@@ -97,6 +97,7 @@ def function(
         whole = _kernel(given, "function", options, frame)
         _refuse_open_constexprs(whole)
         kernel = whole.with_values({})
+        _refuse_untyped(kernel)
         kernel.trace()
         return kernel
 
@@ -116,6 +117,12 @@ def _refuse_open_constexprs(kernel: JitFunction) -> None:
         raise SpecializeError(MissingConstexpr(kernel.name, names, hint), kernel.loc)
 
 
+def _refuse_untyped(kernel: Specialization) -> None:
+    if untyped := kernel.untyped_parameters():
+        example = f"`{untyped[0]}: sk.Tensor((None,), sk.float32)`"
+        raise kernel.types_unknown(f"annotate every parameter, as in {example}, or use `@jit`, which waits for a call")
+
+
 class InlineFunction:
     """A fragment: in a kernel its body is expanded at every call; outside, it is the Python function it was made from."""
 
@@ -125,7 +132,11 @@ class InlineFunction:
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__stagekit_fragment__(*args, **kwargs)
+        try:
+            return self.__stagekit_fragment__(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+            raise
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stagekit.diagnostics import shown
 from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import TraceOptions, suggest
 from stagekit.ir import TARGETS
@@ -24,45 +25,59 @@ class Options:
     target: str | None
 
 
-def _is_int(value: Any, low: int, high: int | None = None) -> bool:
+def is_int(value: Any, low: int, high: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high)
 
 
-_FLAG = ("True or False", lambda value: isinstance(value, bool))
-_BUDGET = ("an int above 0", lambda value: _is_int(value, 1))
+FLAG = ("True or False", lambda value: isinstance(value, bool))
+BUDGET = ("an int above 0", lambda value: is_int(value, 1))
 
-_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "fastmath": _FLAG,
-    "debug": _FLAG,
+Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
+"""By the name of an option: what it takes, in words, and whether a value is such."""
+
+_RULES: Rules = {
+    "fastmath": FLAG,
+    "debug": FLAG,
     "max_registers": (
         f"an int from 1 to {MAX_REGISTERS}, or None",
-        lambda value: value is None or _is_int(value, 1, MAX_REGISTERS),
+        lambda value: value is None or is_int(value, 1, MAX_REGISTERS),
     ),
     "name": (
         "a string that is not empty, or None",
         lambda value: value is None or (isinstance(value, str) and value != ""),
     ),
     "target": (f"one of {', '.join(map(repr, TARGETS))}, or None", lambda value: value is None or value in TARGETS),
-    "unroll_budget": _BUDGET,
-    "op_budget": _BUDGET,
+    "unroll_budget": BUDGET,
+    "op_budget": BUDGET,
 }
 
 
 def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str, Any]) -> Options:
     """Check the options that a decorator was given. unknown: keywords that it does not have."""
     for name in unknown:
-        hint = f"{suggest(name, _RULES)}its options are: {', '.join(_RULES)}"
-        raise SpecializeError(BadOption(f"@{decorator}", f"there is no option `{name}`", hint))
-    for name, value in given.items():
-        wanted, holds = _RULES[name]
-        if not holds(value):
-            raise SpecializeError(BadOption(f"@{decorator}", f"`{name}` is {value!r}", f"give {wanted}"))
+        raise unknown_option(f"@{decorator}", name, _RULES)
+    check_options(f"@{decorator}", given, _RULES)
     if given["max_registers"] is not None and given["target"] in ("cpu", "interp"):
         why = f"`max_registers` is an option of cuda, the target is {given['target']}"
         raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
     rest = dict(given)
     name, target = rest.pop("name"), rest.pop("target")
     return Options(TraceOptions(**rest), name, target)
+
+
+def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
+    """Refuse values that an option does not take. where: whose option it is."""
+    for name, value in given.items():
+        wanted, holds = rules[name]
+        if not holds(value):
+            raise SpecializeError(BadOption(where, f"`{name}` is {shown(value)}", f"give {wanted}"))
+
+
+def unknown_option(where: str, name: str, known: Iterable[str]) -> SpecializeError:
+    """The error for an option that there is not."""
+    names = tuple(known)
+    hint = f"{suggest(name, names)}its options are: {', '.join(names)}"
+    return SpecializeError(BadOption(where, f"there is no option `{name}`", hint))
 
 
 def check_target(target: Any) -> None:
@@ -81,7 +96,7 @@ def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
     for name, value, owner in (("capability", capability, "cuda"), ("block", block, "cpu")):
         if value is not None and owner != target:
             raise _refusal(f"`{name}` is an option of {owner}, the target is {target}", f"leave `{name}` out")
-    if capability is not None and not _is_int(capability, OLDEST_CAPABILITY):
+    if capability is not None and not is_int(capability, OLDEST_CAPABILITY):
         raise _refusal(f"`capability` is {capability!r}", f"give ten times the version, {OLDEST_CAPABILITY} or more")
     return None if block is None else _axes(block)
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from stagekit import config
 from stagekit.diagnostics import hide_frames
-from stagekit.frontend.errors import SpecializeError, UnsupportedSyntax
-from stagekit.frontend.tracer import suggest
+from stagekit.frontend.errors import BadOption, SpecializeError, UnsupportedSyntax
 from stagekit.jit.launcher import Launchable
+from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
 from stagekit.runtime import native
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 
@@ -149,7 +149,7 @@ def sanitize(
     *,
     order: Order | None = None,
     seed: int | None = None,
-    outputs: Iterable[str] = (),
+    outputs: Collection[str] = (),
     statistics: bool = False,
     collect: bool = False,
     max_iterations: int = MAX_ITERATIONS,
@@ -161,7 +161,7 @@ def sanitize(
     *,
     order: Order | None = None,
     seed: int | None = None,
-    outputs: Iterable[str] = (),
+    outputs: Collection[str] = (),
     statistics: bool = False,
     collect: bool = False,
     max_iterations: int = MAX_ITERATIONS,
@@ -173,7 +173,7 @@ def sanitize(
     *,
     order: Order | None = None,
     seed: int | None = None,
-    outputs: Iterable[str] = (),
+    outputs: Collection[str] = (),
     statistics: bool = False,
     collect: bool = False,
     max_iterations: int = MAX_ITERATIONS,
@@ -190,6 +190,18 @@ def sanitize(
     if kernel is not None and not isinstance(kernel, Launchable):
         what = f"`sanitize` of a {type(kernel).__name__}"
         raise SpecializeError(UnsupportedSyntax(what, "give a kernel, or use `with sk.sanitize():`"))
+    for name in checks.keys() - set(CHECKS):
+        raise unknown_option("sanitize", name, _RULES)
+    given = {
+        **checks,
+        "order": order,
+        "seed": seed,
+        "outputs": outputs,
+        "statistics": statistics,
+        "collect": collect,
+        "max_iterations": max_iterations,
+    }
+    check_options("sanitize", given, _RULES)
     first_seed = random.randrange(_SEEDS) if seed is None else seed
     options = _options(order, tuple(outputs), statistics, max_iterations, checks)
     made = Sanitizer(options, first_seed, collect)
@@ -201,11 +213,25 @@ def _options(
 ) -> Options:
     from stagekit.backends.interp import Checks, Options, Schedule
 
-    for name in checks.keys() - set(CHECKS):
-        raise _unknown(name)
     wanted = Checks(**{**dict.fromkeys(CHECKS, True), **checks})
     schedule = None if order is None else Schedule(order)
     return Options(wanted, schedule, outputs, statistics, max_iterations=max_iterations)
+
+
+_ORDERS = ("forward", "backward", "random")
+_RULES: Rules = {
+    **dict.fromkeys(CHECKS, FLAG),
+    "order": (f"one of {', '.join(map(repr, _ORDERS))}, or None", lambda value: value is None or value in _ORDERS),
+    "seed": ("an int of at least 0, or None", lambda value: value is None or is_int(value, 0)),
+    "outputs": ("a list of names of arrays", lambda value: _are_names(value)),
+    "statistics": FLAG,
+    "collect": FLAG,
+    "max_iterations": BUDGET,
+}
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
 
 
 # -- options as text --------------------------------------------------------------------------------------------------
@@ -235,25 +261,18 @@ def _parse_option(part: str) -> tuple[str, Any]:
     name, _, value = part.partition("=")
     parse = _PARSERS.get(name)
     if parse is None:
-        raise _unknown(name)
+        raise unknown_option("sanitize", name, _RULES)
     with contextlib.suppress(KeyError, ValueError):
         return name, parse(value)
-    raise SpecializeError(UnsupportedSyntax(f"{part!r} as an option of `sanitize`", "write order=random,seed=7,nan=no"))
+    raise SpecializeError(BadOption("sanitize", f"`{part}` says nothing", "write order=random,seed=7,nan=no"))
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys((*CHECKS, "statistics", "collect"), _WORDS.__getitem__),
-    "order": {order: order for order in ("forward", "backward", "random")}.__getitem__,
+    "order": {order: order for order in _ORDERS}.__getitem__,
     **dict.fromkeys(("seed", "max_iterations"), int),
     "outputs": lambda value: tuple(value.split("+")),
 }
-
-
-def _unknown(name: str) -> SpecializeError:
-    known = ", ".join(_PARSERS)
-    return SpecializeError(
-        UnsupportedSyntax(f"option `{name}` of `sanitize`", f"{suggest(name, tuple(_PARSERS))}options are: {known}")
-    )
 
 
 __all__ = ["CHECKS", "Sanitizer", "current", "format_options", "parse_options", "sanitize"]

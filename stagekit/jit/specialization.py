@@ -115,13 +115,19 @@ class Specialization(Inspectable):
 
     def _default_types(self) -> tuple[ArgType, ...]:
         """The types that annotations alone give: arrays are taken to be contiguous."""
-        found = {name: self._default_type(name, meaning) for name, meaning in self._meanings.items()}
-        unknown = [name for name, kind in found.items() if kind is None]
-        if unknown:
+        found = [self._default_type(name, meaning) for name, meaning in self._meanings.items()]
+        if unknown := self.untyped_parameters():
             example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
-            names = ", ".join(f"`{n}`" for n in unknown)
-            raise SpecializeError(TypesUnknown(self.name, names, example), self._owner.loc)
-        return tuple(kind for kind in found.values() if kind is not None)
+            raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
+        return tuple(kind for kind in found if kind is not None)
+
+    def untyped_parameters(self) -> list[str]:
+        """The parameters whose types neither annotations nor `.specialize(...)` say."""
+        return [name for name, meaning in self._meanings.items() if self._default_type(name, meaning) is None]
+
+    def types_unknown(self, hint: str) -> SpecializeError:
+        names = ", ".join(f"`{n}`" for n in self.untyped_parameters())
+        return SpecializeError(TypesUnknown(self.name, names, hint), self._owner.loc)
 
     def _default_type(self, name: str, meaning: Any) -> ArgType | None:
         inner = meaning.inner if isinstance(meaning, Optional) else meaning

@@ -148,11 +148,17 @@ _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
 @hide_frames
 def synchronize(device: int | None = None) -> None:
     """Wait for a device, or for all that stagekit has used; then print and raise what kernels recorded."""
-    for index in driver.used_devices() if device is None else (device,):
+    for index in driver.used_devices() if device is None else (driver.device_number(synchronize, device),):
         with driver.on_device(index):
             driver.call("cuCtxSynchronize")
     for kernel in list(_recording):
         kernel.report()
+
+
+@hide_frames
+def capability(device: int = 0) -> int:
+    """Compute capability of a device, ten times the version: 90 for an H100."""
+    return driver.capability(driver.device_number(capability, device))
 
 
 class _Module:

@@ -21,22 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import InternalError, hide_frames, wrong_arguments
+from stagekit.diagnostics import InternalError, hide_frames, public_class, wrong_arguments
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import dlpack, driver
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
 from stagekit.runtime.views import ArrayView, Device
 
 
+@public_class
 class DeviceArray:
     """An array in the memory of one GPU; made by `to_device` and `empty`. Values are NumPy's: strides are in bytes."""
 
     __slots__ = ("__dict__", "__weakref__", "_tensor_address")
 
-    def __init__(self, shape: tuple[int, ...], dtype: DType, device: int) -> None:
-        self.shape = shape
-        self.device = device
-        self._dtype = dtype
+    def __init__(self, shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> None:
+        self.shape = _sizes(shape)
+        self.device = device = driver.device_number(empty, device)
+        self._dtype = _dtype(dtype)
         self._address = 0
         if self.nbytes:
             with driver.on_device(device):
@@ -124,6 +125,7 @@ class DeviceArray:
 @hide_frames
 def to_device(array: Any, device: int = 0) -> DeviceArray:
     """Copy a NumPy array, or anything that makes one, to a GPU."""
+    driver.device_number(to_device, device)
     try:
         host = np.asarray(array, order="C")
     except (TypeError, ValueError) as error:
@@ -136,7 +138,10 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
 @hide_frames
 def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
     """An array with arbitrary contents. dtype: ours or NumPy's."""
-    return DeviceArray(_sizes(shape), _dtype(dtype), device)
+    return DeviceArray(shape, dtype, device)
+
+
+_MOST_ELEMENTS = 1 << 56
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -146,6 +151,8 @@ def _sizes(shape: Any) -> tuple[int, ...]:
         sizes = (-1,)
     if min(sizes, default=0) < 0:
         raise wrong_arguments(empty, f"`shape` is {shape!r}, not a size or a tuple of them")
+    if max(*sizes, math.prod(sizes), 0) > _MOST_ELEMENTS:
+        raise wrong_arguments(empty, f"`shape` is {shape!r}, more elements than there are addresses")
     return sizes
 
 

@@ -10,11 +10,13 @@ so their arrays and streams are ours too.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stagekit.diagnostics import hide_frames, wrong_arguments
 from stagekit.runtime import native
 from stagekit.runtime.errors import CudaError, DriverCallFailed, NoCudaDriver
 
@@ -67,6 +69,21 @@ def _status_text(driver: Any, status: Any) -> str:
 # Devices ------------------------------------------------------------------------------------------------------------
 
 
+def device_number(function: Callable[..., Any], device: Any) -> int:
+    """The `device` that a public function was given; whether there is such a device, the driver says."""
+    try:
+        number = -1 if isinstance(device, bool) else operator.index(device)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _LAST_DEVICE:
+        raise wrong_arguments(function, f"`device` is {device!r}, not the number of a device")
+    return number
+
+
+_LAST_DEVICE = 2**31 - 1  # that the driver's `int` holds
+
+
+@hide_frames
 def device_count() -> int:
     """How many CUDA devices this process sees; 0 without a driver."""
     try:
@@ -75,6 +92,7 @@ def device_count() -> int:
         return 0
 
 
+@hide_frames
 def is_available() -> bool:
     """Is there a CUDA device that this process can use?"""
     return device_count() > 0

@@ -280,6 +280,15 @@ class BracketsMisfit(Diagnostic):
     readings: str
 
 
+class GridFunctionFailed(Diagnostic):
+    title = "A grid function raised"
+    label = "{reason}"
+    help = "it is called with one mapping, from names to constexprs and arguments: {names}"
+
+    reason: str
+    names: str
+
+
 class LaunchSizeType(Diagnostic):
     title = "A launch size must be an integer"
     label = "{what}: expected {expected}, got {received}"
@@ -385,5 +394,8 @@ class AssertionFailed(Diagnostic):
 class MissedBarrier(Diagnostic):
     title = "A barrier that not every thread reached"
     label = "`{kernel}`: threads of one block took different ways around a barrier"
-    help = "a barrier must be reached by all threads of a block: move it out of the condition"
+    help = (
+        "a barrier must be reached by all threads of a block: move it out of the condition; "
+        "`sk.sanitize({kernel})` shows where"
+    )
     kernel: str

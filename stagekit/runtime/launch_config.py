@@ -16,13 +16,21 @@ import dataclasses
 import math
 import numbers
 import operator
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.diagnostics import hide_frames, public_class
-from stagekit.runtime.errors import BlockMismatch, BracketsMisfit, LaunchError, LaunchLimit, LaunchSizeType
+from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class
+from stagekit.runtime.errors import (
+    BlockMismatch,
+    BracketsMisfit,
+    GridFunctionFailed,
+    LaunchError,
+    LaunchLimit,
+    LaunchSizeType,
+)
 
 Axes = tuple[int, int, int]
 GridFunction = Callable[[Mapping[str, Any]], Any]
@@ -153,8 +161,32 @@ def _request(
     size = launch_size(0 if is_computed else grid, block, shared_bytes)
     check_block(kernel, fixed_block, size.block)
     if is_computed:
-        return LaunchRequest(lambda by_name: launch_size(grid(by_name), block, shared_bytes), stream, size.block)
+        return LaunchRequest(
+            lambda by_name: launch_size(_computed(grid, by_name), block, shared_bytes), stream, size.block
+        )
     return LaunchRequest(size, stream)
+
+
+def _computed(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
+    """What a grid function gives. It is the user's code: where it raises is what its user looks for."""
+    try:
+        return grid(by_name)
+    except StagekitError:
+        raise
+    except Exception as error:
+        names = ", ".join(by_name)
+        reason = f"{type(error).__name__}: {error}"
+        raise LaunchError(GridFunctionFailed(reason, names), _place_of(error)) from None
+
+
+def _place_of(error: Exception) -> Loc | None:
+    """The innermost line in the grid function's file that an exception came through; none where the call itself failed."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    if not frames:
+        return None
+    here = [frame for frame in frames if frame.filename == frames[0].filename][-1]
+    line, col = here.lineno or 0, here.colno or 0
+    return Loc(here.filename, line, col, here.end_lineno or line, here.end_colno or col, here.name)
 
 
 def _is_grid(key: Any) -> bool:
@@ -247,6 +279,10 @@ def _readings(key: Any) -> str:
     if isinstance(key, LaunchConfig):
         return f"read as a launch: grid {key.grid}, block {key.block}"
     block_level = f"grid {_key_text(key)}" if _is_grid(key) else "nothing"
-    parts = zip(("grid", "block", "shared_bytes", "stream"), key if isinstance(key, tuple) else (key,))
-    thread_level = ", ".join(f"{name} {value!r}" for name, value in parts)
-    return f"read as block-level: {block_level}; read as thread-level: {thread_level}"
+    parts = key if isinstance(key, tuple) else (key,)
+    named = [f"{name} {value!r}" for name, value in zip(_THREAD_LEVEL, parts)]
+    odd = [f"no {name}" for name in _THREAD_LEVEL[len(parts) : 2]] + [f"{value!r} too many" for value in parts[4:]]
+    return f"read as block-level: {block_level}; read as thread-level: {', '.join(named + odd)}"
+
+
+_THREAD_LEVEL = ("grid", "block", "shared_bytes", "stream")

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from stagekit import cuda
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, conceal, shown
+from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.sanitizing import CHECKS, Sanitizer
 from stagekit.jit.sanitizing import sanitize as make_sanitizer
@@ -56,7 +57,7 @@ def check(
     reference: Callable[..., Any],
     launches: SearchStrategy[Launch],
     *,
-    targets: Sequence[str] | None = None,
+    targets: str | Sequence[str] | None = None,
     tolerance: Tolerance | None = None,
     examples: int = 50,
     seed: int | None = None,
@@ -67,12 +68,16 @@ def check(
 
     reference: takes parameters of the kernel by name, arrays as NumPy arrays of its own, and either writes the expected contents
     into them or gives a mapping from name to array. Every array must end as it says, and those that it does not take unchanged;
-    ignore: names of arrays that may hold anything. tolerance: None for the one of each dtype. targets: "cpu", "interp", "cuda";
-    None for all that there are. sanitize: look for faults too, on the interpreter. examples: launches to try.
+    ignore: names of arrays that may hold anything. tolerance: None for the one of each dtype. targets: one or some of "cpu",
+    "interp" and "cuda"; None for all that there are. sanitize: look for faults too, on the interpreter. examples: how many
+    launches to try.
     """
     __tracebackhide__ = True
-    chosen = tuple(targets) if targets is not None else default_targets()
-    _refuse_unknown(chosen)
+    try:
+        chosen = default_targets() if targets is None else _targets(targets)
+    except StagekitError as error:
+        conceal(error)
+        raise
     watch = _watch(sanitize)
 
     @settings(
@@ -97,11 +102,13 @@ def check(
         raise CheckFailed(str(failure), failure.launch, failure.target) from failure.__cause__
 
 
-def _refuse_unknown(targets: Sequence[str]) -> None:
-    __tracebackhide__ = True
-    for name in targets:
+def _targets(given: Any) -> tuple[str, ...]:
+    names = given if isinstance(given, Collection) and not isinstance(given, str) else (given,)
+    for name in names:
         if name not in TARGETS:
-            raise ValueError(f"no target {name!r}; targets are {', '.join(TARGETS)}")
+            hint = f"{suggest(str(name), TARGETS)}targets are {', '.join(map(repr, TARGETS))}"
+            raise SpecializeError(BadOption("check", f"`targets` holds {shown(name)}", hint))
+    return tuple(names)
 
 
 def _watch(is_wanted: bool) -> Sanitizer:

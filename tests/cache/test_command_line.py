@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,18 @@ def test_what_a_terminal_cannot_show_is_escaped(folder: Path, monkeypatch: pytes
 
     assert 0 == main(["cache", "list"])
     assert "gr\\xf6\\xdfe" in terminal.text
+
+
+def test_a_reader_that_leaves_early_is_no_fault(folder: Path) -> None:
+    """As `head` does."""
+    store = open_store()
+    assert store is not None
+    for number in range(2000):  # more text than a pipe holds
+        (folder / f"other-{number}{'x' * 100}.entry").write_bytes(b"zz")
+    command = [sys.executable, "-m", "stagekit", "cache", "explain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert b"" == process.stderr.read()

@@ -53,6 +53,7 @@ special, special_tile = plain.specialize(), tile.specialize()
 partial, cached = functools.partial(generator, 1), functools.lru_cache(generator)
 bound = sk.compile(plain, "cpu")
 x = np.zeros(64, np.float32)
+size = sk.dynamic("size")
 
 MISUSES = {
     "WRONG_ARGUMENTS": """
@@ -88,6 +89,24 @@ MISUSES = {
         sk.cuda.empty((-1,), sk.float32)
         sk.cuda.empty(1.5, sk.float32)
         sk.cuda.synchronize(1, 2)
+        sk.cuda.synchronize("x")
+        sk.cuda.synchronize(-1)
+        sk.cuda.capability(1, 2)
+        sk.cuda.capability("x")
+        sk.cuda.capability([])
+        sk.cuda.capability(-1)
+        sk.cuda.capability(True)
+        sk.cuda.capability(2**40)
+        sk.cuda.device_count(3)
+        sk.cuda.is_available(3)
+        sk.cuda.empty(3, sk.float32, "x")
+        sk.cuda.empty(3, sk.float32, -1)
+        sk.cuda.empty(2**70, sk.float32)
+        sk.cuda.empty((0, 2**70), sk.float32)
+        sk.cuda.to_device([1], "x")
+        sk.cuda.DeviceArray()
+        sk.cuda.DeviceArray("x", sk.float32)
+        sk.cuda.DeviceArray(3, sk.float32, 1.5)
     """,
     "UNSUPPORTED_DTYPE": """
         sk.cuda.empty(3, 3)
@@ -158,6 +177,19 @@ MISUSES = {
         sk.jit(name="")
         sk.jit(target="cpu", max_registers=32)
         sk.function(fastmth=1)
+        sk.sanitize(plain, race=False)
+        sk.sanitize(race=False)
+        sk.sanitize(plain, nan=1)
+        sk.sanitize(plain, order="x")
+        sk.sanitize(plain, order=["random"])
+        sk.sanitize(plain, seed="x")
+        sk.sanitize(plain, seed=-1)
+        sk.sanitize(plain, outputs=3)
+        sk.sanitize(plain, outputs="out")
+        sk.sanitize(plain, outputs=[3])
+        sk.sanitize(plain, statistics=1)
+        sk.sanitize(plain, collect="no")
+        sk.sanitize(plain, max_iterations=0)
     """,
     "LAUNCH_LIMIT": """
         special.compile("cpu", block=-1)
@@ -226,6 +258,25 @@ MISUSES = {
         special[()](x)
         special[1:2](x)
     """,
+    "BAD_OPERANDS": """
+        size < 3
+        3 >= size + 1
+        size / 2
+        2 ** size
+        size + "x"
+        size * 1.5
+        [] - size
+        size % None
+        size // True
+    """,
+    "GRID_FUNCTION_FAILED": """
+        plain[lambda a: a["C"], 1](x)
+        plain[lambda: 1, 1](x)
+        special[lambda a: 1 // 0, 1](x)
+        bound[lambda a: a.C, 1](x)
+        plain.prepare[lambda a: a["C"], 1](x)
+        sk.sanitize(plain)[lambda a: a["C"], 1](x)
+    """,
 }
 ROWS = [(line.strip(), id) for id, lines in MISUSES.items() for line in lines.strip().splitlines()]
 
@@ -236,6 +287,41 @@ def test_a_misuse_is_told_at_the_users_line(line: str, id: str) -> None:
         exec(line)
     assert caught.value.id == id
     assert not [f for f in traceback.extract_tb(caught.value.__traceback__) if f.filename.startswith(PACKAGE)]
+
+
+@pytest.mark.skipif(sk.cuda.is_available(), reason="there is a driver")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sk.cuda.capability()",
+        "sk.cuda.synchronize(0)",
+        "sk.cuda.empty(3, sk.float32)",
+        "sk.cuda.to_device([1.0])",
+        "sk.cuda.DeviceArray(3, sk.float32)",
+    ],
+)
+def test_a_missing_driver_is_told_at_the_users_line(line: str) -> None:
+    test_a_misuse_is_told_at_the_users_line(line, "NO_CUDA_DRIVER")
+
+
+def test_what_a_fragment_raises_outside_a_kernel_shows_the_users_frames_alone() -> None:
+    @sk.inline
+    def failing(x):
+        return sk.exp(x) if x else 1 // x
+
+    for call in (lambda: failing(1.0), lambda: failing(0), lambda: failing()):
+        with pytest.raises((sk.StagekitError, ArithmeticError, TypeError)) as caught:
+            call()
+        assert {__file__} == {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)}
+
+
+def test_sizes_are_made_of_numpys_integers_too() -> None:
+    assert "mod(add(size, 3), 4)" == repr((size + np.int64(3)) % 4)
+    assert "mod(7, size)" == repr(7 % size)
+
+
+def test_a_signature_is_shown_as_it_is_written() -> None:
+    assert "<Signature (x: Tensor((?,), float32))>" == repr(special.signature)
 
 
 def test_a_kernel_that_has_run_shows_what_ran_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import numpy as np
@@ -240,5 +241,11 @@ def test_a_reference_that_does_not_fit_is_refused_in_words(reference: Any, words
 
 
 def test_a_target_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="no target 'gpu'; targets are interp, cpu, cuda"):
-        testing.check(scale, scaled, scalings(), targets=["gpu"])
+    for targets in (["gpu"], "gpu", 3, [["cpu"]]):
+        with pytest.raises(sk.SpecializeError, match="`check`: `targets` holds") as caught:
+            testing.check(scale, scaled, scalings(), targets=targets)
+        assert [__file__] == [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+
+def test_one_target_needs_no_list() -> None:
+    testing.check(scale, scaled, scalings(), targets="cpu", examples=3)
