@@ -84,6 +84,11 @@ class SizeExpr:
     __lt__, __le__, __gt__, __ge__ = map(_refused, ("<", "<=", ">", ">="))
     __truediv__ = __rtruediv__ = _refused("/")
     __pow__ = __rpow__ = _refused("**")
+    __and__ = __rand__ = _refused("&")
+    __or__ = __ror__ = _refused("|")
+    __xor__ = __rxor__ = _refused("^")
+    __lshift__ = __rlshift__ = _refused("<<")
+    __rshift__ = __rrshift__ = _refused(">>")
 
     def __neg__(self) -> SizeExpr:
         return SizeOp("neg", (self,))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overlo
 from stagekit import config
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.errors import BadOption, SpecializeError, UnsupportedSyntax
+from stagekit.frontend.tracer import suggest
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
 from stagekit.runtime import native
@@ -202,6 +204,8 @@ def sanitize(
         "max_iterations": max_iterations,
     }
     check_options("sanitize", given, _RULES)
+    if kernel is not None:
+        _check_outputs(kernel, outputs)
     first_seed = random.randrange(_SEEDS) if seed is None else seed
     options = _options(order, tuple(outputs), statistics, max_iterations, checks)
     made = Sanitizer(options, first_seed, collect)
@@ -228,6 +232,15 @@ _RULES: Rules = {
     "collect": FLAG,
     "max_iterations": BUDGET,
 }
+
+
+def _check_outputs(kernel: Any, outputs: Collection[str]) -> None:
+    """Of one kernel the names are known; a session may see several."""
+    known = inspect.signature(kernel).parameters
+    for name in outputs:
+        if name not in known:
+            hint = f"{suggest(name, known)}its parameters are: {', '.join(known)}"
+            raise SpecializeError(BadOption("sanitize", f"`outputs` names `{name}`", hint))
 
 
 def _are_names(value: Any) -> bool:

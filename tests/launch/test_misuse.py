@@ -187,6 +187,10 @@ MISUSES = {
         sk.sanitize(plain, outputs=3)
         sk.sanitize(plain, outputs="out")
         sk.sanitize(plain, outputs=[3])
+        sk.sanitize(plain, outputs=["y"])
+        sk.sanitize(special, outputs=["y"])
+        sk.sanitize(bound, outputs=["x", "y"])
+        sk.sanitize(sk.sanitize(plain), outputs=["y"])
         sk.sanitize(plain, statistics=1)
         sk.sanitize(plain, collect="no")
         sk.sanitize(plain, max_iterations=0)
@@ -262,6 +266,9 @@ MISUSES = {
         size < 3
         3 >= size + 1
         size / 2
+        size & 3
+        1 | size
+        size << size
         2 ** size
         size + "x"
         size * 1.5
@@ -313,6 +320,11 @@ def test_what_a_fragment_raises_outside_a_kernel_shows_the_users_frames_alone() 
         with pytest.raises((sk.StagekitError, ArithmeticError, TypeError)) as caught:
             call()
         assert {__file__} == {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)}
+
+
+def test_the_outputs_of_a_checked_kernel_are_its_parameters() -> None:
+    for kernel in (plain, special, bound, sk.sanitize(plain)):
+        sk.sanitize(kernel, outputs=["x"])[1, 64](x)
 
 
 def test_sizes_are_made_of_numpys_integers_too() -> None:
