@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         where,
     )
     from stagekit.frontend.language import block_threads as _block_threads
+    from stagekit.frontend.language import whole_block as _whole_block
     from stagekit.frontend.markers import Pointer, Tensor, constexpr, dynamic
     from stagekit.frontend.ordinary import cdiv, ceildiv
     from stagekit.intrinsics.atomics import (
@@ -182,7 +183,7 @@ _HOMES = {  # by module
     "stagekit.frontend.errors": "SpecializeError StagingError",
     "stagekit.frontend.language": (
         "alloc_local alloc_shared device_entry dynamic_shared inline_asm load static_assert static_print "
-        "static_range store where _block_threads"
+        "static_range store where _block_threads _whole_block"
     ),
     "stagekit.frontend.markers": "Pointer Tensor constexpr dynamic",
     "stagekit.frontend.ordinary": "cdiv ceildiv",
@@ -213,7 +214,12 @@ _HOMES = {  # by module
     "stagekit.lib": "Tile arange block_reduce full reduce_max reduce_min reduce_sum warp_reduce zeros",
     "stagekit.runtime.errors": "ArgumentError BarrierError KernelAssertionError LaunchError",
 }
-_RENAMED = {"_kernel_only": "kernel_only", "bool": "bool_", "_block_threads": "block_threads"}
+_RENAMED = {
+    "_kernel_only": "kernel_only",
+    "bool": "bool_",
+    "_block_threads": "block_threads",
+    "_whole_block": "whole_block",
+}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
@@ -253,6 +259,7 @@ __all__ = [
     "Tile",
     "_block_threads",
     "_kernel_only",
+    "_whole_block",
     "abs",
     "acos",
     "acosh",

@@ -20,9 +20,10 @@ from stagekit.diagnostics.entry import (
 )
 from stagekit.diagnostics.loc import Loc
 from stagekit.diagnostics.render import render, shown
+from stagekit.diagnostics.words import counted
 
 __all__ = [
     "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
-    "all_diagnostics", "conceal", "hide_frames", "kernel_only", "ordinary", "outside_kernel", "place_of_user", "public_class",
-    "render", "shown", "wrong_arguments",
+    "all_diagnostics", "conceal", "counted", "hide_frames", "kernel_only", "ordinary", "outside_kernel", "place_of_user",
+    "public_class", "render", "shown", "wrong_arguments",
 ]  # fmt: skip

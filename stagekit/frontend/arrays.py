@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, counted
 from stagekit.dtypes import DType
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
 from stagekit.frontend.tracer import Tracer, suggest
-from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number
+from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
 from stagekit.ir import INDEX, Pointer, Value
 from stagekit.ir.ops import Indexed
 
@@ -45,6 +45,8 @@ def index_value(tracer: Tracer, index: Any, loc: Loc) -> Value:
 
 def _index_hint(index: Any) -> str:
     """What to write instead of an index that is no integer. A bool is not taken for 0 or 1: NumPy would select by it."""
+    if mapper_of(index) is not None:
+        return "a tile goes with a pointer: read `sk.load(p + i)`, write `sk.store(p + i, value)`"
     is_bool = is_numeric(index) and default_dtype(index) is dtypes.bool_
     return (
         "select by `sk.where(c, a, b)` or `if c:`; write `int(c)` if 0 or 1 is meant"
@@ -135,6 +137,10 @@ def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
     return index
 
 
+def _indices_misfit(array: Array, indices: tuple[Any, ...]) -> str:
+    return f"`{array.name}` has {counted(array.ndim, 'axis', 'axes')}, got {counted(len(indices), 'index', 'indices')}"
+
+
 def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Address:
     """The address of one element."""
     indices = _as_tuple(index)
@@ -142,7 +148,7 @@ def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Addre
         message = f"a slice of `{array.name}` names many elements"
         raise StagingError(BadIndex(message, "one integer per axis names an element; assign them in a loop"), loc)
     if len(indices) != array.ndim:
-        message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
+        message = _indices_misfit(array, indices)
         raise StagingError(BadIndex(message, "one integer per axis names an element"), loc)
     steps = [(_check_static(loc, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
     return _moved(tracer, loc, array, steps, [True] * array.ndim)
@@ -152,7 +158,7 @@ def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Ar
     """`array[index]`: an element, or a view where slices or fewer indices are given."""
     indices = _as_tuple(index)
     if len(indices) > array.ndim:
-        message = f"`{array.name}` has {array.ndim} axes, got {len(indices)} indices"
+        message = _indices_misfit(array, indices)
         raise StagingError(BadIndex(message, "use one index per axis"), loc)
     if len(indices) == array.ndim and not any(isinstance(i, slice) or i is Ellipsis for i in indices):
         return load(tracer, element_pointer(tracer, loc, array, index))
@@ -216,10 +222,14 @@ def load(tracer: Tracer, pointer: Address) -> Number:
     return Number(tracer.builder.load(pointer.value))
 
 
+_ONE_ELEMENT = "write a tile by `sk.store(p + i, v)`, or reduce it to a number: `sk.reduce_sum(v)`"
+
+
 def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
     """Store a number, converted to the element dtype."""
     if not is_numeric(value):
-        hint = "a number is needed; convert or index it first"
+        is_tile = mapper_of(value) is not None
+        hint = _ONE_ELEMENT if is_tile else "a number is needed; convert or index it first"
         raise StagingError(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint), loc)
     tracer.builder.loc = loc
     tracer.builder.store(pointer.value, tracer.arithmetic.to_value(value, pointer.dtype, loc))

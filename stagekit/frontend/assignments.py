@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from stagekit.diagnostics import counted
 from stagekit.frontend import objects
 from stagekit.frontend.errors import BadIndex, UnboundLocal
 from stagekit.frontend.evaluation import evaluate, invoke
@@ -44,7 +45,7 @@ def _unpack(tracer: Tracer, frame: Frame, target: ast.Tuple | ast.List, value: A
     starred = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
     wanted = len(target.elts)
     if len(items) < wanted - len(starred) or (not starred and len(items) != wanted):
-        message = f"{len(items)} values for {wanted} targets"
+        message = f"{counted(len(items), 'value')} for {counted(wanted, 'target')}"
         raise tracer.error(BadIndex(message, "the number of values must be known and fit"), frame, target)
     if starred:
         at, after = starred[0], wanted - starred[0] - 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import inspect
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +25,7 @@ from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_numeric
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Number, holds_run_time
+from stagekit.frontend.values import Number, holds_run_time, mapper_of
 from stagekit.intrinsics import registry
 
 _NONE: Any = object()  # a parameter that was left out
@@ -31,15 +33,25 @@ _NONE: Any = object()  # a parameter that was left out
 
 def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, /) -> Any:
     method = objects.users_method(x, "__abs__")
-    if method is not None and not _is_mapped(x):
+    if method is not None and mapper_of(x) is None:
         return invoke(tracer, frame, node, method, [x])
-    if not isinstance(x, Number | np.generic) and not _is_mapped(x):
+    if not isinstance(x, Number | np.generic) and mapper_of(x) is None:
         return run_native(tracer, frame, node, abs, x)
     return invoke(tracer, frame, node, registry.by_name("abs"), [x])
 
 
-def _is_mapped(value: Any) -> bool:
-    return hasattr(type(value), "__stagekit_map__")
+def _elementwise(python: Any, run: Builtin) -> Builtin:
+    """`run`, which is what `python` means on one value; of a tile it is done to each element."""
+
+    @functools.wraps(run)
+    def mapped(tracer: Tracer, frame: Frame, node: ast.AST, /, *args: Any, **kwargs: Any) -> Any:
+        mapper = mapper_of(args[0]) if args else None
+        if mapper is None:
+            return run(tracer, frame, node, *args, **kwargs)
+        return invoke(tracer, frame, node, mapper, [args[0], python, args, kwargs])
+
+    mapped.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]  # which calls are checked against
+    return mapped
 
 
 def _round(tracer: Tracer, frame: Frame, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
@@ -196,12 +208,12 @@ def _key_of(tracer: Tracer, frame: Frame, node: ast.AST, key: Any, item: Any) ->
 
 
 def _needs_staging(value: Any) -> bool:
-    return isinstance(value, np.generic) or holds_run_time(value) or _is_mapped(value)
+    return isinstance(value, np.generic) or holds_run_time(value) or mapper_of(value) is not None
 
 
 def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
     answer = compare(tracer, frame, node, op, other.key, best.key)
-    if _is_mapped(answer):
+    if mapper_of(answer) is not None:
         chosen = invoke(tracer, frame, node, language.where, [answer, other.item, best.item])
         return _Ranked(chosen, chosen)
     is_better = truth(tracer, frame, node, answer)
@@ -223,11 +235,11 @@ ON_NUMBERS: dict[Any, Builtin] = {
     builtins.abs: _abs,
     builtins.min: _extremum(ast.Lt()),
     builtins.max: _extremum(ast.Gt()),
-    builtins.round: _round,
+    builtins.round: _elementwise(round, _round),
     builtins.pow: _pow,
     builtins.divmod: _divmod,
-    builtins.int: _int,
-    builtins.float: _float,
+    builtins.int: _elementwise(int, _int),
+    builtins.float: _elementwise(float, _float),
     builtins.bool: _bool,
     **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
     operator.not_: _not,

@@ -26,14 +26,14 @@ from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import evaluate, static
-from stagekit.frontend.familiar import familiar, nearest_intrinsic
+from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope, class_member, default_of
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native
+from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native, mapper_of
 from stagekit.ir import Intrinsic
 
 DEEP = 16  # no program nests so many calls but by recursion, which may branch: such calls have a budget
@@ -81,11 +81,6 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     if isinstance(method, types.FunctionType):
         return call(tracer, frame, node, method, [fn, *args], kwargs)
     return _native(tracer, frame, node, fn, args, kwargs)
-
-
-def mapper_of(value: Any) -> Any:
-    """The method by which a value of a user's class (a tile) takes part in elementwise calls, if it has one."""
-    return getattr(type(value), "__stagekit_map__", None)
 
 
 # -- the language's own ---------------------------------------------------------------------------------------------------
@@ -474,15 +469,18 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
         raise tracer.error(NotCallable(f"`{fn.__name__}()` would see the compiler's names", hint), frame, node)
     if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
         name = getattr(fn, "__qualname__", None) or repr(fn)
-        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn)), frame, node)
+        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn, args)), frame, node)
     tracer.captures.note_native(fn)
     return carry_out(tracer, frame, node, fn, args, kwargs)
 
 
-def _way_out(fn: Any) -> str:
+def _way_out(fn: Any, args: list[Any]) -> str:
     if fn in _AS_TEXT or isinstance(getattr(fn, "__self__", None), str):
         return "the digits are known at run time only: use `print`, or an f-string in `print` or `assert`"
-    return f"it runs at compile time only{nearest_intrinsic(getattr(fn, '__name__', ''))}"
+    name = getattr(fn, "__name__", "")
+    tile = next((a for a in args if mapper_of(a) is not None), None)
+    way = (tile is not None and of_tiles(name)) or counterpart(name)
+    return f"it runs at compile time only{f'; {way}' if way else ''}"
 
 
 __all__ = ["call", "keep_snapshot", "make_closure", "run_body_of", "snapshot_of"]

@@ -22,7 +22,18 @@ from stagekit.frontend.frame import Closure, is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import Address, Array, Generator, Number, Poison, StagedRange, Text, is_open, state_of
+from stagekit.frontend.values import (
+    Address,
+    Array,
+    Generator,
+    Number,
+    Poison,
+    StagedRange,
+    Text,
+    is_open,
+    mapper_of,
+    state_of,
+)
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
 
@@ -313,8 +324,26 @@ def common_dtype(a: Any, b: Any) -> DType | None:
     return dtypes.promote(default_dtype(a), default_dtype(b)) if is_numeric(a) and is_numeric(b) else None
 
 
+def filled_tile(number: Any, tile: Any, name: str) -> str:
+    """How a tile of the kind of `tile` is written that is `number` (held by `name`) throughout; "" for other values."""
+    elements = getattr(tile, "elements", ()) if mapper_of(tile) is not None else ()
+    if not is_numeric(number) or not elements or not is_numeric(elements[0]):
+        return ""
+    dtype = f"sk.{default_dtype(elements[0]).name}"
+    if is_literal(number) and number == 0:
+        return f"sk.zeros({tile.extent}, {dtype})"
+    return f"sk.full({tile.extent}, {_as_written(number) if is_literal(number) else name}, {dtype})"
+
+
+def _as_written(literal: bool | float) -> str:
+    return repr(literal) if math.isfinite(literal) else f'float("{literal}")'
+
+
 def repair_of_join(a: Any, b: Any) -> str:
     """What to do about two paths that give `a` and `b`."""
+    filled = filled_tile(a, b, "...") or filled_tile(b, a, "...")
+    if filled:
+        return f"give a tile on both paths, such as `{filled}`"
     dtype = common_dtype(a, b)
     if dtype is not None:
         return f"make both paths give the same type, for example by converting with `sk.{dtype.name}(...)`"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import math
 from typing import Any
 
 import numpy as np
 
+from stagekit.frontend.values import mapper_of
 from stagekit.intrinsics import registry
 from stagekit.ir import Intrinsic
 
@@ -68,11 +68,43 @@ def familiar(fn: Any) -> Intrinsic | None:
     return _FAMILIAR.get(id(fn))
 
 
-def nearest_intrinsic(name: str) -> str:
-    """A hint for a function without counterpart: '; the nearest is `sk.exp`'."""
-    names = [spec.name for spec in registry.all_intrinsics()]
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; the nearest is `sk.{close[0]}`" if close else ""
+def counterpart(name: str) -> str:
+    """A hint for a function of another library: what has its name here. It is no typing error, so likeness says nothing."""
+    ours = _OTHER_NAMES.get(name, name)
+    is_known = any(spec.name == ours for spec in registry.all_intrinsics())
+    found = f"`sk.{ours}`" if is_known else _ELSEWHERE.get(name)
+    return f"here it is {found}" if found else ""
+
+
+# What NumPy's arrays and other systems' tiles can do.
+_OF_TILES = {
+    "sum": "`sk.reduce_sum(v)`",
+    "max": "`sk.reduce_max(v)`",
+    "amax": "`sk.reduce_max(v)`",
+    "min": "`sk.reduce_min(v)`",
+    "amin": "`sk.reduce_min(v)`",
+    "any": "`sk.reduce_max(mask)`",
+    "all": "`sk.reduce_min(mask)`",
+    "mean": "`sk.reduce_sum(v) / len(v)`",
+    "dot": "`sk.reduce_sum(v * w)`",
+    "vdot": "`sk.reduce_sum(v * w)`",
+    "inner": "`sk.reduce_sum(v * w)`",
+    "size": "`len(v)`",
+    "astype": "`v.to(dtype)`",
+    "round": "`round(v)`",
+    "clip": "`sk.minimum(sk.maximum(v, low), high)`",
+}
+
+
+SPREAD = (
+    "its elements are spread over the block: reduce it by `sk.reduce_sum(v)`, `sk.reduce_max(v)` or `sk.reduce_min(v)`"
+)
+
+
+def of_tiles(name: str) -> str:
+    """A hint for what NumPy calls `name`, wanted of a tile. "" where nothing is known."""
+    found = _OF_TILES.get(name)
+    return f"here it is {found}" if found else ""
 
 
 _NAMESPACES = {"stagekit": "sk", "stagekit.cuda": "sk.cuda"}  # module -> what users call it
@@ -82,6 +114,8 @@ def name_here(owner: Any, name: str) -> str:
     """A hint for `owner.name` that is not there: what stagekit calls it. "" where nothing is known."""
     if isinstance(owner, Intrinsic):
         return f"it is a function, to be called: `{owner.name}({', '.join([*owner.args, *(p.name for p in owner.params)])})`"
+    if mapper_of(owner) is not None:
+        return of_tiles(name)
     if getattr(owner, "__name__", None) not in _NAMESPACES:
         return ""
     found = _ELSEWHERE.get(name) or _in_another_namespace(name)

@@ -11,11 +11,12 @@ from stagekit.frontend import arrays, containers, objects, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NotCallable
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
+from stagekit.frontend.familiar import SPREAD
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, StagedRange, holds_run_time
+from stagekit.frontend.values import STAND_INS, Address, Array, StagedRange, holds_run_time, mapper_of
 
 
 def trace_attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
@@ -67,6 +68,8 @@ def refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> Non
         raise tracer.error(
             BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"), frame, node
         )
+    if mapper_of(owner) is not None and not hasattr(type(owner), "__getitem__"):
+        raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", SPREAD), frame, node)
 
 
 def trace_slice(tracer: Tracer, frame: Frame, node: ast.Slice) -> Any:

@@ -15,10 +15,11 @@ from typing import Any
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NotIterable, RunTimeValue, UnrollBudget
 from stagekit.frontend.evaluation import invoke, static
+from stagekit.frontend.familiar import SPREAD
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import STAND_INS, Generator, Poison, StagedRange, StaticRange
+from stagekit.frontend.values import STAND_INS, Generator, Poison, StagedRange, StaticRange, mapper_of
 
 _END: Any = object()
 
@@ -70,7 +71,8 @@ def thunks_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterat
     if method is not None:
         return thunks_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        hint = "use a list, a tuple or `range(...)`"
+        is_tile = mapper_of(value) is not None
+        hint = SPREAD if is_tile else "use a list, a tuple or `range(...)`"
         raise tracer.error(NotIterable(f"{describe(value)} is not iterable", hint), frame, node)
     items = _live(tracer, frame, node, value)
     return items if hasattr(value, "__len__") else _bounded(tracer, frame, node, value, items)

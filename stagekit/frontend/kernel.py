@@ -31,7 +31,7 @@ from stagekit.frontend.errors import (
     UnsupportedSyntax,
 )
 from stagekit.frontend.frame import RETURN, VALUE, Frame, Scope
-from stagekit.frontend.language import StagedLaunch
+from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeLike, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
@@ -255,7 +255,8 @@ class _Trace:
     def _finish(self) -> Traced:
         body = Block(tuple(self.params), tuple(self.builder.current.ops))
         launch = self._launch(body)
-        style, block = self._style(launch)
+        style, fixed = self._style(launch)
+        block = self._whole_block(fixed)
         attributes = self._attributes(block)
         written = _roots_written(body)
         for position, spec in enumerate(self.specs):
@@ -297,6 +298,17 @@ class _Trace:
         if "tile" in uses or uses & {"program_id", "num_programs"}:
             return "block", (self.tracer.block_threads or 1, 1, 1)
         return "thread", None
+
+    def _whole_block(self, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
+        """The block that a launch must give: `fixed`, or else, along x, the threads that a reduction over it was written for."""
+        wanted = self.tracer.whole_block
+        if wanted is None:
+            return fixed
+        if fixed is None:
+            return (wanted.threads, 1, 1)
+        if math.prod(fixed) != wanted.threads:
+            raise StagingError(wrong_block(wanted, math.prod(fixed)), wanted.loc)
+        return fixed
 
     def _launch(self, body: Block) -> LaunchSpec | None:
         if self.tracer.launch is None:

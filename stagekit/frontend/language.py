@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, hide_frames, outside_kernel
+from stagekit.diagnostics import Loc, counted, hide_frames, outside_kernel
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -29,9 +29,9 @@ from stagekit.frontend.errors import (
     StaticAssertion,
 )
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.numbers import describe_type, is_literal, is_numeric
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
-from stagekit.frontend.tracer import NeedMoreThreads, Tracer
+from stagekit.frontend.tracer import NeedMoreThreads, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
@@ -90,13 +90,13 @@ def _error(call: Call, message: str, hint: str) -> StagingError:
     return StagingError(BadCall(message, hint), call.loc)
 
 
-def _static_int(call: Call, value: Any, what: str) -> int:
+def _static_int(call: Call, value: Any, what: str, hint: str = "use a constexpr") -> int:
     if isinstance(value, Number):
-        raise StagingError(RunTimeValue(f"`{what}`", describe_type(value), "use a constexpr"), call.loc)
+        raise StagingError(RunTimeValue(what, describe_type(value), hint), call.loc)
     if isinstance(value, np.integer):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _error(call, f"`{what}` is {value!r}", "a Python int is needed")
+        raise _error(call, f"{what} is {value!r}", "a Python int is needed")
     return int(value)
 
 
@@ -130,8 +130,22 @@ def load(call: Call, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise StagingError(BadOperands("other=", describe(fill), "a number is needed"), loc)
+    if not _keeps(address.dtype, fill):
+        shown = f"{describe(fill)} and elements of {address.dtype.name}"
+        raise StagingError(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"), loc)
     otherwise = call.tracer.arithmetic.to_value(fill, address.dtype, loc)
     return Number(call.tracer.builder.load(address.value, on, otherwise))
+
+
+def _keeps(dtype: DType, fill: Any) -> bool:
+    """Is `fill` itself what an element of `dtype` becomes? Integers and bools would cut a fraction off."""
+    if dtype.is_float or not default_dtype(fill).is_float:
+        return True
+    return not isinstance(fill, Number) and math.isfinite(fill) and int(fill) == fill and _holds(dtype, int(fill))
+
+
+def _holds(dtype: DType, whole: int) -> bool:
+    return whole in (0, 1) if dtype is dtypes.bool_ else dtype.holds(whole)
 
 
 @elementwise
@@ -160,7 +174,7 @@ def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None) 
     if not isinstance(dtype, DType):
         raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    sizes = tuple(_static_int(call, s, "shape") for s in extents)
+    sizes = tuple(_static_int(call, s, "`shape`") for s in extents)
     count = 1
     strides: list[int] = []
     for size in reversed(sizes):
@@ -230,10 +244,13 @@ def _index(call: Call, value: Any, loc: Loc) -> Number:
 # -- staging --------------------------------------------------------------------------------------------------------------
 
 
+_UNROLLED = "use a constexpr, or `range(...)` for a loop at run time"
+
+
 @staged
 def static_range(call: Call, *bounds: Any) -> StaticRange:
     """`range(...)` whose loop is unrolled at compile time; its variable is a Python int."""
-    known = [_static_int(call, b, "static_range") for b in bounds]
+    known = [_static_int(call, b, "an argument of `static_range`", _UNROLLED) for b in bounds]
     try:
         return StaticRange(range(*known))
     except (TypeError, ValueError) as error:  # none or too many of them, or a step of 0
@@ -368,6 +385,22 @@ def _launched_threads(call: Call, launch: StagedLaunch) -> int:
     return int(threads)
 
 
+@staged
+def whole_block(call: Call, threads: int, user: str) -> None:
+    """Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them."""
+    known = call.tracer.whole_block
+    if known is not None and known.threads != threads:
+        raise StagingError(wrong_block(WholeBlock(threads, user, call.loc), known.threads), call.loc)
+    call.tracer.whole_block = WholeBlock(threads, user, call.loc)
+
+
+def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
+    return BadCall(
+        f"`{wanted.user}` over {wanted.threads} threads, in a block of {threads}",
+        f"every thread of the block takes part: call it with {threads}",
+    )
+
+
 def threads_for(length: int) -> int:
     """Threads for a tile of `length`: one each up to 1024, above that whole warps that share the elements evenly."""
     if length <= MAX_THREADS:
@@ -431,7 +464,7 @@ def _check_constraints(call: Call, constraints: str, results: int, operands: int
     parts = [c.strip() for c in constraints.split(",") if c.strip() and not c.strip().startswith("~")]
     outputs = sum(c.startswith("=") for c in parts)
     if outputs != results or len(parts) - outputs != operands:
-        message = f"constraints {constraints!r} name {outputs} results and {len(parts) - outputs} operands"
+        message = f"constraints {constraints!r} name {counted(outputs, 'result')} and {counted(len(parts) - outputs, 'operand')}"
         raise _error(call, message, f"the call has {results} results and {operands} operands")
 
 
@@ -442,6 +475,8 @@ def _host_answer(call: Call, host: Any, given: list[Any], wanted: tuple[DType, .
     answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
     if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
         raise _error(
-            call, f"`host` gives {len(answers)} results, {len(wanted)} are declared", "return one number per dtype"
+            call,
+            f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}",
+            "return one number per dtype",
         )
     return answers

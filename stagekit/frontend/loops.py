@@ -18,6 +18,7 @@ from stagekit.frontend.control import (
     assigned_here,
     common_dtype,
     describe,
+    filled_tile,
     is_weak_number,
     join_dtype,
     parts_of,
@@ -242,6 +243,9 @@ class Carried:
         if dtype is not None:
             start = name if isinstance(before, Number) else before
             repair = f"start with a type that the body keeps, for example `{name} = sk.{dtype.name}({start})`"
+        filled = filled_tile(before, after, name)
+        if filled:
+            repair = f"start with a tile of that length and dtype: `{name} = {filled}`"
         notes = assigned_here(name, (before, after), places)
         return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 

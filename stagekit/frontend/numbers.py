@@ -129,6 +129,9 @@ def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     return strong, False
 
 
+_NOT = "write `not x`: Python takes a bool that is known for 0 or 1 here; `~x` of a run-time bool is its opposite"
+
+
 def _meet_weak(a: DType, b: DType) -> DType:
     met = promote(a, b)
     return met if met is not None else a
@@ -237,10 +240,10 @@ class Arithmetic:
         return semantics.unary(UnaryKind.NEG, dtype, semantics.cast(operand, default_dtype(operand), dtype))
 
     def invert(self, operand: Numeric, loc: Loc) -> Number | Static:
-        """`~x`: bitwise on integers, logical on run-time bools. A Python bool is refused: Python's own answer is an integer."""
+        """`~x`: bitwise on integers, logical on bools that are a dtype's. A Python bool is refused: Python answers -1 or -2."""
         dtype = default_dtype(operand)
         if dtype.is_float or isinstance(operand, bool):
-            hint = "use `not` for a Python bool" if isinstance(operand, bool) else "bit operations need integers"
+            hint = _NOT if isinstance(operand, bool) else "bit operations need integers"
             raise StagingError(BadOperands("~", describe_type(operand), hint), loc)
         if isinstance(operand, Number):
             return Number(self.builder.not_(operand.value), operand.is_weak)

@@ -21,7 +21,7 @@ from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.familiar import name_here
 from stagekit.frontend.frame import Closure, Frame, class_member
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.tracer import CLOSE, Tracer, suggest
 from stagekit.frontend.values import STAND_INS, is_fixed, is_native
 from stagekit.ir import Intrinsic
 
@@ -61,7 +61,7 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     try:
         value = getattr(owner, name)
     except AttributeError:
-        hint = name_here(owner, name) or suggest(name, dir(owner))
+        hint = name_here(owner, name) or suggest(name, dir(owner), CLOSE)
         raise tracer.error(NoAttribute(describe_owner(owner), name, hint), frame, node) from None
     if not tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, counted
 from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -84,7 +84,7 @@ def _binding_problem(
     names: list[str], args: list[Any], kwargs: dict[str, Any], given: dict[str, Any], defaults: dict[str, Any]
 ) -> str | None:
     if len(args) > len(names):
-        return f"takes {len(names)} arguments, got {len(args)}"
+        return f"takes {counted(len(names), 'argument')}, got {len(args)}"
     for name in kwargs:
         if name not in names:
             return f"has no argument `{name}` {suggest(name, names)}".rstrip()

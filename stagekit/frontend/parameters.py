@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from stagekit.diagnostics import counted
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, Tensor, _Constexpr
@@ -167,7 +168,8 @@ class Parameters:
                 if not (size is None or isinstance(size, Dynamic) or _is_size(size)):
                     raise self._bad(name, annotation, f"{size!r} is not a size")
             if value.strides is not None and len(value.strides) != len(value.shape):
-                raise self._bad(name, annotation, f"{len(value.shape)} sizes and {len(value.strides)} strides")
+                sizes, strides = counted(len(value.shape), "size"), counted(len(value.strides), "stride")
+                raise self._bad(name, annotation, f"{sizes} and {strides}")
         return None
 
     def _bad(self, name: str, annotation: Any, why: str) -> SpecializeError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.diagnostics import Loc, StagekitError
+from stagekit.diagnostics import Loc, StagekitError, counted
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
@@ -67,6 +67,15 @@ class Grants:
     if_false: Assigned
 
 
+@dataclass(frozen=True, slots=True)
+class WholeBlock:
+    """`user` was called for a block of exactly `threads` threads."""
+
+    threads: int
+    user: str
+    loc: Loc
+
+
 @dataclass(eq=False)
 class Tracer:
     """Everything that lives as long as one trace."""
@@ -74,6 +83,7 @@ class Tracer:
     builder: Builder
     options: TraceOptions
     block_threads: int | None  # threads per block that tiles may count on, None before the first tile
+    whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
     captures: Captures = field(default_factory=Captures)
     journal: Journal = field(default_factory=Journal)
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
@@ -186,12 +196,16 @@ class Tracer:
             place = f"line {loc.line}"
             by_line[place] = by_line.get(place, 0) + count
         most = sorted(by_line.items(), key=lambda item: -item[1])[:3]
-        return "; ".join(f"{place}: {count} iterations" for place, count in most) or "no loop was unrolled"
+        return "; ".join(f"{place}: {counted(count, 'iteration')}" for place, count in most) or "no loop was unrolled"
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+_ALIKE = 0.6  # will do among the few names of one kernel
+CLOSE = 0.76  # of a module's many names one always looks alike: `sort` and `sqrt` by 0.75
+
+
+def suggest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str:
     """'did you mean `x`?' or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"did you mean `{close[0]}`? " if close else ""
 
 

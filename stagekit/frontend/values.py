@@ -185,6 +185,11 @@ _PLAIN = (str, int, float, bool, type(None), DType)
 _CONTAINERS = (tuple, list, set, frozenset, deque)
 
 
+def mapper_of(value: Any) -> Any:
+    """The method by which a value of a user's class (a tile) takes part in elementwise calls, if it has one."""
+    return getattr(type(value), "__stagekit_map__", None)
+
+
 def holds_run_time(value: Any, depth: int = 8) -> bool:
     """Does `value` contain anything that is known only at run time?"""
     if isinstance(value, STAND_INS):

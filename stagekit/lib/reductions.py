@@ -60,8 +60,10 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     """`combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
 
     combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
+    A launch with another block is refused; where the block is not fixed otherwise, it lies along x.
     """
     _require_count("block_reduce", "block_threads", block_threads, 1024)
+    sk._whole_block(block_threads, "block_reduce")
     if block_threads <= WARP:
         return warp_reduce(value, combine, block_threads)
     warps = sk.ceildiv(block_threads, WARP)

@@ -47,6 +47,7 @@ class Tile:
         return (self.extent,)
 
     def to(self, dtype: sk.DType) -> Tile:
+        _require_dtype(".to", dtype)
         return self.each(dtype, self)
 
     def each(self, function: Callable[..., Traced], *args: Any) -> Tile:
@@ -59,7 +60,7 @@ class Tile:
         if not isinstance(arg, Tile):
             return (arg,) * len(self.elements)
         if arg.extent != self.extent:
-            sk.static_assert(False, f"tiles of {self.extent} and {arg.extent} elements in one operation")
+            sk.static_assert(False, f"tiles with extents {self.extent} and {arg.extent} in one operation")
         return arg.elements
 
     def like(self, elements: list[Traced]) -> Tile:
@@ -87,6 +88,9 @@ class Tile:
                 lambda *row: function(*row[:count], **dict(zip(names, row[count:]))), *args, *kwargs.values()
             )
         return self.each(function, *args)
+
+    def __len__(self) -> int:
+        return self.extent
 
     def __bool__(self) -> bool:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
@@ -221,18 +225,29 @@ def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
 
     shape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.
     """
-    extent = shape[0] if isinstance(shape, tuple | list) and len(shape) == 1 else shape
-    sk.static_assert(_is_int(extent), f"full: shape must be a compile-time int or a tuple of one, got {shape!r}")
-    extent = _plain(extent)
-    threads = sk._block_threads(extent, f"the extent of full({shape!r}, ...)")
-    sk.static_assert(extent <= MAX_EXTENT, f"full({shape!r}, ...): a tile has at most {MAX_EXTENT} elements")
-    return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
+    return _filled("full", shape, value, dtype)
 
 
 @sk._kernel_only
 def zeros(shape: int | tuple[int], dtype: sk.DType) -> Tile:
     """The tile of `shape` zeros of `dtype`; see `full`."""
-    return full(shape, 0, dtype)
+    return _filled("zeros", shape, 0, dtype)
+
+
+def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
+    extent = shape[0] if isinstance(shape, tuple | list) and len(shape) == 1 else shape
+    if not _is_int(extent):
+        sk.static_assert(False, f"{function}: shape must be a compile-time int or a tuple of one, got {shape!r}")
+    extent = _plain(extent)
+    threads = sk._block_threads(extent, f"the extent of {function}({extent!r}, ...)")
+    sk.static_assert(extent <= MAX_EXTENT, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
+    _require_dtype(function, dtype)
+    return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
+
+
+def _require_dtype(function: str, dtype: Any) -> None:
+    if not isinstance(dtype, sk.DType):
+        sk.static_assert(False, f"{function}: dtype must be a dtype such as sk.float32, got {dtype!r}")
 
 
 def _require_int(name: str, value: Any) -> None:

@@ -50,3 +50,37 @@ def test_a_slice_on_the_left_is_refused_as_a_slice():
         x[2:] = 1
 
     assert "a slice of `x` names many elements" in refusal(kernel)
+
+
+NAMESAKES = {"sort": np.sort, "sinc": np.sinc, "cumsum": np.cumsum, "nan_to_num": np.nan_to_num}
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_a_function_without_counterpart_is_not_led_to_a_name_that_looks_alike(name):
+    def kernel(x):
+        x[0] = NAMESAKES[name](x[0])
+
+    assert "help: it runs at compile time only\n" in refusal(kernel)
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "softmax"])
+def test_a_name_that_only_looks_alike_is_not_suggested(name):
+    def kernel(x):
+        x[0] = getattr(sk, name)(x[0])
+
+    assert "did you mean" not in refusal(kernel)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("expp", "exp"), ("where_", "where"), ("arrange", "arange")])
+def test_a_name_that_is_misspelt_is_told(written, meant):
+    def kernel(x):
+        x[0] = getattr(sk, written)(x[0])
+
+    assert f"did you mean `{meant}`?" in refusal(kernel)
+
+
+def test_a_function_of_another_library_leads_to_its_counterpart():
+    def kernel(x):
+        x[0] = np.max(x[0])
+
+    assert "it runs at compile time only; here it is `sk.maximum(a, b)`" in refusal(kernel)

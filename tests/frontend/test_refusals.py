@@ -160,3 +160,49 @@ def test_a_refusal_says_what_to_write(program, way_out):
 
     assert way_out in str(caught.value)
     assert caught.value.loc.file == __file__
+
+
+COUNTS = {
+    "axis": (lambda n: sk.alloc_local((2,), sk.int32)[n, n], "has 1 axis, got 2 indices"),
+    "axes": (lambda n: sk.alloc_local((2, 2), sk.int32)[n, n, n], "has 2 axes, got 3 indices"),
+    "index": (lambda n: sk.alloc_local((2, 2), sk.int32).ptr_to(n), "has 2 axes, got 1 index"),
+    "argument": (lambda n: sk.exp(n, n), "takes 1 argument, got 2"),
+    "arguments": (lambda n: sk.fma(n, n, n, n), "takes 3 arguments, got 4"),
+    "value": (lambda n: [a for a, b in [(n,)]], "1 value for 2 targets"),
+}
+
+
+@pytest.mark.parametrize(("program", "text"), COUNTS.values(), ids=COUNTS)
+def test_one_of_a_thing_is_singular(program, text):
+    assert text in str(refuse(program, 1))
+
+
+def test_the_bound_of_an_unrolled_loop_is_what_is_not_known():
+    def program(n):
+        return sum(i for i in sk.static_range(n))
+
+    message = str(refuse(program, 1))
+
+    assert "an argument of `static_range` is known only at run time" in message
+    assert "use a constexpr, or `range(...)` for a loop at run time" in message
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_the_opposite_of_a_bool_does_not_depend_on_when_it_is_known(flag):
+    """`~` of a dtype's bool is logical. Python's own is not, so of a Python bool it is refused instead of meaning two things."""
+
+    @sk.jit
+    def kernel(out, given):
+        out[0] = ~given[0]
+        out[1] = ~np.bool_(flag)
+        out[2] = ~sk.bool(flag)
+        out[3] = ~(given[0] & flag)
+        out[4] = not flag
+
+    out = np.zeros(5, np.int32)
+    kernel[1, 1](out, np.array([flag]))
+    error = refuse(lambda n: ~flag, 1)
+
+    assert out.tolist() == [not flag] * 5
+    assert error.id == "BAD_OPERANDS"
+    assert "write `not x`" in str(error)

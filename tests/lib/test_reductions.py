@@ -230,6 +230,49 @@ def test_block_reduce_refuses_a_number_of_threads_that_is_none(threads):
         ).ir
 
 
+@each_place
+@pytest.mark.parametrize("threads", [2, 33, 64, 100])
+@pytest.mark.parametrize("block", [1, 31, 32, 96, 128, (32, 2), (8, 8)])
+def test_block_reduce_refuses_a_launch_with_another_block(place, threads, block):
+    x = np.ones(1024, np.uint64)
+
+    with pytest.raises(sk.LaunchError, match=rf"compiled for blocks of \({threads}, 1, 1\) threads"):
+        run(place, block_products[1, block], [x, x], threads)
+
+
+@sk.jit
+def products_with_a_known_block(src, dst, THREADS: sk.constexpr, BLOCK: sk.constexpr):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=BLOCK))
+    dst[0] = sk.block_reduce(src[0], lambda a, b: a * b, 1, THREADS)
+
+
+@sk.jit
+def products_beside_a_tile(src, dst, THREADS: sk.constexpr, BLOCK: sk.constexpr):
+    dst[0] = sk.block_reduce(sk.load(src), lambda a, b: a * b, 1, THREADS)
+    sk.store(dst + sk.arange(0, BLOCK), 1)
+
+
+@sk.jit
+def products_twice(src, dst, THREADS: sk.constexpr, BLOCK: sk.constexpr):
+    dst[0] = sk.block_reduce(src[0], lambda a, b: a * b, 1, BLOCK)
+    dst[1] = sk.block_reduce(src[1], lambda a, b: a * b, 1, THREADS)
+
+
+@pytest.mark.parametrize("kernel", [products_with_a_known_block, products_beside_a_tile, products_twice])
+@pytest.mark.parametrize("block", [1, 16, 32, 48, 128])
+@pytest.mark.parametrize("threads", [1, 16, 32, 48, 128])
+def test_block_reduce_goes_with_the_block_that_is_known(kernel, block, threads):
+    staged = kernel.specialize(
+        src=sk.Tensor((None,), sk.int32), dst=sk.Tensor((None,), sk.int32), THREADS=threads, BLOCK=block
+    )
+
+    if block == threads:
+        assert staged.trace().block == (threads, 1, 1)
+    else:
+        with pytest.raises(sk.StagingError, match=f"`block_reduce` over {threads} threads, in a block of {block}"):
+            staged.trace()
+
+
 def test_a_scalar_is_no_tile():
     @sk.jit
     def kernel(p):

@@ -19,7 +19,7 @@ from stagekit.backends.interp.findings import FreedAccess, MisalignedAccess, Out
 from stagekit.backends.interp.indexing import Axes, Written
 from stagekit.backends.interp.memory import Address, Allocation, AnyAddress, Array, View
 from stagekit.backends.interp.team import Team
-from stagekit.diagnostics import Diagnostic, Loc
+from stagekit.diagnostics import Diagnostic, Loc, counted
 from stagekit.dtypes import DType
 from stagekit.ir import Space
 
@@ -129,7 +129,10 @@ def _fault(team: Team, lane: int, address: Address, index: int, access: Access) 
     offset_bytes = index * dtype.itemsize + address.phase
     if allocation.is_gone_at(offset_bytes):
         return FreedAccess(verb, allocation.name, index, allocation.base + offset_bytes)
-    element, limit = f"element {index} of `{allocation.name}`", f", which has {_elements(count)} of {dtype.name}"
+    element, limit = (
+        f"element {index} of `{allocation.name}`",
+        f", which has {counted(count, 'element')} of {dtype.name}",
+    )
     written = access.axes.missed(team, lane) if access.axes is not None else None
     if written is None and 0 <= index < count:
         return ReadOnlyWrite(verb, allocation.name, index)
@@ -149,11 +152,7 @@ def _beyond(written: Written, name: str) -> tuple[str, str]:
         element = f"`{name}[{shown}]` of shape {shape}"
     *some, last = written.missed
     limits = "".join(f"axis {k} has {shape[k]} and " for k in some)
-    return element, f": {limits}axis {last} has {_elements(shape[last])}"
-
-
-def _elements(count: int) -> str:
-    return "1 element" if count == 1 else f"{count} elements"
+    return element, f": {limits}axis {last} has {counted(shape[last], 'element')}"
 
 
 def _report_misaligned(team: Team, address: Address, lanes: Array | None, access: Access) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stagekit.backends.interp.findings import Finding, Who
 from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.statistics import AccessStatistics, Statistics
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, counted
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Report:
         return tuple(f for f in self.findings if f.id == id)
 
     def __str__(self) -> str:
-        parts = [f"{len(self.findings)} findings" if self.findings else "nothing found"]
+        parts = [counted(len(self.findings), "finding") if self.findings else "nothing found"]
         parts += [str(finding) for finding in self.findings]
         parts += [f"assert failed in {m.who}: {m.text}" for m in self.failures]
         if self.statistics is not None:

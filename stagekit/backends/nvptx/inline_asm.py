@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagekit.backends.errors import AsmMismatch
-from stagekit.diagnostics import Loc, StagekitError
+from stagekit.diagnostics import Loc, StagekitError, counted
 from stagekit.ir import BOOL, Pointer, Type
 
 # Register class -> what it holds, as (kinds, bits). Source: LLVM, NVPTXTargetLowering::getRegForInlineAsmConstraint.
@@ -52,8 +52,8 @@ def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[
         return "an output constraint stands after an input"
     if len(outputs) != len(results) or len(inputs) != len(args):
         return (
-            f"{len(outputs)} outputs and {len(inputs)} inputs in {constraints!r}, "
-            f"but {len(results)} results and {len(args)} operands"
+            f"{counted(len(outputs), 'output')} and {counted(len(inputs), 'input')} in {constraints!r}, "
+            f"but {counted(len(results), 'result')} and {counted(len(args), 'operand')}"
         )
     return _bad_operand(outputs, inputs, results, args) or _bad_reference(text, len(parts))
 
