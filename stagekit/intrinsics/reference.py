@@ -228,6 +228,18 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
+def ignoring_nan(numpy_function: Meaning) -> Meaning:
+    """NumPy's minimum or maximum of what is no NaN. Its own `fmin` gives a NaN for some signalling ones."""
+
+    def meaning(x: Array, y: Array) -> Any:
+        chosen = numpy_function(x, y)
+        if x.dtype.kind in "iub":
+            return chosen
+        return np.where(np.isnan(x), y, np.where(np.isnan(y), x, chosen))
+
+    return meaning
+
+
 def with_ordered_zeros(numpy_function: Meaning, *, prefers_negative: bool) -> Meaning:
     """NumPy's minimum or maximum, with -0.0 below +0.0."""
 

@@ -104,5 +104,5 @@ def _define_extremum(name: str, intrinsic: str, letter: str, numpy_function: Mea
 _PROPAGATES, _IGNORES = "NaN if either is NaN", "the other one if one is NaN"
 minimum = _define_extremum("minimum", "minimum", "min", np.minimum, _PROPAGATES)
 maximum = _define_extremum("maximum", "maximum", "max", np.maximum, _PROPAGATES)
-fmin = _define_extremum("fmin", "minimumnum", "min", np.fmin, _IGNORES)
-fmax = _define_extremum("fmax", "maximumnum", "max", np.fmax, _IGNORES)
+fmin = _define_extremum("fmin", "minimumnum", "min", reference.ignoring_nan(np.minimum), _IGNORES)
+fmax = _define_extremum("fmax", "maximumnum", "max", reference.ignoring_nan(np.maximum), _IGNORES)

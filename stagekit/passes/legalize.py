@@ -25,6 +25,7 @@ from stagekit.dtypes import (
     float16,
     float32,
     float64,
+    int32,
     uint8,
     uint16,
     uint32,
@@ -128,8 +129,22 @@ def _from_plain(x: Term, target: DType) -> Term:
     """A plain value as any dtype, rounded once."""
     if _is_plain(target):
         return x.cast(target)
+    if target is float16 and not x.dtype.is_float and x.dtype.bits >= 32:
+        return _clamped(x).cast(int32).cast(float32).cast(float16)
     single = _to_odd_float32(x)
     return single.cast(target) if target in _NARROW else _to_float8(single, target)
+
+
+def _clamped(x: Term) -> Term:
+    """A wide integer within 17 bits, which float32 holds exactly. What is beyond becomes 65535, and that infinity in float16.
+
+    Also LLVM 22.1 takes an integer with few significant bits for exact in float16, though it be 2**31; of 65535 it does not.
+    """
+    x = x.select_if(x <= _BEYOND_FLOAT16, _BEYOND_FLOAT16)
+    return x.select_if(x >= -_BEYOND_FLOAT16, -_BEYOND_FLOAT16) if x.dtype.is_signed else x
+
+
+_BEYOND_FLOAT16 = 65535
 
 
 def _to_odd_float32(x: Term) -> Term:

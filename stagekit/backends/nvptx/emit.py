@@ -32,14 +32,15 @@ def _constant(e: Emitter, op: ops.Constant) -> None:
 
 
 # LLVM 22.1 merges a 64-bit shift with its range check into `shl.b64`, which clamps the amount, but reads only the low 32
-# bits of the amount: a shift by 2**32 would do nothing. Clamping the amount first makes those bits the whole.
+# bits of the amount: a shift by 2**32 would do nothing. Clamping the amount first makes those bits the whole, if LLVM does not
+# see it: it would take the clamp for what the range check does already.
 _SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 
 
 def _binary(e: Emitter, op: ops.Binary) -> None:
     a, b, dtype = e.operands[op.lhs], e.operands[op.rhs], _dtype(op.lhs)
     if op.kind in _SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
-        b = e.w.call("i64", "llvm.umin.i64", [("i64", b), ("i64", "64")])
+        b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
     e.operands[op.result] = arith.binary(e.w, op.kind, dtype, None, a, b)
 
 

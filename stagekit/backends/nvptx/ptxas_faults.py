@@ -1,26 +1,27 @@
-"""Instructions that ptxas translates wrongly, written in another way.
+"""Instructions that ptxas translates otherwise than this language means them, written in another way.
 
-ptxas before CUDA 13.3, also the one in drivers, takes `neg.s16` and `abs.s16` of -32768 for 32768 where the result is next
-widened or shifted to the right: it leaves out the sign extension. A product and a maximum are translated rightly.
+ptxas takes the result of `abs` for a number that is not negative, also that of the smallest integer: `abs.s32` and a division
+after it become a division of unsigned numbers. A maximum of the number and its negative is translated as it stands.
+ptxas before CUDA 13.3, also the one in drivers, takes `neg.s16` of -32768 for 32768 where the result is next widened or shifted
+to the right: it leaves out the sign extension. A product is translated rightly.
 
-Measured: ptxas 13.0.88, 13.1.115 and 13.2.86 for sm_90, by disassembly; driver 580 on an H200, by results.
+Measured: ptxas 13.0.88, 13.1.115, 13.2.86 and 13.5.37 for sm_90, by disassembly; driver 580 on an H200, by results.
 """
 
 from __future__ import annotations
 
 import re
 
-_REWRITES = (
-    (re.compile(r"^\tneg\.s16 \t(%\w+), (%\w+);$", re.M), r"\tmul.lo.s16 \t\1, \2, -1;"),
-    (
-        re.compile(r"^\tabs\.s16 \t(%\w+), (%\w+);$", re.M),
-        r"\t{ .reg .b16 \t%negated;\n\tmul.lo.s16 \t%negated, \2, -1;\n\tmax.s16 \t\1, \2, %negated; }",
-    ),
-)
+_NEGATIVE_OF_16_BITS = re.compile(r"^\tneg\.s16 \t(%\w+), (%\w+);$", re.M)
+_MAGNITUDE = re.compile(r"^\tabs\.s(16|32|64) \t(%\w+), (%\w+);$", re.M)
 
 
 def avoid(ptx: str) -> str:
     """The same program without what ptxas gets wrong."""
-    for pattern, replacement in _REWRITES:
-        ptx = pattern.sub(replacement, ptx)
-    return ptx
+    return _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
+
+
+def _maximum(magnitude: re.Match[str]) -> str:
+    bits, result, x = magnitude.groups()
+    negate = f"mul.lo.s16 \t%negative, {x}, -1;" if bits == "16" else f"neg.s{bits} \t%negative, {x};"
+    return f"\t{{ .reg .b{bits} \t%negative;\n\t{negate}\n\tmax.s{bits} \t{result}, {x}, %negative; }}"

@@ -1,0 +1,149 @@
+"""Integers at their limits on a GPU: what ptxas or LLVM would take for impossible."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from tests.places import each_place, run
+
+NARROW = {"int8": sk.int8, "int16": sk.int16}
+WRAPPING = {
+    "-x": operator.neg,
+    "0 - x": lambda x: 0 - x,
+    "x * -1": lambda x: x * -1,
+    "abs(x)": abs,
+    "-abs(x)": lambda x: -abs(x),
+    "-(x + 1) - x": lambda x: -(x + 1) - x,
+    "~x + 1": lambda x: ~x + 1,
+    "max(x, -x)": lambda x: sk.maximum(x, -x),
+    "x + x": lambda x: x + x,
+    "x - 3 * x": lambda x: x - 3 * x,
+    "x << 1": lambda x: x << 1,
+}
+READING = {
+    "widened": sk.int64,
+    "shifted": lambda x: sk.int64(x >> 1),
+    "divided": lambda x: sk.int64(x // 3),
+    "as a float": lambda x: sk.int64(sk.float64(x)),
+    "compared": lambda x: sk.int64(x < 0),
+}
+
+
+@sk.jit
+def kernel(source, out, n, F: sk.constexpr, READ: sk.constexpr):
+    i = sk.cuda.block_idx("x") * 256 + sk.cuda.thread_idx("x")
+    if i < n:
+        out[i] = READ(F(source[i]))
+
+
+def in_numpy(f, read, x):
+    with np.errstate(over="ignore"):
+        value = f(x) if f is not WRAPPING["max(x, -x)"] else np.maximum(x, -x)
+    readers = {"widened": np.int64, "shifted": lambda v: np.int64(v >> 1), "divided": lambda v: np.int64(v // 3)}
+    readers |= {"as a float": lambda v: np.int64(np.float64(v)), "compared": lambda v: np.int64(v < 0)}
+    return readers[read](value.astype(x.dtype))
+
+
+@each_place
+@pytest.mark.parametrize("read", READING)
+@pytest.mark.parametrize("how", WRAPPING)
+@pytest.mark.parametrize("dtype", NARROW)
+def test_every_narrow_integer_wraps_before_it_is_read(place, dtype, how, read):
+    info = np.iinfo(dtype)
+    x = np.arange(info.min, info.max + 1).astype(dtype)
+    f = WRAPPING[how]
+
+    _, out = run(
+        place, kernel[-(-x.size // 256), 256], [x, np.zeros(x.size, np.int64)], x.size, F=f, READ=READING[read]
+    )
+
+    np.testing.assert_array_equal(out, in_numpy(f, read, x))
+
+
+@pytest.mark.parametrize("how", WRAPPING)
+@pytest.mark.parametrize("dtype", [*NARROW, "int32", "int64"])
+def test_what_ptxas_translates_wrongly_is_not_written(dtype, how):
+    """See `backends.nvptx.ptxas_faults`."""
+    types = {"source": sk.Tensor((None,), getattr(sk, dtype)), "out": sk.Tensor((None,), sk.int64), "n": sk.int32}
+
+    ptx = kernel.specialize(F=WRAPPING[how], READ=sk.int64, **types).ptx
+
+    assert "neg.s16" not in ptx
+    assert "abs.s" not in ptx
+
+
+LIMITS = {
+    "int32": (-(2**31), -(2**31) + 1, -7, -1, 0, 1, 7, 2**31 - 1),
+    "int64": (-(2**63), -(2**63) + 1, -7, 0, 5, 2**63 - 1),
+}
+
+
+@sk.jit
+def remainders(source, out, by, N: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    if i < N:
+        out[i] = abs(source[i]) % by
+        out[i + N] = abs(source[i]) // by
+        out[i + 2 * N] = -abs(source[i]) % by
+
+
+@each_place
+@pytest.mark.parametrize("by", [7, -7, 2**31 - 1])
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_the_magnitude_of_the_smallest_integer_is_negative(place, dtype, by):
+    x = np.array(LIMITS[dtype], dtype)
+    n = x.size
+
+    _, out = run(place, remainders[1, 32], [x, np.zeros(3 * n, dtype)], x.dtype.type(by), N=n)
+
+    np.testing.assert_array_equal(out, np.concatenate([abs(x) % by, abs(x) // by, -abs(x) % by]))
+
+
+SHIFTS = {"<<": operator.lshift, ">>": operator.rshift}
+AMOUNTS = (0, 1, 31, 32, 63, 64, 65, 2**31, 2**32, 2**32 + 1, 2**33, 2**63 - 1, -1, -(2**63), -(2**63) + 1)
+
+
+@sk.jit
+def shifted(x, amounts, out, SHIFT: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    if i < x.size:
+        out[i] = SHIFT(x[i], x.dtype(amounts[i]))
+
+
+@each_place
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize(
+    ("dtype", "number"), [("int64", -5), ("int64", 2**62 + 3), ("uint64", 2**63 + 9), ("uint64", 1)]
+)
+def test_an_amount_counts_with_all_its_bits(place, dtype, number, shift):
+    """Amounts are unsigned; by as many bits as there are or more, nothing or the sign is left."""
+    x, amounts = np.full(len(AMOUNTS), number, dtype), np.array(AMOUNTS, np.int64)
+
+    *_, out = run(place, shifted[1, 32], [x, amounts, np.zeros_like(x)], SHIFT=SHIFTS[shift])
+
+    bits = 64
+    wanted = [SHIFTS[shift](number, min(a % 2**bits, bits)) % 2**bits for a in AMOUNTS]
+    np.testing.assert_array_equal(out.view(np.uint64), np.array(wanted, np.uint64))
+
+
+@sk.jit
+def to_float16(x, out, BIT: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    out[i] = sk.float16((x[i] & 1) << BIT) * 1.0
+
+
+@each_place
+@pytest.mark.parametrize("bit", range(31))
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_an_integer_of_one_bit_beyond_float16_is_infinite(place, dtype, bit):
+    """LLVM 22.1 takes it for exact, having one significant bit."""
+    x = np.arange(4, dtype=dtype)
+
+    _, out = run(place, to_float16[1, 4], [x, np.zeros(4, np.float16)], BIT=bit)
+
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out, ((x & 1) << bit).astype(np.float16))
