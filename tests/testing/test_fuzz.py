@@ -57,6 +57,14 @@ def test_what_ever_failed_is_right_now(name: str, path: Path) -> None:
     assert [] == [problem.text for problem in found]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "path"), CASES)
+def test_what_ever_failed_is_right_on_the_gpu(name: str, path: Path) -> None:
+    found = problems_of(FUZZERS[name](), path.read_text(encoding="utf-8"), ("cuda",))
+
+    assert [] == [problem.text for problem in found]
+
+
 # -- shrinking --------------------------------------------------------------------------------------------------------
 
 

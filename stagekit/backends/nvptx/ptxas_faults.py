@@ -4,6 +4,8 @@ ptxas takes the result of `abs` for a number that is not negative, also that of 
 after it become a division of unsigned numbers. A maximum of the number and its negative is translated as it stands.
 ptxas before CUDA 13.3, also the one in drivers, takes `neg.s16` of -32768 for 32768 where the result is next widened or shifted
 to the right: it leaves out the sign extension. A product is translated rightly.
+ptxas converts the bits of a float16 that `selp.b16` chose to be 1 or 0 as if they were the numbers 1.0 and 0.0. It does not
+look through a shift.
 
 Measured: ptxas 13.0.88, 13.1.115, 13.2.86 and 13.5.37 for sm_90, by disassembly; driver 580 on an H200, by results.
 """
@@ -13,12 +15,20 @@ from __future__ import annotations
 import re
 
 _NEGATIVE_OF_16_BITS = re.compile(r"^\tneg\.s16 \t(%\w+), (%\w+);$", re.M)
+_BITS_FROM_BOOL = re.compile(r"^\tselp\.b16 \t(%\w+), ([01]), ([01]), (%\w+);$", re.M)
 _MAGNITUDE = re.compile(r"^\tabs\.s(16|32|64) \t(%\w+), (%\w+);$", re.M)
 
 
 def avoid(ptx: str) -> str:
     """The same program without what ptxas gets wrong."""
-    return _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
+    ptx = _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
+    return _BITS_FROM_BOOL.sub(_shifted, ptx) if ".f16" in ptx else ptx
+
+
+def _shifted(choice: re.Match[str]) -> str:
+    result, if_true, if_false, condition = choice.groups()
+    twice = f"selp.b16 \t%twice, {2 * int(if_true)}, {2 * int(if_false)}, {condition};"
+    return f"\t{{ .reg .b16 \t%twice;\n\t{twice}\n\tshr.u16 \t{result}, %twice, 1; }}"
 
 
 def _maximum(magnitude: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit.backends.nvptx import ptxas_faults
 from tests.places import each_place, run
 
 NARROW = {"int8": sk.int8, "int16": sk.int16}
@@ -147,3 +148,10 @@ def test_an_integer_of_one_bit_beyond_float16_is_infinite(place, dtype, bit):
 
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(out, ((x & 1) << bit).astype(np.float16))
+
+
+def test_a_truth_value_as_the_bits_of_a_float16_is_not_chosen_directly():
+    """The language has no such kernel, but IR has."""
+    wrong = "\tselp.b16 \t%rs2, 1, 0, %p3;\n\tcvt.f32.f16 \t%r2, %rs2;"
+
+    assert "selp.b16 \t%twice, 2, 0, %p3;\n\tshr.u16 \t%rs2, %twice, 1;" in ptxas_faults.avoid(wrong)
