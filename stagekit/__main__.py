@@ -12,7 +12,7 @@ from typing import Any
 
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
 from stagekit.cache.artifacts import from_bytes
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, counted
 
 _LISTED = 30  # entries, unless all are asked for
 
@@ -46,11 +46,13 @@ def _list(store: Store, given: argparse.Namespace) -> None:
     for entry in entries if given.all else entries[:_LISTED]:
         _say(f"{_age(entry):>9}  {entry.size_bytes / 1e3:8.1f} kB  {_title(store, entry)}")
     total_mb = sum(e.size_bytes for e in entries) / 1e6
-    _say(f"{len(entries)} entries, {total_mb:.1f} of {store.limit_bytes / 1e6:.0f} MB, in {store.folder}")
+    _say(
+        f"{counted(len(entries), 'entry', 'entries')}, {total_mb:.1f} of {store.limit_bytes / 1e6:.0f} MB, in {store.folder}"
+    )
 
 
 def _clear(store: Store, given: argparse.Namespace) -> None:
-    _say(f"{store.clear()} entries removed from {store.folder}")
+    _say(f"{counted(store.clear(), 'entry', 'entries')} removed from {store.folder}")
 
 
 def _explain(store: Store, given: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stagekit.diagnostics import counted
 from stagekit.dtypes import float32, float64
 from stagekit.runtime import args
 from stagekit.runtime.errors import (
@@ -210,7 +211,9 @@ def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, 
 
 def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
     if len(view.shape) != spec.rank:
-        raise ArgumentError(WrongRank(spec.name, spec.rank, f"{len(view.shape)} (shape {view.shape})"))
+        raise ArgumentError(
+            WrongRank(spec.name, counted(spec.rank, "dimension"), f"{len(view.shape)} (shape {view.shape})")
+        )
     for axis, (expected, size) in enumerate(zip(spec.shape, view.shape)):
         if isinstance(expected, int) and size != expected:
             raise ArgumentError(WrongSize(spec.name, axis, expected, size, view.shape))

@@ -114,10 +114,10 @@ class UnsupportedDtype(Diagnostic):
 
 class WrongRank(Diagnostic):
     title = "Wrong number of dimensions"
-    label = "`{name}`: expected {rank} dimension(s), got {received}"
+    label = "`{name}`: expected {expected}, got {received}"
 
     name: str
-    rank: int
+    expected: str
     received: str
 
 

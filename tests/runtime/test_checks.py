@@ -85,7 +85,7 @@ def test_a_wrong_dtype_is_told_with_the_conversion() -> None:
 def test_rank_size_and_layout_are_told() -> None:
     x = np.zeros((4, 6), np.float32)
 
-    refused("`A`: expected 1 dimension(s), got 2 (shape (4, 6))", array("A"), x)
+    refused("`A`: expected 1 dimension, got 2 (shape (4, 6))", array("A"), x)
     refused("`A`: expected 5 element(s) along axis 1, got 6 (shape (4, 6))", array("A", shape=(None, 5)), x)
     refused("got shape (4, 3) with element strides (6, 2)", array("A", shape=(None, None)), x[:, ::2])
     refused("got shape (6, 4) with element strides (1, 6)", array("A", shape=(None, None)), x.T)

@@ -357,7 +357,7 @@ def test_inline_assembly_assembles(
 @pytest.mark.parametrize(
     ("text", "constraints", "reason"),
     [
-        ("add.s32 $0, $1, $2;", "=r,r", "1 outputs and 1 inputs in '=r,r', but 1 results and 2 operands"),
+        ("add.s32 $0, $1, $2;", "=r,r", "1 output and 1 input in '=r,r', but 1 result and 2 operands"),
         ("add.s32 $0, $1, $2;", "r,r,=r", "an output constraint stands after an input"),
         ("add.s32 $0, $1, $2;", "=r,r,f", "constraint `f` cannot hold i32"),
         ("add.s32 $0, $1, $2;", "=l,r,r", "constraint `=l` cannot hold i32"),
