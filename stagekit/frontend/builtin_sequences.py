@@ -218,11 +218,9 @@ def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, sequence: Any, /) -> 
     return iterator(tracer, lambda: each(found))
 
 
-def _map(tracer: Tracer, frame: Frame, node: ast.AST, func: Any, /, *iterables: Any) -> Any:
+def _map(tracer: Tracer, frame: Frame, node: ast.AST, func: Any, iterable: Any, /, *iterables: Any) -> Any:
     """Each call is made where its item is needed."""
-    sources = [source_of(tracer, frame, node, i) for i in iterables]
-    if not sources:
-        raise tracer.error(StaticFailure("TypeError", "map() must have at least two arguments."), frame, node)
+    sources = [source_of(tracer, frame, node, i) for i in (iterable, *iterables)]
 
     def results() -> Iterator[Thunk]:
         rows = zip(*(source() for source in sources))

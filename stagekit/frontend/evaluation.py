@@ -55,7 +55,7 @@ def _failure(error: Exception) -> Diagnostic:
     """What CPython raised. Where it met one of our stand-ins, that is what is wrong, and its name is nobody's business."""
     text = str(error)
     for kind, name in _STAND_IN_NAMES.items():
-        text = text.replace(f"'{kind}'", name)
+        text = text.replace(f"'{kind}'", name).replace(f"<{kind}>", name)
     if text == str(error) and not isinstance(error, AskedTooEarly):
         return StaticFailure(type(error).__name__, text)
     hint = "Python's own code runs while specialising; use operators, `if` and the functions of stagekit"

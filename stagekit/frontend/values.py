@@ -39,11 +39,14 @@ class _RunTime:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"  # Python's own errors show it; users get to read their word for it
+
     def __format__(self, spec: str) -> str:
         raise AskedTooEarly("the digits of a run-time value are not known at compile time")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Number(_RunTime):
     """A run-time number. `is_weak`: made from Python literals only, so it takes the other operand's dtype like they do."""
 
@@ -56,7 +59,7 @@ class Number(_RunTime):
         return self.value.type.dtype
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Address(_RunTime):
     """A run-time pointer to elements of `dtype`."""
 
@@ -75,7 +78,7 @@ class Address(_RunTime):
 Extent = int | Number
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Array(_RunTime):
     """A view of memory: `base` address, and per axis a size and a stride in elements. Immutable."""
 
