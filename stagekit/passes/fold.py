@@ -182,7 +182,17 @@ class _Folder(Rewriter):
         if not self.is_computable(op):
             return None
         given = self.typed(*op.args)
-        return self.computed(op.spec.evaluate(*given), op.result.type.dtype) if given and op.spec.evaluate else None
+        if given and op.spec.evaluate:
+            return self.computed(op.spec.evaluate(*given), op.result.type.dtype)
+        return self.limited(op) if len(op.args) == 2 else None
+
+    def limited(self, op: ops.IntrinsicOp) -> Replacement:
+        for operand, constant in (op.args, op.args[::-1]):
+            if constant in self.known:
+                return self.identity(
+                    identities.beside_limit(op.spec.name, op.result.type.dtype, self.known[constant]), operand
+                )
+        return None
 
     def is_computable(self, op: ops.IntrinsicOp) -> bool:
         """Is the record's own meaning, bit by bit, what the target computes?"""

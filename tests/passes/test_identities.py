@@ -10,6 +10,7 @@ import pytest
 
 from stagekit.diagnostics.loc import UNKNOWN
 from stagekit.dtypes import ALL_DTYPES, DType, bool_, float32, float64, int8, int64, uint8, uint64
+from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Builder, CompareKind, Scalar, UnaryKind, Value, ops, semantics
 from stagekit.ir.types import Type
 from stagekit.passes import identities
@@ -64,6 +65,21 @@ def test_identities_hold_for_every_operand_and_constant(kind: BinaryKind, dtype:
         check(rule, x, semantics.binary(kind, dtype, x, right))
         if kind in identities.COMMUTATIVE:
             check(rule, x, semantics.binary(kind, dtype, right, x))
+
+
+@pytest.mark.parametrize("dtype", [int8, uint8], ids=str)
+@pytest.mark.parametrize("name", ["minimum", "maximum", "fmin", "fmax"])
+def test_limits_decide_or_yield(name: str, dtype: DType) -> None:
+    x = all_of(dtype)
+    for constant in x:
+        rule = identities.beside_limit(name, dtype, int(constant))
+        assert (rule is None) == (constant not in (dtype.min, dtype.max))
+        check(rule, x, registry.by_name(name).evaluate(x, np.full_like(x, constant)))
+
+
+def test_other_functions_and_floats_have_no_limits() -> None:
+    assert identities.beside_limit("mulhi", uint8, 0) is None
+    assert identities.beside_limit("minimum", float32, float("-inf")) is None
 
 
 @pytest.mark.parametrize(("kind", "dtype"), OPS, ids=str)
