@@ -1,6 +1,6 @@
-"""All of it: launches, specialisations, memory; tables to the terminal, figures and charts to a folder.
+"""All of it: launches, specialisations, memory, code for the CPU; tables to the terminal, figures and charts to a folder.
 
-python benchmarks [launch] [specialise] [memory] [--target cpu|cuda] [--folder FOLDER]
+python benchmarks [launch] [specialise] [memory] [cpu] [--target cpu|cuda] [--folder FOLDER]
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-WITH_CHART = ("launch", "specialise")
+PARTS = ("launch", "specialise", "memory", "cpu")
+WITH_CHART = ("launch", "specialise", "cpu")
+OF_ONE_TARGET = ("cpu",)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="launch, specialise, memory; all if none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
     parser.add_argument("--target", choices=("cpu", "cuda"), help="left out: cuda where there is a GPU")
     parser.add_argument("--folder", type=Path, help="where to put NAME-TARGET.json and .svg")
     options = parser.parse_args()
-    known = ("launch", "specialise", "memory")
-    unknown = set(options.parts) - set(known)
+    unknown = set(options.parts) - set(PARTS)
     if unknown:
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    return max(run(part, options.target, options.folder) for part in options.parts or known)
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return max(run(part, options.target, options.folder) for part in options.parts or PARTS)
 
 
 def run(part: str, target: str | None, folder: Path | None) -> int:
     """Each part in a process of its own, so that none finds what another has warmed."""
+    target = None if part in OF_ONE_TARGET else target
     command = [sys.executable, str(HERE / f"{part}.py"), *(("--target", target) if target else ())]
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
