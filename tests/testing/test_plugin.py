@@ -95,7 +95,10 @@ def test_it():
     assert out.tolist() == list(range(256))[::-1]
 """
     options = "order=random,races=no,uninitialised=no"
-    first = run(project, tests, "--stagekit-sanitize", options)
+    for _ in range(10):  # a random order may happen to be a right one
+        first = run(project, tests, "--stagekit-sanitize", options)
+        if first.ret:
+            break
     first.assert_outcomes(failed=1)
     replay = re.search(r"replay with (--stagekit-sanitize) (\S+)", first.stdout.str())
     assert replay is not None
