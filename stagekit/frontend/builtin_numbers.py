@@ -55,15 +55,15 @@ def _elementwise(python: Any, run: Builtin) -> Builtin:
 
 
 def _round(tracer: Tracer, frame: Frame, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
-    if not isinstance(number, Number | np.generic):
+    if not isinstance(number, Number):
         return run_native(tracer, frame, node, round, number, *([ndigits] if ndigits is not None else []))
     if ndigits is not None:
         hint = "round(x), or for two digits round(x * 100) / 100"
-        raise tracer.error(BadCall("`round` of a typed value takes no digits", hint), frame, node)
-    if not default_dtype(number).is_float:
-        return number
-    nearest = invoke(tracer, frame, node, registry.by_name("rint"), [number])
-    return tracer.arithmetic.convert(nearest, dtypes.int64)
+        raise tracer.error(BadCall("`round` of a run-time number takes no digits", hint), frame, node)
+    is_float = number.dtype.is_float
+    return _int(
+        tracer, frame, node, invoke(tracer, frame, node, registry.by_name("rint"), [number]) if is_float else number
+    )
 
 
 def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exp: Any, mod: Any = None) -> Any:
@@ -77,7 +77,7 @@ def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, y: Any, /) -> A
 
 
 def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any = _NONE) -> Any:
-    """Integers stay; bool becomes int32; floats truncate to int64. Only texts have a base."""
+    """Python's own of what is known. At run time int32 where that holds every value of the dtype, else int64."""
     if base is not _NONE:
         if isinstance(x, Number):
             raise tracer.error(
@@ -87,22 +87,25 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any =
     method = objects.users_method(x, "__int__") or objects.users_method(x, "__index__")
     if method is not None:
         return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
-    if not isinstance(x, Number | np.generic):
+    if not isinstance(x, Number):
         return run_native(tracer, frame, node, int, x)
-    dtype = default_dtype(x)
-    if dtype.is_integer:
+    if x.dtype.is_integer and x.dtype.bits == 64:
         return x
-    return tracer.arithmetic.convert(x, dtypes.int64 if dtype.is_float else dtypes.int32)
+    fits = not x.dtype.is_float and dtypes.promote(x.dtype, dtypes.int32) is dtypes.int32
+    target = dtypes.int32 if fits else dtypes.int64
+    return x if x.dtype is target else tracer.arithmetic.convert(x, target)
 
 
 def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0, /) -> Any:
-    """Floats stay; everything else becomes float32."""
+    """Python's own of what is known. At run time float32, float64 of a float64."""
     method = objects.users_method(x, "__float__")
     if method is not None:
         return _float(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
-    if not isinstance(x, Number | np.generic):
+    if not isinstance(x, Number):
         return run_native(tracer, frame, node, float, x)
-    return x if default_dtype(x).is_float else tracer.arithmetic.convert(x, dtypes.float32)
+    if x.dtype in (dtypes.float32, dtypes.float64):
+        return x
+    return Number(tracer.builder.cast(x.value, dtypes.float32, is_exact=x.dtype.is_integer))
 
 
 def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False, /) -> Any:

@@ -139,11 +139,11 @@ class Builder:
     def select(self, condition: Value, if_true: Value, if_false: Value) -> Value:
         return self._one(ops.Select, condition=condition, if_true=if_true, if_false=if_false)
 
-    def cast(self, operand: Value, dtype: DType) -> Value:
+    def cast(self, operand: Value, dtype: DType, *, is_exact: bool = False) -> Value:
         """`operand` as `dtype`; the same value when it already is."""
         if operand.type == Scalar(dtype):
             return operand
-        return self._stated(ops.Cast, Scalar(dtype), operand=operand)
+        return self._stated(ops.Cast, Scalar(dtype), operand=operand, is_exact=is_exact)
 
     def bitcast(self, operand: Value, to: Type) -> Value:
         return operand if operand.type == to else self._stated(ops.Bitcast, to, operand=operand)

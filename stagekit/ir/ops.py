@@ -109,10 +109,11 @@ class Select(Op):
 @op("cast")
 class Cast(Op):
     """Convert to the result's dtype: to nearest even, saturating from float to integer (NaN gives 0), wrapping between
-    integers, `!= 0` to bool.
+    integers, `!= 0` to bool. is_exact: the sanitizer reports an operand that is rounded; a note for checks, like `loc`.
     """
 
     operand: Value = operand()
+    is_exact: bool = False
 
 
 @op("bitcast")

@@ -35,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Order = Literal["forward", "backward", "random"]
 
-CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan")
+CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan", "rounding")
 MAX_ITERATIONS = 10_000_000
 _KEPT_REPORTS = 1000  # of one session; the oldest go first
 _SEEDS = 2**32
@@ -186,8 +186,8 @@ def sanitize(
     order: of warps and blocks, "forward", "backward" or "random"; left out, as many side by side as possible. seed: of a random
     order; a finding tells its own. outputs: names of arrays that each launch must write in full. statistics: measure memory
     accesses, masks and branches. collect: keep findings in `.report` instead of raising the first. max_iterations: of one
-    loop, before it is taken to be endless. checks: `axes`, `races`, `uninitialised`, `lanes`, `overflow`, `division`, `shifts`
-    and `nan` are on; `nan=False` leaves one out.
+    loop, before it is taken to be endless. checks: `axes`, `races`, `uninitialised`, `lanes`, `overflow`, `division`, `shifts`,
+    `nan` and `rounding` are on; `nan=False` leaves one out.
     """
     if kernel is not None and not isinstance(kernel, Launchable):
         what = f"`sanitize` of a {type(kernel).__name__}"

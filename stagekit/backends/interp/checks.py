@@ -1,4 +1,5 @@
-"""Checks of arithmetic: division by zero, shifts out of range, overflow on the way to an index, NaN from numbers.
+"""Checks of arithmetic: division by zero, shifts out of range, overflow on the way to an index, rounded integers, NaN from
+numbers.
 
 Each check is a step behind its op, run on the lanes in which the result is used (`guards.py`). Built only where asked for.
 """
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagekit.backends.interp.findings import DivisionByZero, IndexOverflow, NanProduced, ShiftOutOfRange
+from stagekit.backends.interp.findings import (
+    DivisionByZero,
+    IndexOverflow,
+    IntegerRounded,
+    NanProduced,
+    ShiftOutOfRange,
+)
 from stagekit.backends.interp.memory import Array, MixedAddress
 from stagekit.backends.interp.team import Team
 from stagekit.backends.interp.waiting import flows
@@ -61,6 +68,8 @@ def _pairs(c: Compiler, op: Op) -> Iterator[tuple[Suspects, Describe]]:
         yield _shift(c, op)
     if wanted.overflow and any(r in c.index_values for r in op.results):
         yield from _overflow(c, op)
+    if wanted.rounding and isinstance(op, ops.Cast) and op.is_exact:
+        yield _rounding(c, op)
     if wanted.nan and op.results and _is_float(op.results[0]):
         yield _nan(c, op)
 
@@ -221,6 +230,25 @@ def _offset_overflow(c: Compiler, op: ops.Offset) -> tuple[Suspects, Describe]:
 def _pointee(value: Value) -> DType:
     assert isinstance(value.type, Pointer)
     return value.type.dtype
+
+
+# -- rounding ---------------------------------------------------------------------------------------------------------
+
+_FLOAT32_INTEGERS = np.uint64(1 << 24)  # float32 has 24 significant bits
+
+
+def _rounding(c: Compiler, op: ops.Cast) -> tuple[Suspects, Describe]:
+    operand, result = c.number(op.operand), c.number(op.result)
+
+    def suspects(values: Values) -> Any:
+        size = np.abs(values[operand]).astype(np.uint64)
+        lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+        return size // lowest_bit >= _FLOAT32_INTEGERS
+
+    def describe(values: Values, team: Team, lane: int) -> Diagnostic:
+        return IntegerRounded(_element(values, operand, team, lane), int(_element(values, result, team, lane)))
+
+    return suspects, describe
 
 
 # -- NaN --------------------------------------------------------------------------------------------------------------

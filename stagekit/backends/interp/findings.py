@@ -317,6 +317,17 @@ class IndexOverflow(Diagnostic):
     dtype: str
 
 
+class IntegerRounded(Diagnostic):
+    """`float(x)` of an integer that float32 does not hold: it has more than 24 significant bits."""
+
+    title: ClassVar[str] = "Integer rounded by `float`"
+    label: ClassVar[str] = "{value} becomes {rounded}: at run time `float(x)` of an integer is float32"
+    help: ClassVar[str] = "write `sk.float64(x)`, which holds 53 bits, or `sk.float32(x)` where rounding is meant"
+
+    value: int
+    rounded: int
+
+
 class DivisionByZero(Diagnostic):
     """An integer `//` or `%` by zero."""
 

@@ -14,7 +14,8 @@ class Checks:
 
     axes: indices that leave their axis and hit another row of the array. races: unordered accesses. uninitialised: reads of
     shared and local memory never written. lanes: masks and sources of warp operations. overflow: of arithmetic that leads to
-    an index. division, shifts: integers by zero, out of range. nan: NaN made from numbers.
+    an index. division, shifts: integers by zero, out of range. nan: NaN made from numbers. rounding: integers that
+    `float(x)` cannot hold.
     """
 
     axes: bool = False
@@ -25,6 +26,7 @@ class Checks:
     division: bool = False
     shifts: bool = False
     nan: bool = False
+    rounding: bool = False
 
     @classmethod
     def all(cls) -> Checks:
