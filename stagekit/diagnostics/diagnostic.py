@@ -43,7 +43,7 @@ class Diagnostic:
             raise InternalError(f"two diagnostics have the id {cls.id}")
         _REGISTRY[cls.id] = cls
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, /, *args: Any, **kwargs: Any) -> None:
         given = {**dict(zip(self.FIELDS, args)), **kwargs}
         if len(args) + len(kwargs) != len(self.FIELDS) or given.keys() != set(self.FIELDS):
             raise InternalError(f"{type(self).__name__} takes {', '.join(self.FIELDS) or 'nothing'}")

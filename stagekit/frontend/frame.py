@@ -90,7 +90,7 @@ class Closure:
     defaults: tuple[Any, ...]
     kw_defaults: dict[str, Any]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"`{self.name}` is defined in a kernel and runs only there")
 
     @property

@@ -74,7 +74,7 @@ class Staged:
         return f"<stagekit function {self.name}>"
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise outside_kernel(self.name)
 
 

@@ -20,7 +20,7 @@ from stagekit.frontend.values import Generator, Number, is_open
 Builtin = Callable[..., Any]  # (tracer, frame, node, *args, **kwargs): the staged meaning of a Python function
 
 
-def run_native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, *args: Any, **kwargs: Any) -> Any:
+def run_native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What `fn` gives; its arguments must be known."""
     if any(isinstance(a, Number) for a in args):
         shown = ", ".join(map(describe, args))
@@ -79,13 +79,18 @@ FRESH = _to_a_new_list()
 
 
 class HandedOut:
-    """A function of the traced program as CPython gets it: to call, or to hand back."""
+    """A function of the traced program as CPython gets it: to call, or to hand back.
+
+    Its own fields are slots: `functools.wraps` copies one function's `__dict__` into another's.
+    """
+
+    __slots__ = ("__dict__", "closure", "run")
 
     def __init__(self, closure: Closure, run: Callable[..., Any]) -> None:
         self.closure = closure
         self.run = run
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(*args, **kwargs)
 
 

@@ -20,7 +20,7 @@ from stagekit.diagnostics import counted
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, Tensor, _Constexpr
-from stagekit.frontend.source import Snapshot
+from stagekit.frontend.source import Snapshot, without_warnings
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
 MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
@@ -108,7 +108,9 @@ class Parameters:
     def _evaluate(self, annotation: Any, constexprs: Mapping[str, Any]) -> Any:
         """The object an annotation stands for."""
         while isinstance(annotation, str):  # quoted by the user, by postponed evaluation, or by both
-            annotation = eval(annotation, self.function.__globals__, self._namespace(constexprs))
+            with without_warnings():
+                code = compile(annotation.strip(), "<annotation>", "eval", dont_inherit=True)
+            annotation = eval(code, self.function.__globals__, self._namespace(constexprs))
         quoted = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else None
         if isinstance(quoted, typing.ForwardRef):  # Annotated["sk.constexpr", ...]
             meant = strip(self._evaluate(quoted.__forward_arg__, constexprs))
@@ -271,7 +273,8 @@ def names_in_annotations(function: types.FunctionType) -> set[str]:
     for annotation in function.__annotations__.values() if sys.version_info < (3, 14) else ():
         if isinstance(annotation, str):
             try:
-                tree = ast.parse(annotation, mode="eval")
+                with without_warnings():
+                    tree = ast.parse(annotation, mode="eval")
             except SyntaxError:
                 continue
             found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))

@@ -9,13 +9,16 @@ the function's own bytecode: a file edited in between is an error, never another
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import inspect
 import linecache
 import sys
 import textwrap
+import threading
 import tokenize
 import types
+import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -101,13 +104,27 @@ class Snapshot:
         return source
 
 
+_filters_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Let CPython read text again that it has read before. What it had to say about `"\\d"` or `x is 1` was said at the import;
+    as an error (`-W error`) it would look like text that does not parse.
+    """
+    with _filters_lock, warnings.catch_warnings():  # the filters belong to the process: without the lock, two threads
+        warnings.simplefilter("ignore")  # could put them back in the wrong order
+        yield
+
+
 def _parse(snapshot: Snapshot) -> ast.Module:
     """The tree of the snapshot's lines with positions of the original file."""
     text = "".join(snapshot.lines or ())
     dedented = textwrap.dedent(text)
     indent = len(text) - len(text.lstrip()) if dedented != text else 0
     try:
-        tree = ast.parse(dedented)
+        with without_warnings():
+            tree = ast.parse(dedented)
     except SyntaxError:
         tree = _parse_fragment(snapshot, dedented)
     for node in _placed(tree):
@@ -128,7 +145,8 @@ def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
     """A lambda's lines can be the middle of an expression: parse the whole file instead, then cut."""
     lines = linecache.getlines(snapshot.function.__code__.co_filename)
     try:
-        tree = ast.parse("".join(lines))
+        with without_warnings():
+            tree = ast.parse("".join(lines))
     except SyntaxError:
         raise _not_its_text(snapshot) from None
     for node in _placed(tree):
@@ -204,7 +222,9 @@ def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
     if sys.version_info >= (3, 12):
         outer.type_params = []
     module = ast.fix_missing_locations(ast.Module([outer], []))
-    compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE_ANNOTATIONS)
+    flags = code.co_flags & _FUTURE_ANNOTATIONS
+    with without_warnings():
+        compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=flags)
     (outer_code,) = (c for c in compiled.co_consts if isinstance(c, types.CodeType))
     return next(c for c in outer_code.co_consts if isinstance(c, types.CodeType))
 

@@ -166,7 +166,7 @@ class Intrinsic:
         return f"<stagekit intrinsic {self.name}>"
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Only kernels call intrinsics: the front end does so without coming here."""
         raise outside_kernel(self.name)
 

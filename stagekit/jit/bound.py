@@ -48,7 +48,7 @@ class BoundKernel(Inspectable):
         return self._kernel.__stagekit_fixed__
 
     @hide_frames
-    def specialize(self, **values: Any) -> Any:
+    def specialize(self, /, **values: Any) -> Any:
         """Specialise again, on the same target."""
         return BoundKernel(self._kernel.specialize(**values), self.target)
 

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import MissingConstexpr, NotAFunction, SpecializeError
+from stagekit.frontend.native import HandedOut
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET
@@ -131,7 +132,7 @@ class InlineFunction:
         keep_snapshot(Snapshot.take(fn))
         functools.update_wrapper(self, fn)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.__stagekit_fragment__(*args, **kwargs)
         except BaseException as error:
@@ -152,6 +153,8 @@ class InlineFunction:
 @hide_frames
 def inline(fn: Callable[P, R]) -> Callable[P, R]:
     """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text."""
+    if isinstance(fn, HandedOut):  # a `def` inside a kernel is a fragment already
+        return fn
     return InlineFunction(_checked(fn, "inline"))
 
 
@@ -159,7 +162,8 @@ def _checked(fn: Any, decorator: str) -> types.FunctionType:
     """The function to stage, or the error that says what is none."""
     if not isinstance(fn, types.FunctionType):
         hint = _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
-        raise SpecializeError(NotAFunction(decorator, describe(fn), hint))
+        what = f"`{fn.closure.name}`, defined inside a kernel" if isinstance(fn, HandedOut) else describe(fn)
+        raise SpecializeError(NotAFunction(decorator, what, hint))
     for is_it, what in _SUSPENDED:
         if is_it(fn):
             hint = "write it with `def` and without `yield`; results go into arrays, or are returned by a fragment"
@@ -186,4 +190,5 @@ _INSTEAD: dict[type, str] = {
     staticmethod: _BELOW,
     classmethod: _BELOW,
     property: _BELOW,
+    HandedOut: "a kernel defines fragments only: a nested `def`, with or without `@inline`",
 }

@@ -105,7 +105,7 @@ class JitFunction(Inspectable):
     # -- specialising -------------------------------------------------------------------------------------------
 
     @hide_frames
-    def specialize(self, **values: Any) -> Any:
+    def specialize(self, /, **values: Any) -> Any:
         """Fix constexprs by name; also the types of unannotated parameters, as `x=Tensor((None,), float32)`, a dtype, or None.
 
         With all of them fixed (or defaulted, or to be inferred from arrays) a `Specialization`, the same object every time; with

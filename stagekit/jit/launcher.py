@@ -24,7 +24,7 @@ class Launcher:
         self._key = key
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         self._launch(self._key, args, kwargs)
 
 
@@ -55,7 +55,7 @@ class Launchable:
         return Launcher(self._launch, key)
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Launch a kernel that computes its own grid (`device_entry`)."""
         self._launch(None, args, kwargs)
 
@@ -81,7 +81,7 @@ class Preparation:
         return hide_frames(lambda *args, **kwargs: self._prepare(key, args, kwargs))
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Callable[[], None]:
         return self._prepare(None, args, kwargs)
 
 
@@ -98,7 +98,7 @@ class General:
         self._kernel = kernel
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         owner, key = self._owner(), self._key
         if owner is not None:
             owner._launch(key, args, kwargs)

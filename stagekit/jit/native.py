@@ -171,7 +171,7 @@ class EarlyLauncher(Launcher):
         self._entries = entries
 
     @hide_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         entry = self._entries.get(self._key) if is_exact(self._key) else None
         if entry is None:
             self._launch(self._key, args, kwargs)
@@ -194,7 +194,7 @@ class NativelyLaunchable(Launchable):
         except TypeError:  # brackets without a hash
             return Launcher(self._launch, key)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Launch a kernel that computes its own grid (`device_entry`)."""
         launch = self._native.without_brackets
         try:

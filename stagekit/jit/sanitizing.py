@@ -115,7 +115,7 @@ class SanitizedKernel(Launchable):
         return getattr(self._kernel, name)
 
     @hide_frames
-    def specialize(self, **values: Any) -> SanitizedKernel:
+    def specialize(self, /, **values: Any) -> SanitizedKernel:
         """The specialised kernel, checked in the same session."""
         return SanitizedKernel(self._kernel.specialize(**values), self.sanitizer)  # type: ignore[attr-defined]
 

@@ -85,7 +85,7 @@ class Specialization(Inspectable):
         return {**self.constexprs, **self._types_given}
 
     @hide_frames
-    def specialize(self, **values: Any) -> Any:
+    def specialize(self, /, **values: Any) -> Any:
         """Specialise again, starting from these constexprs."""
         return self._owner.specialize(**{**self.specialized_with, **values})
 

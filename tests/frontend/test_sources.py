@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import py_compile
+import subprocess
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -221,3 +225,57 @@ def test_a_thousand_statements_parse_in_linear_time_t12(tmp_path):
     seconds(50)
     small, large = (min(seconds(n) for _ in range(2)) for n in (250, 1000))
     assert large < 12 * small  # four times the text; quadratic growth would be sixteen
+
+
+WARNED_ABOUT = """
+    import stagekit as sk
+
+    def helper(x):
+        "A digit: \\d"
+        assert x is not 5, "an \\escape"
+        return x
+
+    @sk.jit
+    def kernel(out):
+        "A digit: \\d"
+        f = lambda v: v if v is not 5 else 0
+        out[0] = helper(7) + f(0)
+
+    @sk.jit
+    def annotated(out: "sk.Tensor(('\\d' and 4,), sk.int64)"):
+        out[0] = 7
+"""
+LAUNCH = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+import compiled
+for kernel in (compiled.kernel, compiled.annotated):
+    out = np.zeros(4, np.int64)
+    kernel[1, 1](out)
+    assert out[0] == 7
+"""
+
+
+@pytest.mark.parametrize("option", ["-Werror", "-Wdefault"])
+def test_what_python_warned_about_at_the_import_is_no_news_when_the_text_is_read_again(tmp_path, option):
+    """R14: imported from a .pyc, which warns of nothing, so that every warning seen here comes from reading again."""
+    path = write_module(tmp_path, WARNED_ABOUT, "compiled")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        py_compile.compile(str(path))
+
+    ran = subprocess.run([sys.executable, option, "-c", LAUNCH, tmp_path], capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_filters_and_records_of_warnings_are_left_as_they_were(tmp_path):
+    module = module_of(tmp_path, WARNED_ABOUT.replace("\\d", "d").replace("\\e", "e").replace("is not 5", "!= 5"))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+
+        assert run(module.kernel) == 7
+
+        assert warnings.filters == before
+    assert seen == []
