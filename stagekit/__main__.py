@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
 from stagekit.cache.artifacts import from_bytes
@@ -96,8 +94,6 @@ def _title(store: Store, entry: Entry) -> str:
     if kind in _TITLES:
         return _TITLES[kind]
     payload = store.load(entry.name, is_use=False) or b""
-    if kind == "front":
-        return f"{_json(payload).get('kernel', 'damaged')}: what tracing found"
     try:
         artifact, _ = from_bytes(payload)
     except ValueError:
@@ -109,10 +105,6 @@ def _title(store: Store, entry: Entry) -> str:
 
 def _details(store: Store, entry: Entry) -> list[str]:
     payload = store.load(entry.name, is_use=False) or b""
-    if entry.name.startswith("front-"):
-        content = _json(payload)
-        parts = {"reads": content.get("reads"), "from": content.get("places")}
-        return [f"{word} {what}" for word, found in parts.items() if isinstance(found, list) for what in found]
     if not entry.name.startswith("code-"):
         return []
     try:
@@ -120,14 +112,6 @@ def _details(store: Store, entry: Entry) -> list[str]:
     except ValueError:
         return []
     return [f"signature {artifact.signature}", f"{len(artifact.code)} bytes of {artifact.target} code"]
-
-
-def _json(payload: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _piped() -> int:

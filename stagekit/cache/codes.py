@@ -12,9 +12,10 @@ from stagekit.cache.versions import versions
 def kept(kind: str, words: Sequence[str], make: Callable[[], bytes]) -> bytes:
     """What `make` gives. words: all that decides about it, except the versions. kind: the first part of the entry's name."""
     store = open_store()
-    if store is None:
+    ours = versions() if store else None
+    if store is None or ours is None:
         return make()
-    name = f"{kind}-{hashlib.sha256(chr(0).join((versions(), *words)).encode()).hexdigest()}"
+    name = f"{kind}-{hashlib.sha256(chr(0).join((ours, *words)).encode()).hexdigest()}"
     code = store.load(name)
     if code is None:
         code = make()

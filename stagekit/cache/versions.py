@@ -1,6 +1,7 @@
 """What shapes code besides the kernel: the state of this package, of Python and of NumPy. Part of every key.
 
-The package is known by its files rather than by its version, so that work on stagekit itself never meets its own past.
+The package is known by the contents of its files rather than by its version, so that work on stagekit itself never meets its own
+past, and two copies of it never share what only one of them made.
 """
 
 from __future__ import annotations
@@ -10,25 +11,41 @@ import hashlib
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
+_IMPORTED_AT_S = time.time()
+
 
 @functools.cache
-def versions() -> str:
-    """A digest; NumPy counts since constants are folded with it."""
-    words = (sys.version, platform.machine(), np.__version__, ml_dtypes.__version__, *_package_files())
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+def versions() -> str | None:
+    """A digest, made when the disk is first used; None where the package's contents cannot be read, so nothing may be kept.
+
+    NumPy counts since constants are folded with it.
+    """
+    found = hashlib.sha256("\n".join((sys.version, platform.machine(), np.__version__, ml_dtypes.__version__)).encode())
+    archive = getattr(
+        getattr(__spec__, "loader", None), "archive", None
+    )  # the zip file that the package is imported from
+    root = os.path.dirname(archive or os.path.dirname(__file__))
+    paths = [archive] if archive else list(_module_files(root))
+    try:
+        for path in paths:
+            with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_mtime > _IMPORTED_AT_S:  # what runs here is not what lies there now
+                    return None
+                content = file.read()
+            found.update(f"\n{path.removeprefix(root)} {len(content)}\n".encode() + content)
+    except OSError:
+        return None
+    return found.hexdigest() if archive or __file__ in paths else None
 
 
-def _package_files() -> Iterator[str]:
-    """Name, size and time of every module of this package."""
-    root = Path(__file__).parents[1]
+def _module_files(root: str) -> Iterator[str]:
+    """In a fixed order. A module may be there as bytecode only."""
     for folder, names, files in os.walk(root):
         names[:] = sorted(n for n in names if n != "__pycache__")
-        for file in sorted(f for f in files if f.endswith(".py")):
-            found = os.stat(os.path.join(folder, file))
-            yield f"{folder.removeprefix(str(root))}/{file} {found.st_size} {found.st_mtime_ns}"
+        yield from (os.path.join(folder, file) for file in sorted(files) if file.endswith((".py", ".pyc")))

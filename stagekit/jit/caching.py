@@ -8,10 +8,11 @@ only where the code shows them (asserts, prints, line information): a comment ab
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from stagekit import config
@@ -52,9 +53,10 @@ def _uses_foreign_intrinsics(fn: Function) -> bool:
     return any(isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS for op in walk(fn.body))
 
 
-def artifact_name(digest: str, target: str, words: tuple[Any, ...]) -> str:
-    """The entry of a kernel compiled for `target`. words: capability or block."""
-    return f"code-{_digest(digest, versions(), target, *map(str, words), *toolchain.identity(target))}"
+def artifact_name(digest: str, target: str, words: tuple[Any, ...]) -> str | None:
+    """The entry of a kernel compiled for `target`. words: capability or block. None where this package has no version."""
+    ours = versions()
+    return ours and f"code-{_digest(digest, ours, target, *map(str, words), *toolchain.identity(target))}"
 
 
 def _digest(*words: str) -> str:
@@ -71,7 +73,7 @@ def load_artifact(name: str) -> Artifact | None:
         artifact, notes = from_bytes(payload)
     except ValueError:
         return None
-    return artifact if _state_of(notes.get("library")) == notes.get("library_state") else None
+    return artifact if _digest_of_file(notes.get("library")) == notes.get("library_digest") else None
 
 
 def save_artifact(name: str, artifact: Artifact) -> None:
@@ -94,19 +96,21 @@ def _notes(artifact: Artifact) -> Mapping[str, Any]:
     from stagekit.backends import libdevice
 
     path = libdevice.library_path()
-    return {"library": path, "library_state": _state_of(path)}
+    return {"library": path, "library_digest": _digest_of_file(path)}
 
 
-def _state_of(path: str | None) -> list[int] | None:
+@functools.cache
+def _digest_of_file(path: str | None) -> str | None:
     try:
-        found = os.stat(path) if path else None
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
     except OSError:
-        return []
-    return [found.st_size, found.st_mtime_ns] if found else None
+        return ""
 
 
-def kept(name: str | None, make: Callable[[], Artifact]) -> tuple[Artifact, bool]:
-    """The artifact of that name, made and kept where it is not on disk; and whether it was on disk."""
+def kept(traced: Traced, target: str, words: tuple[Any, ...], make: Callable[[], Artifact]) -> tuple[Artifact, bool]:
+    """The artifact of a traced kernel, made and kept where it is not on disk; and whether it was on disk."""
+    digest = digest_of(traced) if open_store() else None
+    name = artifact_name(digest, target, words) if digest else None
     found = load_artifact(name) if name else None
     if found is not None:
         return found, True

@@ -14,8 +14,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["traced", "compiled", "recalled", "read"]
-"""recalled: not traced, since nothing it read had changed. read: machine code from the disk cache."""
+Kind = Literal["traced", "compiled", "read"]
+"""read: machine code from the disk cache."""
 
 _KEPT = 64  # events per kernel
 
@@ -24,7 +24,7 @@ _counts: Counter[str] = Counter()
 
 
 def counts() -> dict[str, int]:
-    """How often kernels of this process were traced, compiled, recalled and read."""
+    """How often kernels of this process were traced, compiled and read."""
     with _lock:
         return dict(_counts)
 
@@ -46,7 +46,6 @@ class Event:
 _WORDS: dict[Kind, str] = {
     "traced": "traced",
     "compiled": "compiled",
-    "recalled": "taken from the disk cache without tracing",
     "read": "machine code taken from the disk cache",
 }
 

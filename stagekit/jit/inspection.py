@@ -68,25 +68,25 @@ class Inspectable(NativelyLaunchable):
     @hide_frames
     def signature(self) -> Signature:
         """What a launch accepts."""
-        return self._shown().facts.signature
+        return self._shown().traced.signature
 
     @property
     @hide_frames
     def launch(self) -> Any:
         """The launch that the kernel computes itself (`LaunchSpec`), or None."""
-        return self._shown().facts.launch
+        return self._shown().traced.launch
 
     @property
     @hide_frames
     def fixed_block(self) -> tuple[int, int, int] | None:
         """Threads per block along x, y and z where the kernel fixes them, else None."""
-        return self._shown().facts.block
+        return self._shown().traced.block
 
     @property
     @hide_frames
     def style(self) -> Style:
         """What stands in the brackets: "block", "thread" or "entry"."""
-        return self._shown().facts.style
+        return self._shown().traced.style
 
     @hide_frames
     def report(self) -> Report:

@@ -260,7 +260,7 @@ class JitFunction(Inspectable):
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
         """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
-        specs = {s.name: s for s in variant.facts.signature.specs}
+        specs = {s.name: s for s in variant.traced.signature.specs}
         for array, axis in self.parameters.sizes_named(name, [name], kernel.constexprs):
             spec = specs[array]
             if isinstance(spec, ArraySpec):

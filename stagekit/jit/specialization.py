@@ -20,7 +20,6 @@ from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
-from stagekit.jit.front import Facts, Recall
 from stagekit.jit.history import Stopwatch
 from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
@@ -154,28 +153,11 @@ class Specialization(Inspectable):
         config.check_switches()
         history, watch = self._owner.history, Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
-        recall = self._recall(arg_types)
-        traced: Traced | None = None
-        facts = recall.load() if recall else None
-        if recall and facts:
-            history.note("recalled", "", why, watch.elapsed_s)
-            captures = recall.captures
-        else:
-            traced = self._trace(arg_types)
-            history.note("traced", "", why, watch.elapsed_s)
-            facts, captures = Facts.of(traced), traced.captures
-            if recall:
-                recall.save(facts, captures)
-        for line in facts.printed:
+        traced = self._trace(arg_types)
+        history.note("traced", "", why, watch.elapsed_s)
+        for line in traced.printed:
             sys.stdout.write(line + "\n")
-        make = functools.partial(self._trace, arg_types)
-        return Variant(self.name, self.constexprs, facts, captures, traced or make, self._explained, history, why)
-
-    def _recall(self, arg_types: tuple[ArgType, ...]) -> Recall | None:
-        with deep_recursion():
-            symbol = symbol_of(self.name, self.constexprs)
-            options = self._owner.options.trace
-            return Recall.of(self._owner.parameters, self._meanings, self.constexprs, arg_types, options, symbol)
+        return Variant(self.name, self.constexprs, traced, self._explained, history, why)
 
     def _types_before(self) -> tuple[ArgType, ...] | None:
         """Those of the variant made last."""
@@ -205,7 +187,7 @@ class Specialization(Inspectable):
 
     def changes(self) -> list[str]:
         """What was read outside the kernel and is no longer so, in words."""
-        return [change for v in self._variants.values() for change in v.captures.changes()]
+        return [change for v in self._variants.values() for change in v.traced.captures.changes()]
 
     def is_current(self) -> bool:
         """Is everything that the traced variants read outside the kernel as it was?"""

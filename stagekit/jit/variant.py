@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
-from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
-from stagekit.jit.front import Facts
 from stagekit.jit.guards import Guards
 from stagekit.jit.history import History, Stopwatch
 from stagekit.jit.native import provide_support
@@ -56,16 +54,12 @@ class Variant:
         self,
         name: str,
         constexprs: Mapping[str, Any],
-        facts: Facts,
-        captures: Captures,
-        traced: Traced | Callable[[], Traced],
+        traced: Traced,
         explained: Callable[[], AbstractContextManager[None]],
         history: History,
         why: str,
     ) -> None:
-        self.facts = facts
-        self.captures = captures
-        self._traced = traced
+        self.traced = traced
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
@@ -77,18 +71,13 @@ class Variant:
         self._kernels: dict[Any, Kernel] = {}
 
     @functools.cached_property
-    def traced(self) -> Traced:
-        """With its IR; where the front cache knew the facts, it is traced when first asked for."""
-        return self._traced if isinstance(self._traced, Traced) else self._traced()
-
-    @functools.cached_property
     def guards(self) -> Guards:
         """What native launchers look at before they trust that nothing has changed."""
-        return Guards.of(self.captures)
+        return Guards.of(self.traced.captures)
 
     def is_current(self) -> bool:
         """Is everything that the trace read outside the kernel as it was?"""
-        return self.guards.hold() or self.captures.is_current()
+        return self.guards.hold() or self.traced.captures.is_current()
 
     @property
     def ir(self) -> str:
@@ -118,7 +107,7 @@ class Variant:
                 ("cuda", capability),
                 lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
             )
-        block = self.facts.block or block_of(self._idle, key, args)
+        block = self.traced.block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
@@ -134,8 +123,8 @@ class Variant:
     @functools.cached_property
     def _idle(self) -> IdleKernel:
         """The launch side on the CPU without code: it tells the block that code is needed for, and runs blocks of no threads."""
-        facts = self.facts
-        artifact = Artifact("cpu", self._name, "", b"", facts.signature, facts.style, facts.launch, None, 0)
+        traced = self.traced
+        artifact = Artifact("cpu", self._name, "", b"", traced.signature, traced.style, traced.launch, None, 0)
         return IdleKernel(artifact, self._constexprs)
 
     def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
@@ -158,8 +147,8 @@ class Variant:
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
         if block is not None:
-            check_block(self._name, self.facts.block, block)
-        x, y, z = self.facts.block or block or (1, 1, 1)
+            check_block(self._name, self.traced.block, block)
+        x, y, z = self.traced.block or block or (1, 1, 1)
         return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
 
     def _made(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
@@ -173,9 +162,7 @@ class Variant:
     def _kept(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         """From disk where it is there, else compiled now."""
         watch = Stopwatch()
-        digest = self.facts.digest
-        entry = caching.artifact_name(digest, target, key) if digest else None
-        artifact, was_there = caching.kept(entry, make)
+        artifact, was_there = caching.kept(self.traced, target, key, make)
         self._history.note("read" if was_there else "compiled", target, self._why_now(target, key), watch.elapsed_s)
         return dataclasses.replace(
             artifact, kernel_name=self._naming.kernel_name, constexprs=self._naming.constexprs

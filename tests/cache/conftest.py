@@ -26,7 +26,7 @@ def run(kernel, *args, n=4, dtype=np.float32):
     return out.tolist()
 """
 _AFTER = """
-print(json.dumps({"result": RESULT, **{"traced": 0, "compiled": 0, "read": 0, "recalled": 0}, **history.counts()}))
+print(json.dumps({"result": RESULT, **{"traced": 0, "compiled": 0, "read": 0}, **history.counts()}))
 """
 
 

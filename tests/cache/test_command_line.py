@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagekit.__main__ import main
+from stagekit.artifact import Artifact
 from stagekit.cache import open_store
+from stagekit.cache.artifacts import to_bytes
+from stagekit.signature import Signature
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -28,11 +31,11 @@ payloads = (
     | st.builds(lambda value, rest: json.dumps(value).encode() + b"\n" + rest, anything, st.binary(max_size=10))
     | st.just(b'{"a":' * 100_000)
 )
-COMMANDS = (["cache", "list", "--all"], ["cache", "explain"], ["cache", "explain", "front"])
+COMMANDS = (["cache", "list", "--all"], ["cache", "explain"], ["cache", "explain", "code"])
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(payload=payloads, kind=st.sampled_from(["front", "code", "launcher", "support", "other"]))
+@given(payload=payloads, kind=st.sampled_from(["code", "launcher", "support", "other"]))
 def test_an_entry_may_hold_anything(payload: bytes, kind: str, folder: Path) -> None:
     """With a right checksum, so that it is looked at."""
     store = open_store()
@@ -67,7 +70,8 @@ def test_what_a_terminal_cannot_show_is_escaped(folder: Path, monkeypatch: pytes
 
     store, terminal = open_store(), Ascii()
     assert store is not None
-    store.save("front-1", json.dumps({"kernel": "größe\ud800"}).encode())
+    artifact = Artifact("cpu", "größe\ud800", "", b"", Signature((), ()), "thread", None, None, 0)
+    store.save("code-1", to_bytes(artifact, {}))
     monkeypatch.setattr(sys, "stdout", terminal)
 
     assert 0 == main(["cache", "list"])

@@ -432,13 +432,12 @@ def test_the_command_line_lists_explains_and_clears(capsys: pytest.CaptureFixtur
     assert 0 == main(["cache", "list"])
     listed = capsys.readouterr().out
     assert "fill V=3: cpu, block (4, 1, 1)" in listed
-    assert f"2 entries, 0.0 of 512 MB, in {folder}" in listed
+    assert f"1 entry, 0.0 of 512 MB, in {folder}" in listed
     assert 0 == main(["cache", "explain", "fill"])
     explained = capsys.readouterr().out
     assert "signature (out: Tensor((?,), float32))" in explained
-    assert "reads global `EPS` = 1e-05" in explained
     assert 0 == main(["cache", "clear"])
-    assert capsys.readouterr().out.startswith("2 entries removed")
+    assert capsys.readouterr().out.startswith("1 entry removed")
     store = open_store()
     assert store is not None
     assert [] == store.entries()
