@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,11 +36,10 @@ def _one_of(*choices: str) -> Rule:
     return Rule(f"one of: {', '.join(choices)}", choices.__contains__)
 
 
-def _is_size(text: str) -> bool:
-    try:
-        return 0 <= float(text) < math.inf
-    except ValueError:
-        return False
+def _number(wanted: str, kind: type[int | float], least: float, most: float) -> Rule:
+    """A rule for numbers as people write them: ASCII digits, with a point where a fraction has a meaning."""
+    form = re.compile(r"[0-9]{1,20}" if kind is int else r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
+    return Rule(wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most)
 
 
 STAGES = ("trace", "records", "expand", "legalize", "fold", "cse", "dce", "llvm", "ptx")
@@ -51,15 +50,14 @@ _STAGES = Rule(
     f"all, or some of: {', '.join(STAGES)}",
     lambda text: all(stage.strip() in (*STAGES, "all", "") for stage in text.split(",")),
 )
-_COUNT = Rule(
-    "a positive integer, or nothing for one per core",
-    lambda text: text.isascii() and text.isdecimal() and int(text) > 0,
-)
+_MOST_THREADS = 4096  # more workers than this are a mistake in writing
+_MOST_MB = 10_000_000  # ten terabytes
+_COUNT = _number(f"a positive integer up to {_MOST_THREADS}, or nothing for one per core", int, 1, _MOST_THREADS)
 _FOLDER = Rule(
     "a folder, or 0 for no disk cache",
     lambda text: text.lower() not in ("1", "on", "off", "yes", "no", "true", "false", "none"),  # meant, but no folder
 )
-_SIZE = Rule("a number that is not negative", _is_size)
+_SIZE = _number(f"a number of megabytes from 0 to {_MOST_MB}", float, 0, _MOST_MB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ THREADS = Switch("STAGEKIT_THREADS", "", "worker threads of the cpu target; empt
 CACHE = Switch(
     "STAGEKIT_CACHE",
     "",
-    "folder of the disk cache; empty: stagekit in the platform's cache folder; 0: no disk cache",
+    "folder in which the disk cache has its own; empty: the platform's folder of caches; 0: no disk cache",
     _FOLDER,
 )
 CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes", _SIZE)
@@ -146,10 +144,17 @@ def _warn_of(unknown: list[str]) -> None:
         )
 
 
-def platform_cache_folder() -> Path:
-    """Where this platform keeps a user's caches."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def platform_cache_folder() -> Path | None:
+    """Where this platform keeps a user's caches; None where the user has no home folder and nothing names another place.
+
+    A path that is not absolute counts as not given, as the XDG Base Directory Specification has it.
+    """
+    variable, *parts = _CACHES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
+    named, home = os.environ.get(variable, ""), os.path.expanduser("~")
+    if os.path.isabs(named):
+        return Path(named)
+    return Path(home, *parts) if os.path.isabs(home) and os.path.isdir(home) else None
+
+
+_CACHES = {"win32": ("LOCALAPPDATA", "AppData", "Local"), "darwin": ("", "Library", "Caches")}
+"""By platform: a variable that may name the folder, and where it is in the home folder otherwise."""

@@ -11,6 +11,6 @@ It knows the data of the ground floor only; `jit/caching.py` decides what is kep
 """
 
 from stagekit.cache.folder import Refused, folder_in_use
-from stagekit.cache.store import Entry, Store, open_store
+from stagekit.cache.store import Entry, Store, entry_name, open_store
 
-__all__ = ["Entry", "Refused", "Store", "folder_in_use", "open_store"]
+__all__ = ["Entry", "Refused", "Store", "entry_name", "folder_in_use", "open_store"]

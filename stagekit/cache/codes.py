@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 
-from stagekit.cache.store import open_store
+from stagekit.cache.store import entry_name, open_store
 from stagekit.cache.versions import versions
 
 
@@ -15,7 +14,7 @@ def kept(kind: str, words: Sequence[str], make: Callable[[], bytes]) -> bytes:
     ours = versions() if store else None
     if store is None or ours is None:
         return make()
-    name = f"{kind}-{hashlib.sha256(chr(0).join((ours, *words)).encode()).hexdigest()}"
+    name = entry_name(kind, ours, *words)
     code = store.load(name)
     if code is None:
         code = make()

@@ -178,7 +178,7 @@ class Specialization(Inspectable):
             fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
             error.context = (f"while specialising `{self.name}`{' with ' + fixed if fixed else ''}",)
             raise
-        except InternalError:
+        except (InternalError, Warning):  # a warning is raised under `-W error`, as its user wants it
             raise
         except Exception as error:
             raise InternalError(

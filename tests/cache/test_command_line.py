@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stagekit.__main__ import main
 from stagekit.artifact import Artifact
-from stagekit.cache import open_store
+from stagekit.cache import entry_name, open_store
 from stagekit.cache.artifacts import to_bytes
 from stagekit.signature import Signature
 
@@ -40,22 +40,25 @@ def test_an_entry_may_hold_anything(payload: bytes, kind: str, folder: Path) -> 
     """With a right checksum, so that it is looked at."""
     store = open_store()
     assert store is not None
-    store.save(f"{kind}-1", payload)
+    store.save(entry_name(kind), payload)
 
     assert [0, 0, 0] == [main(command) for command in COMMANDS]
 
 
-def test_names_and_kinds_of_files_may_be_anything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert open_store() is not None
-    for name in ("é", "-", "", "a\nb\x1b[31m", "x" * 200, "code-"):
-        (folder / f"{name}.entry").write_bytes(b"zz")
-    (folder / "code-link.entry").symlink_to("nowhere")
-    (folder / "code-folder.entry").mkdir()
+def test_files_of_others_are_neither_listed_nor_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R22: whatever they are called."""
+    store = open_store()
+    assert store is not None
+    store.save(entry_name("other"), b"zz")
+    foreign = [store.folder / f"{name}.entry" for name in ("é", "-", "", "a\nb\x1b[31m", "x" * 200, "code-")]
+    for path in foreign:
+        path.write_bytes(b"zz")
 
     assert [0, 0, 0] == [main(command) for command in COMMANDS]
     assert "\x1b" not in capsys.readouterr().out
     main(["cache", "clear"])
-    assert "6 entries removed" in capsys.readouterr().out
+    assert "1 entry removed" in capsys.readouterr().out
+    assert sorted(foreign) == sorted(store.folder.iterdir())
 
 
 def test_what_a_terminal_cannot_show_is_escaped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +74,7 @@ def test_what_a_terminal_cannot_show_is_escaped(folder: Path, monkeypatch: pytes
     store, terminal = open_store(), Ascii()
     assert store is not None
     artifact = Artifact("cpu", "größe\ud800", "", b"", Signature((), ()), "thread", None, None, 0)
-    store.save("code-1", to_bytes(artifact, {}))
+    store.save(entry_name("code"), to_bytes(artifact, {}))
     monkeypatch.setattr(sys, "stdout", terminal)
 
     assert 0 == main(["cache", "list"])
@@ -83,7 +86,7 @@ def test_a_reader_that_leaves_early_is_no_fault(folder: Path) -> None:
     store = open_store()
     assert store is not None
     for number in range(2000):  # more text than a pipe holds
-        (folder / f"other-{number}{'x' * 100}.entry").write_bytes(b"zz")
+        (store.folder / f"{entry_name('other', str(number))}.entry").write_bytes(b"zz")
     command = [sys.executable, "-m", "stagekit", "cache", "explain"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -14,6 +14,7 @@ import pytest
 import stagekit as sk
 from stagekit import config
 
+NO_SIZES = ("big", "-1", "nan", "inf", "1e308", "1e3", "10000001", "0x10", "1_000", "٥", ".", "9" * 5000)  # R24
 BAD = [
     ("STAGEKIT_DUMP", "nosuch", "trace, records, expand, legalize, fold, cse, dce, llvm, ptx"),
     ("STAGEKIT_DUMP", "trace,nosuch", "all, or some of"),
@@ -27,17 +28,15 @@ BAD = [
     ("STAGEKIT_THREADS", "²", "a positive integer"),
     ("STAGEKIT_CACHE", "off", "a folder, or 0 for no disk cache"),
     ("STAGEKIT_CACHE", "False", "a folder, or 0 for no disk cache"),
-    ("STAGEKIT_CACHE_MB", "big", "a number that is not negative"),
-    ("STAGEKIT_CACHE_MB", "-1", "a number that is not negative"),
-    ("STAGEKIT_CACHE_MB", "nan", "a number that is not negative"),
-    ("STAGEKIT_CACHE_MB", "inf", "a number that is not negative"),
+    *(("STAGEKIT_CACHE_MB", value, "a number of megabytes from 0 to") for value in NO_SIZES),
+    *(("STAGEKIT_THREADS", value, "a positive integer up to") for value in ("-1", "2.5", "1e3", "4097", "9" * 5000)),
 ]
 GOOD = [
     ("STAGEKIT_DUMP", " trace , ptx,"),
     ("STAGEKIT_VERIFY", "each"),
     ("STAGEKIT_TARGET", "interp"),
     ("STAGEKIT_THREADS", "3"),
-    ("STAGEKIT_CACHE_MB", "0.5"),
+    *(("STAGEKIT_CACHE_MB", value) for value in ("0", "0.5", ".5", "512.", "10000000")),
     *((switch.name, "") for switch in config.SWITCHES),
 ]
 
