@@ -29,13 +29,12 @@ def _numbered(names: str) -> Mapping[str, int]:
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
-    " cupy_stream cupy_current_stream data_name ptr_name device_id_name dtype_name shape_name strides_name"
     " exchanges exchange_count launch_kernel get_context set_context"
     " is_diverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
-"""is_diverted to is_current are the functions of `backends/launcher/support`, cupy_stream too; dtype_* and scalar_*, NumPy's
-dtypes and the types of its scalars. torch_stream, cupy_stream: what asks for a current stream. *_name: strings."""
+"""is_diverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
+types of its scalars. torch_stream: what asks for torch's current stream. *_name: strings."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
@@ -70,12 +69,9 @@ READING: Mapping[str, int] = MappingProxyType(
         **TENSOR,
         "stream_of": DLTENSOR_BYTES,
         "flags": DLTENSOR_BYTES + WORD,
-        "own_shape": DLTENSOR_BYTES + 2 * WORD,  # room for shape and strides that are nowhere else
-        "own_strides": DLTENSOR_BYTES + 10 * WORD,
     }
 )
-OWN_AXES = 8
-READING_BYTES = DLTENSOR_BYTES + (2 + 2 * OWN_AXES) * WORD
+READING_BYTES = DLTENSOR_BYTES + 2 * WORD
 
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8})
 """CPython's object header: a count, then the type. `runtime/native.py` tries it before anything relies on it."""
@@ -84,12 +80,6 @@ NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
 )
 """`PyArrayObject_fields`, see `runtime/numpy_fields.py`, which tries it."""
-
-CUPY: Mapping[str, int] = MappingProxyType({"shape": 40, "shape_end": 48, "strides": 64, "dtype": 104, "data": 112})
-"""CuPy's array: two C++ vectors, of sizes and of strides in bytes, and two objects. `runtime/cupy_fields.py` tries it."""
-
-CUPY_POINTER: Mapping[str, int] = MappingProxyType({"ptr": 24, "device": 32})
-"""What `data` of CuPy's array is."""
 
 WANTED_ARRAY = _numbered(
     "dtype dlpack_dtype device_type rank needed_flags checked_flags unit_shift is_written is_packed is_loose is_strided align"

@@ -48,9 +48,6 @@ def _reader_for(kind: type) -> Reader | None:
         return _read_torch
     if hasattr(kind, "__stagekit_view__"):
         return _read_own
-    if _is_cupy_array(kind):
-        native.offer_cupy(kind, sys.modules["cupy"])
-        return _read_cupy
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         if "__dlpack_c_exchange_api__" in vars(kind):  # an inherited one may not fit
             native.offer_exchange(kind, is_torch=False)
@@ -100,26 +97,7 @@ def _torch_dtypes() -> dict[Any, DType]:
     return {getattr(torch, d.name): d for d in ALL_DTYPES if hasattr(torch, d.name)}
 
 
-# CuPy ---------------------------------------------------------------------------------------------------------------
-
-
-def _is_cupy_array(kind: type) -> bool:
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and kind is cupy.ndarray
-
-
-def _read_cupy(array: Any, _: StreamOf | None) -> ArrayView:
-    """By attributes, which is quicker than a capsule. stream: the one that is current to CuPy."""
-    dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
-    strides = element_strides(array.shape, array.strides, array.itemsize)
-    memory = array.data
-    device = Device("cuda", memory.device_id)
-    stream = _cupy_stream(device.ordinal)
-    return ArrayView(memory.ptr, array.shape, strides, dtype, device, is_writable=True, stream=stream)
-
-
-def _cupy_stream(device: int) -> int:
-    return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
+# Streams ------------------------------------------------------------------------------------------------------------
 
 
 def owners_stream(arguments: Sequence[Any]) -> StreamOf | None:
@@ -127,13 +105,19 @@ def owners_stream(arguments: Sequence[Any]) -> StreamOf | None:
 
     Native launchers go by the same rule.
     """
+    cupy = sys.modules.get("cupy")
     for argument in arguments:
-        if _is_cupy_array(type(argument)):
-            return _cupy_stream
+        if cupy is not None and isinstance(argument, cupy.ndarray):
+            return cupy_stream
         address = native.stream_of((argument,)) if native.is_available() else 0
         if address:
             return functools.partial(native.ask_stream, address)
     return None
+
+
+def cupy_stream(device: int) -> int:
+    """CuPy's current stream on a device. CuPy has no exchange API, so machine code cannot ask for it."""
+    return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
 
 # Everyone else ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
 from stagekit.runtime import driver, native
-from stagekit.runtime.args import owners_stream
+from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
@@ -91,7 +91,7 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if self.artifact.has_records or not native.has_functions():
+        if self.artifact.has_records or not native.has_functions() or gpu.stream_of is cupy_stream:
             return general
         device = driver.current_device() if gpu.device is None else gpu.device
         state = self._state(brackets)

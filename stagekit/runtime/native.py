@@ -25,7 +25,7 @@ import numpy as np
 from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
-from stagekit.runtime import cupy_fields, numpy_fields
+from stagekit.runtime import numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _NO_ARGUMENTS = 0x4
@@ -101,7 +101,6 @@ class Process:
         self._kept: dict[str, Any] = {}
         self.address = ctypes.addressof(self._memory)
         self.is_complete = False
-        self._cupy: tuple[type, Callable[[int], Any], bool] | None = None
         for name, value in _known_objects().items():
             self.point(name, value)
         self.set("exchanges", ctypes.addressof(self._rows))
@@ -123,10 +122,7 @@ class Process:
         for name, address in addresses.items():
             if name in tables.PROCESS:
                 self.set(name, address)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["set_process"])(self.address)
         self.is_complete = True
-        if self._cupy is not None:
-            self.add_cupy(*self._cupy)
 
     @property
     def functions(self) -> Mapping[str, int]:
@@ -139,17 +135,6 @@ class Process:
         rows = (self._rows[width * i : width * (i + 1)] for i in range(self.get("exchange_count")))
         place = tables.EXCHANGE["stream_of"] // tables.WORD
         return next((row[place] for row in rows if row[0] == id(kind)), 0)
-
-    def add_cupy(self, kind: type, current_stream: Callable[[int], Any], has_fields: bool) -> None:
-        """A row for CuPy's arrays, once there are the functions for it. current_stream: of a device. has_fields: they are
-        where `native_tables.CUPY` says.
-        """
-        self._cupy = kind, current_stream, has_fields
-        if self.is_complete:
-            self.point("cupy_current_stream", current_stream)
-            names = "read_cupy_fields" if has_fields else "read_cupy", "cupy_stream"
-            read, stream_of = (self.functions[name] for name in names)
-            self.add_exchange(kind, read, stream_of, tables.NEVER_READ_ONLY)
 
     def add_exchange(self, kind: type, read: int, stream_of: int, flags: int) -> None:
         """A row for an array type; the table's length is raised last, as launchers may be reading it."""
@@ -175,7 +160,7 @@ def _known_objects() -> dict[str, Any]:
         **{name: switch.name.encode() for name, switch in switches.items()},
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),
-        **{f"{name}_name": sys.intern(name) for name in _NAMES},
+        "is_neg_name": sys.intern("is_neg"),
         **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
         **{f"scalar_{dtype.name}": dtype.numpy.type for dtype in ALL_DTYPES if _has_plain_scalars(dtype)},
     }
@@ -189,9 +174,6 @@ def _has_plain_scalars(dtype: DType) -> bool:
         type(probe).__basicsize__ >= size
         and ctypes.string_at(id(probe), size)[tables.SCALAR_VALUE :] == probe.tobytes()
     )
-
-
-_NAMES = ("is_neg", "data", "ptr", "device_id", "dtype", "shape", "strides")
 
 
 @functools.cache
@@ -227,12 +209,6 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     if is_torch:
         _torch_stream.append(api.current_work_stream)
     return True
-
-
-def offer_cupy(kind: type, cupy: Any) -> None:
-    """Let launchers read CuPy's arrays, which have no exchange API, by their fields or else by their attributes."""
-    if is_available():
-        process().add_cupy(kind, cupy.cuda.get_current_stream, cupy_fields.has_layout(cupy))
 
 
 def stream_of(arguments: Sequence[Any]) -> int:

@@ -14,11 +14,12 @@ import pytest
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Const, Slot
 from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
-from stagekit.runtime import cuda, driver, native
+from stagekit.runtime import cuda, dlpack, driver, native
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
+from stagekit.runtime.views import ArrayView, Device
 from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
@@ -293,15 +294,19 @@ def test_a_kernel_without_arrays_runs_where_the_current_context_is(gpu: FakeNati
 
 
 class FakeCupy:
-    """As much of CuPy as is looked at."""
+    """As much of CuPy as is looked at: arrays that speak DLPack without the exchange API, and a current stream."""
 
     class ndarray:
-        def __init__(
-            self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "f4", device: int = 0
-        ) -> None:
-            self.shape, self.strides, self.dtype = shape, strides, np.dtype(dtype)
-            self.itemsize = self.dtype.itemsize
-            self.data = SimpleNamespace(ptr=0x40000, device_id=device)
+        def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], device: int = 0) -> None:
+            self._view = ArrayView(0x40000, shape, strides, float32, Device("cuda", device), is_writable=True)
+            self.asked: list[int] = []
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return dlpack.CUDA, self._view.device.ordinal
+
+        def __dlpack__(self, *, stream: int, **_: Any) -> Any:
+            self.asked.append(stream)
+            return dlpack.wrap(self._view, owner=self)
 
     cuda = SimpleNamespace(get_current_stream=lambda device: SimpleNamespace(ptr=9000 + device))
 
@@ -312,35 +317,38 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> type[FakeCupy]:
     return FakeCupy
 
 
-def test_cupys_arrays_are_read_by_their_attributes(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
-    launch, array = Launches().load(0, 1), cupy.ndarray((1000,), (4,), device=1)
-    launch.kernel.launch((array, array, 1.5), {})  # so that the type is known
-
-    assert launch(array, array, 1.5) is None
-
-    ((function, _, _, stream, (*words, _)),) = gpu.native
-    assert (function, stream, words) == (1101, 9001, [0x40000, 1000, 0x40000])
-    assert gpu.named("cuLaunchKernel")[0][8] == 9001, "the general way takes the same stream"
-
-
-@pytest.mark.parametrize(
-    "change", [{"dtype": "f8", "strides": (8,)}, {"strides": (6,)}, {"strides": (8,)}, {"shape": (1,) * 9}]
-)
-def test_what_cupy_has_and_the_kernel_not_goes_the_general_way(
-    change: dict[str, Any], gpu: FakeNativeDriver, cupy: type[FakeCupy]
+def test_cupys_arrays_are_read_through_dlpack_and_launched_on_cupys_stream(
+    gpu: FakeNativeDriver, cupy: type[FakeCupy]
 ) -> None:
-    launch, right = Launches().load(0), {"shape": (1000,), "strides": (4,)}
-    launch.kernel.launch((cupy.ndarray(**right), cupy.ndarray(**right), 1.5), {})
+    launch, array = Launches().load(0, 1), cupy.ndarray((1000,), (1,), device=1)
+    assert launch(array, array, 1.5) == "general"
 
-    assert launch(cupy.ndarray(**{**right, **change}), cupy.ndarray(**right), 1.5) == "general"
+    launch.kernel.launch((array, array, 1.5), {})
+
+    ((_, *sizes, stream, _, _),) = gpu.named("cuLaunchKernel")
+    assert (sizes[:6], stream) == ([4, 1, 1, 256, 1, 1], 9001)
+    assert array.asked == [9001, 9001], "who made the array orders it before the launch"
 
 
-def test_a_stream_in_the_brackets_waits_for_cupys(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
-    gpu.parameter_count = 5
+def test_a_stream_in_the_brackets_is_told_to_cupy(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
     launch = Launches(STRIDED, key=(2, 64, 0, 4242), style="thread", launch=None, block=None).load(0)
-    array = cupy.ndarray((3, 5), (40, 4))
+    array = cupy.ndarray((3, 5), (10, 1))
+
     launch.kernel.launch((array,), {}, launch.kernel.request((2, 64, 0, 4242)))
 
-    assert launch(array) == "general"
+    assert array.asked == [4242]
+    assert gpu.named("cuLaunchKernel")[0][8] == 4242
 
-    assert gpu.named("cuStreamWaitEvent") == [[4242, "event", 0]]
+
+def test_a_prepared_launch_of_cupys_arrays_asks_cupy_for_the_stream_each_time(
+    gpu: FakeNativeDriver, cupy: type[FakeCupy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, array = Launches().kernel, cupy.ndarray((300,), (1,))
+    launch = kernel.prepare((array, array, 1.5), LaunchRequest())
+
+    for stream in (1, 2):
+        monkeypatch.setattr(FakeCupy.cuda, "get_current_stream", lambda _, ptr=stream: SimpleNamespace(ptr=ptr))
+        launch()
+
+    assert [call[8] for call in gpu.named("cuLaunchKernel")] == [1, 2]
+    assert not gpu.native

@@ -4,7 +4,6 @@ conditions    may a launch go natively
 binding       arguments in the order of the parameters
 arrays        address, sizes and strides of an array, checked
 exchange      what other libraries say of theirs
-cupy          CuPy's, which have no exchange API
 numbers       scalars and constexprs
 running       a kernel on the CPU
 enqueueing    a kernel on a GPU
@@ -18,12 +17,10 @@ from __future__ import annotations
 
 import re
 
-from stagekit import native_tables as tables
 from stagekit.backends.launcher.support import (
     arrays,
     binding,
     conditions,
-    cupy,
     enqueueing,
     exchange,
     numbers,
@@ -36,7 +33,6 @@ from stagekit.dtypes import ALL_DTYPES
 FUNCTIONS = (
     *("is_diverted", "is_current", "bind", "read_array", "read_number", "is_expected", "agree_on_device"),
     *("run", "enqueue", "run_prepared", "enqueue_prepared"),
-    *("set_process", "read_cupy", "read_cupy_fields", "cupy_stream"),
 )
 PREFIX = "stagekit_launch_"
 
@@ -53,9 +49,6 @@ declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 declare ptr @PyObject_CallMethodObjArgs(ptr, ptr, ...)
 declare void @PyErr_Clear()
-declare ptr @PyErr_Occurred()
-declare ptr @PyObject_GetAttr(ptr, ptr)
-declare i64 @PyLong_AsLongLong(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare void @Py_IncRef(ptr)
@@ -67,7 +60,7 @@ declare double @llvm.fabs.f64(double)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
-_PARTS = (conditions, binding, arrays, exchange, cupy, numbers, running, enqueueing, prepared)
+_PARTS = (conditions, binding, arrays, exchange, numbers, running, enqueueing, prepared)
 
 
 def text() -> str:
@@ -77,10 +70,6 @@ def text() -> str:
 
 
 def _constants() -> str:
-    """By dtype: DLPack's code of it, and how NumPy's scalar of it is decoded."""
-    codes = ", ".join(f"i32 {tables.dlpack_dtype(dtype)}" for dtype in ALL_DTYPES)
+    """By dtype: how NumPy's scalar of it is decoded."""
     kinds = ", ".join(f"i8 {numbers.kind_of(dtype)}" for dtype in ALL_DTYPES)
-    return (
-        f"@codes = internal constant [{len(ALL_DTYPES)} x i32] [{codes}]\n"
-        f"@scalar_kinds = internal constant [{len(ALL_DTYPES)} x i8] [{kinds}]\n"
-    )
+    return f"@scalar_kinds = internal constant [{len(ALL_DTYPES)} x i8] [{kinds}]\n"

@@ -73,12 +73,7 @@ choose:
   %has_stream = field i64 STATE.has_stream of %state
   %given = field ptr STATE.stream of %state
   %is_given = icmp ne i64 %has_stream, 0
-  br i1 %is_given, label %check_owner, label %ask
-check_owner:
-; CuPy's own stream must be waited for, which the general way does.
-  %cupy_stream = field ptr PROCESS.cupy_stream of %process
-  %is_cupy = icmp eq ptr %stream_of, %cupy_stream
-  br i1 %is_cupy, label %general, label %streamed
+  br i1 %is_given, label %streamed, label %ask
 ask:
   %is_theirs = icmp ne ptr %stream_of, null
   br i1 %is_theirs, label %ask_owner, label %ask_torch
@@ -104,7 +99,7 @@ answered:
   %answer = load ptr, ptr %asked
   br label %streamed
 streamed:
-  %stream = phi ptr [%given, %check_owner], [null, %ask_torch], [%answer, %answered]
+  %stream = phi ptr [%given, %choose], [null, %ask_torch], [%answer, %answered]
   %wanted = field ptr DEVICE.context of %row
   br label %compare
 compare:

@@ -23,8 +23,6 @@ _TABLES: Mapping[str, Mapping[str, int]] = {
     "GUARD": tables.GUARD,
     "OBJECT": tables.OBJECT,
     "NDARRAY": tables.NDARRAY,
-    "CUPY": tables.CUPY,
-    "CUPY_POINTER": tables.CUPY_POINTER,
     "WANTED_ARRAY": tables.WANTED_ARRAY,
     "WANTED_NUMBER": tables.WANTED_NUMBER,
 }
@@ -37,7 +35,6 @@ _NUMBERS: Mapping[str, str] = {
     "GUARD_BYTES": str(tables.size(tables.GUARD)),
     "DEVICE_BYTES": str(tables.size(tables.DEVICE)),
     "DEVICES": str(tables.DEVICES),
-    "OWN_AXES": str(tables.OWN_AXES),
     "DTYPES": str(len(ALL_DTYPES)),
     "READING_BYTES": str(tables.READING_BYTES),
     "WANTED_ARRAY_BYTES": str(tables.size(tables.WANTED_ARRAY)),
