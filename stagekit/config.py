@@ -93,9 +93,9 @@ DUMP = Switch(
 DUMP_DIR = Switch("STAGEKIT_DUMP_DIR", "", "write the dumps to NN-stage.txt files in this folder instead of stderr")
 VERIFY = Switch(
     "STAGEKIT_VERIFY",
-    "ends",
-    "check the IR after tracing and before emission (ends), or after every pass (each)",
-    _one_of("ends", "each"),
+    "end",
+    "check the IR before emission (end), or after tracing and every pass too (each)",
+    _one_of("end", "each"),
 )
 TARGET = Switch(
     "STAGEKIT_TARGET", "", "run every launch on this target, whatever the arrays", _one_of("cpu", "cuda", "interp")

@@ -71,30 +71,30 @@ class DType:
         """The NumPy dtype that stores this type."""
         return np.dtype(getattr(ml_dtypes, self.numpy_name, self.numpy_name))
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         """Size of one element in memory, in bytes."""
         return max(self.bits // 8, 1)
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         return self.kind == "float"
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         """Is this a signed or unsigned integer (not bool)?"""
         return self.kind in ("int", "uint")
 
-    @property
+    @cached_property
     def is_signed(self) -> bool:
         return self.kind == "int"
 
-    @property
+    @cached_property
     def min(self) -> int:
         """Smallest value of an integer or bool dtype."""
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
 
-    @property
+    @cached_property
     def max(self) -> int:
         """Largest value of an integer or bool dtype."""
         return (1 << (self.bits - (self.kind == "int"))) - 1

@@ -10,6 +10,7 @@ import pytest
 os.environ["STAGEKIT_CACHE"] = (
     "0"  # tests compile what they test, and leave nothing; those of the cache have a folder each
 )
+os.environ.setdefault("STAGEKIT_VERIFY", "each")  # the IR is checked after tracing and after every pass
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 

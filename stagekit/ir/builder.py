@@ -64,25 +64,25 @@ class Builder:
         self.op_count += 1
         return op.results
 
-    def _one(self, cls: type[Op], name: str = "", **given: Any) -> Value:
-        (value,) = self._many(cls, (name,), **given)
+    def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
+        (value,) = self._many(cls, fields, (name,))
         return value
 
-    def _many(self, cls: type[Op], names: Sequence[str] = (), **given: Any) -> tuple[Value, ...]:
-        bare = cls(loc=self.loc, **given)
-        types = infer(bare)
-        if not types:
-            return self.append(bare)
+    def _many(self, cls: type[Op], fields: dict[str, Any], names: Sequence[str] = ()) -> tuple[Value, ...]:
+        """Append the op with these fields and give its results, whose types the typing rule gives."""
+        fields["loc"] = self.loc
+        op = cls.of(fields)
+        types = infer(op)
         hints = names if len(names) == len(types) else [""] * len(types)
-        results = tuple(Value(t, n) for t, n in zip(types, hints, strict=True))
-        object.__setattr__(bare, "results", results)  # the op is still ours alone: cheaper than building it twice
-        return self.append(bare)
+        fields["results"] = tuple([Value(t, n) for t, n in zip(types, hints)])
+        return self.append(op)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def constant(self, value: bool | float, dtype: DType) -> Value:
         """A number; `value` must be exact in `dtype` (use `semantics.round_to`)."""
-        (result,) = self.append(ops.Constant(value=value, loc=self.loc, results=(Value(Scalar(dtype)),)))
+        result = Value(Scalar(dtype))
+        self.append(ops.Constant.of({"value": value, "loc": self.loc, "results": (result,)}))
         return result
 
     def index(self, value: int) -> Value:
@@ -95,13 +95,13 @@ class Builder:
         return self.constant(False, BOOL.dtype)
 
     def binary(self, kind: BinaryKind, lhs: Value, rhs: Value) -> Value:
-        return self._one(ops.Binary, kind=kind, lhs=lhs, rhs=rhs)
+        return self._one(ops.Binary, {"kind": kind, "lhs": lhs, "rhs": rhs})
 
     def unary(self, kind: UnaryKind, operand: Value) -> Value:
-        return self._one(ops.Unary, kind=kind, operand=operand)
+        return self._one(ops.Unary, {"kind": kind, "operand": operand})
 
     def compare(self, kind: CompareKind, lhs: Value, rhs: Value) -> Value:
-        return self._one(ops.Compare, kind=kind, lhs=lhs, rhs=rhs)
+        return self._one(ops.Compare, {"kind": kind, "lhs": lhs, "rhs": rhs})
 
     def add(self, lhs: Value, rhs: Value) -> Value:
         return self.binary(BinaryKind.ADD, lhs, rhs)
@@ -137,13 +137,14 @@ class Builder:
         return self.unary(UnaryKind.NEG, operand)
 
     def select(self, condition: Value, if_true: Value, if_false: Value) -> Value:
-        return self._one(ops.Select, condition=condition, if_true=if_true, if_false=if_false)
+        return self._one(ops.Select, {"condition": condition, "if_true": if_true, "if_false": if_false})
 
     def cast(self, operand: Value, dtype: DType, *, is_exact: bool = False) -> Value:
         """`operand` as `dtype`; the same value when it already is."""
-        if operand.type == Scalar(dtype):
+        wanted = Scalar(dtype)
+        if operand.type is wanted:
             return operand
-        return self._stated(ops.Cast, Scalar(dtype), operand=operand, is_exact=is_exact)
+        return self._stated(ops.Cast, wanted, operand=operand, is_exact=is_exact)
 
     def bitcast(self, operand: Value, to: Type) -> Value:
         return operand if operand.type == to else self._stated(ops.Bitcast, to, operand=operand)
@@ -156,16 +157,16 @@ class Builder:
     # -- memory -------------------------------------------------------------------------------------------------
 
     def offset(self, pointer: Value, index: Value, indexed: ops.Indexed | None = None) -> Value:
-        return self._one(ops.Offset, pointer=pointer, index=index, indexed=indexed)
+        return self._one(ops.Offset, {"pointer": pointer, "index": index, "indexed": indexed})
 
     def load(self, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
-        return self._one(ops.Load, pointer=pointer, mask=mask, other=other)
+        return self._one(ops.Load, {"pointer": pointer, "mask": mask, "other": other})
 
     def store(self, pointer: Value, value: Value, mask: Value | None = None) -> None:
-        self._many(ops.Store, pointer=pointer, value=value, mask=mask)
+        self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask})
 
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
-        return self._one(ops.Alloc, name, dtype=dtype, space=space, count=count, align=align)
+        return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)
 
     # -- control ------------------------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Builder:
         self.append(ops.Condition(flag=flag, values=values, loc=self.loc))
 
     def if_(self, condition: Value, then_body: Block, else_body: Block, names: Sequence[str] = ()) -> tuple[Value, ...]:
-        return self._many(ops.If, names, condition=condition, then_body=then_body, else_body=else_body)
+        return self._many(ops.If, {"condition": condition, "then_body": then_body, "else_body": else_body}, names)
 
     def for_(
         self,
@@ -189,24 +190,24 @@ class Builder:
     ) -> tuple[Value, ...]:
         start, stop, step = bounds
         given = {"start": start, "stop": stop, "step": step, "inits": inits, "unroll": unroll, "loop_body": loop_body}
-        return self._many(ops.For, names, **given)
+        return self._many(ops.For, given, names)
 
     def while_(
         self, inits: tuple[Value, ...], before: Block, after: Block, names: Sequence[str] = ()
     ) -> tuple[Value, ...]:
-        return self._many(ops.While, names, inits=inits, before=before, after=after)
+        return self._many(ops.While, {"inits": inits, "before": before, "after": after}, names)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
     def check(self, condition: Value, message: str, operands: tuple[Value, ...]) -> None:
-        self._many(ops.Assert, condition=condition, operands_=operands, message=message)
+        self._many(ops.Assert, {"condition": condition, "operands_": operands, "message": message})
 
     def print_(self, format: str, operands: tuple[Value, ...]) -> None:
-        self._many(ops.Print, operands_=operands, format=format)
+        self._many(ops.Print, {"operands_": operands, "format": format})
 
     def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
         """Call an intrinsic; argument types must match one of its signatures exactly."""
-        return self._many(ops.IntrinsicOp, spec=spec, args=tuple(args), params=tuple(params))
+        return self._many(ops.IntrinsicOp, {"spec": spec, "args": tuple(args), "params": tuple(params)})
 
     def call_one(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> Value:
         (value,) = self.call(spec, args, params)

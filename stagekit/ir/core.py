@@ -19,22 +19,32 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 from stagekit.diagnostics import Loc
 from stagekit.ir.types import Type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """One SSA value. `name` is a hint for people; identity is what counts."""
+    """One SSA value. `name` is a hint for people; identity is what counts.
 
-    type: Type
-    name: str = ""
+    Not a frozen dataclass, whose `__init__` takes three times as long: every op makes one.
+    """
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: Type, name: str = "") -> None:
+        self.type: Final = type
+        self.name: Final = name
+
+    def __repr__(self) -> str:
+        return f"Value(type={self.type!r}, name={self.name!r})"
 
 
 class Effect(Enum):
     """What an op does besides computing its results. Passes ask nothing else about an op."""
+
+    __hash__ = object.__hash__  # `Enum` hashes the name anew each time
 
     READ = "read"  # reads memory
     WRITE = "write"  # writes memory
@@ -90,6 +100,16 @@ class Op:
     loc: Loc
     results: tuple[Value, ...] = ()
 
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        """The op with these fields, which the caller forgets: for the builder, which fills them in while the op is its own.
+
+        A frozen dataclass assigns each field by a call; this is twice as fast.
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "__dict__", fields)
+        return made
+
     @property
     def effects(self) -> Effects:
         """What this op itself does; nested bodies are asked through `walk`."""
@@ -109,7 +129,9 @@ class Op:
         return {name: getattr(self, name) for name in self.ATTRIBUTE_FIELDS}
 
     def bodies(self) -> tuple[Block, ...]:
-        return tuple(b for name in self.BODY_FIELDS if (b := getattr(self, name)) is not None)
+        if not self.BODY_FIELDS:
+            return ()
+        return tuple([b for name in self.BODY_FIELDS if (b := getattr(self, name)) is not None])
 
     def with_operands(self, mapping: Mapping[Value, Value]) -> Op:
         """The same op with operands replaced by `mapping`; the same object when nothing changes. Bodies are untouched."""
@@ -126,9 +148,7 @@ class Op:
 
     def replace(self, **fields: Any) -> Op:
         """The same op with some fields changed. (`dataclasses.replace` takes ten times as long, and passes live on this.)"""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, **fields)
-        return made
+        return self.of({**self.__dict__, **fields})
 
 
 def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
@@ -210,8 +230,9 @@ def walk(block: Block) -> Iterator[Op]:
     """Every op under `block`, outer before inner, in program order."""
     for each in block.ops:
         yield each
-        for nested in each.bodies():
-            yield from walk(nested)
+        if each.BODY_FIELDS:
+            for nested in each.bodies():
+                yield from walk(nested)
 
 
 def has_effect(each: Op, *effects: Effect) -> bool:

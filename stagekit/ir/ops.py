@@ -32,7 +32,13 @@ from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.types import Space
 
 
-class BinaryKind(Enum):
+class _Kind(Enum):
+    """What an op does. Tables are looked up by kinds all the time, and `Enum` would hash their names anew."""
+
+    __hash__ = object.__hash__
+
+
+class BinaryKind(_Kind):
     """Arithmetic on two operands of one dtype; the exact meaning of each is a row of `semantics.BINARY`."""
 
     ADD = "add"
@@ -48,12 +54,12 @@ class BinaryKind(Enum):
     SHR = "shr"  # arithmetic on signed; amount >= width gives 0 or -1
 
 
-class UnaryKind(Enum):
+class UnaryKind(_Kind):
     NEG = "neg"
     NOT = "not"  # bitwise on integers, logical on bool
 
 
-class CompareKind(Enum):
+class CompareKind(_Kind):
     """Ordered comparison giving bool; with a NaN everything is false but NE."""
 
     EQ = "eq"

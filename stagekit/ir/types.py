@@ -1,4 +1,4 @@
-"""The types of IR values: scalars and pointers. Hashable, compared by value; signedness lives here, never in LLVM's types.
+"""The types of IR values: scalars and pointers. Each exists once; signedness lives here, never in LLVM's types.
 
 f32            a scalar
 ptr<f32, global>   a pointer to elements of f32 in global memory
@@ -8,39 +8,68 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Self, TypeVar
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
 
+T = TypeVar("T")
+_ALL: dict[tuple[Any, ...], Any] = {}  # every type that was made, so that comparing two is comparing identities
+
 
 class Space(Enum):
     """Where a pointer points."""
+
+    __hash__ = object.__hash__  # `Enum` hashes the name anew each time
 
     GLOBAL = "global"  # visible to the whole grid
     SHARED = "shared"  # one copy per block
     LOCAL = "local"  # one copy per thread
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Scalar:
     dtype: DType
+
+    def __new__(cls, dtype: DType) -> Self:
+        found: Self | None = _ALL.get((cls, dtype))
+        return found or _first(cls, dtype=dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scalar, (self.dtype,)
 
     def __str__(self) -> str:
         return self.dtype.short
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Pointer:
     """A typed address. Offsets count elements of `dtype`."""
 
     dtype: DType
     space: Space
 
+    def __new__(cls, dtype: DType, space: Space) -> Self:
+        found: Self | None = _ALL.get((cls, dtype, space))
+        return found or _first(cls, dtype=dtype, space=space)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pointer, (self.dtype, self.space)
+
     def __str__(self) -> str:
         return f"ptr<{self.dtype.short}, {self.space.value}>"
 
 
 Type = Scalar | Pointer
+
+
+def _first(cls: type[T], **fields: Any) -> T:
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    kept: T = _ALL.setdefault((cls, *fields.values()), made)
+    return kept
+
 
 BOOL = Scalar(dtypes.bool_)
 INDEX = Scalar(dtypes.INDEX)

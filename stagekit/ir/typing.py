@@ -5,10 +5,12 @@ In: an op without results. Out: its result types. Raises `IrError` with a senten
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from stagekit.diagnostics import InternalError
+from stagekit.dtypes import DType
 from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.ops import BinaryKind, UnaryKind
@@ -19,14 +21,8 @@ class IrError(InternalError):
     """IR that breaks a rule: a fault of whoever built it."""
 
 
-def require(holds: bool, sentence: str) -> None:
-    """Raise IrError(sentence) unless it holds."""
-    if not holds:
-        raise IrError(sentence)
-
-
 def types_of(values: tuple[Value, ...]) -> tuple[Type, ...]:
-    return tuple(v.type for v in values)
+    return tuple([v.type for v in values])
 
 
 def infer(op: Op) -> tuple[Type, ...]:
@@ -34,158 +30,202 @@ def infer(op: Op) -> tuple[Type, ...]:
     return _RULES[type(op)](op)
 
 
+def _fail(sentence: str) -> NoReturn:
+    raise IrError(sentence)
+
+
 _BITWISE = (BinaryKind.AND, BinaryKind.OR, BinaryKind.XOR)
 _SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 
 
 def _binary(op: ops.Binary) -> tuple[Type, ...]:
-    require(op.lhs.type == op.rhs.type, f"operands of {op.kind.value} differ: {op.lhs.type} and {op.rhs.type}")
-    require(isinstance(op.lhs.type, Scalar), f"{op.kind.value} needs scalars, got {op.lhs.type}")
-    dtype = op.lhs.type.dtype
-    require(not dtype.is_storage_only, f"{dtype.name} has no arithmetic")
-    if op.kind in _BITWISE:
-        require(not dtype.is_float, f"{op.kind.value} of {dtype.name}")
-    elif op.kind in _SHIFTS:
-        require(dtype.is_integer, f"{op.kind.value} of {dtype.name}")
-    else:
-        require(dtype.kind != "bool", f"{op.kind.value} of bool: convert to an integer first")
-    require(op.kind is not BinaryKind.DIV or dtype.is_float, f"div of {dtype.name}: integers use floordiv")
-    return (op.lhs.type,)
+    type_ = op.lhs.type
+    if op.rhs.type is not type_:
+        _fail(f"operands of {op.kind.value} differ: {type_} and {op.rhs.type}")
+    if not isinstance(type_, Scalar):
+        _fail(f"{op.kind.value} needs scalars, got {type_}")
+    objection = _objection(op.kind, type_.dtype)
+    if objection:
+        _fail(objection)
+    return (type_,)
+
+
+@functools.cache
+def _objection(kind: BinaryKind, dtype: DType) -> str | None:
+    """Why `kind` cannot be done in `dtype`, or None."""
+    if dtype.is_storage_only:
+        return f"{dtype.name} has no arithmetic"
+    if kind in _BITWISE:
+        return f"{kind.value} of {dtype.name}" if dtype.is_float else None
+    if kind in _SHIFTS:
+        return None if dtype.is_integer else f"{kind.value} of {dtype.name}"
+    if dtype.kind == "bool":
+        return f"{kind.value} of bool: convert to an integer first"
+    is_integer_div = kind is BinaryKind.DIV and not dtype.is_float
+    return f"div of {dtype.name}: integers use floordiv" if is_integer_div else None
 
 
 def _unary(op: ops.Unary) -> tuple[Type, ...]:
-    require(isinstance(op.operand.type, Scalar), f"{op.kind.value} needs a scalar, got {op.operand.type}")
-    dtype = op.operand.type.dtype
-    if op.kind is UnaryKind.NOT:
-        require(not dtype.is_float, f"not of {dtype.name}")
-    else:
-        require(dtype.kind != "bool" and not dtype.is_storage_only, f"neg of {dtype.name}")
-    return (op.operand.type,)
+    type_ = op.operand.type
+    if not isinstance(type_, Scalar):
+        _fail(f"{op.kind.value} needs a scalar, got {type_}")
+    dtype = type_.dtype
+    is_not = op.kind is UnaryKind.NOT
+    if dtype.is_float if is_not else dtype.kind == "bool" or dtype.is_storage_only:
+        _fail(f"{op.kind.value} of {dtype.name}")
+    return (type_,)
 
 
 def _compare(op: ops.Compare) -> tuple[Type, ...]:
-    require(op.lhs.type == op.rhs.type, f"operands of a comparison differ: {op.lhs.type} and {op.rhs.type}")
+    if op.lhs.type is not op.rhs.type:
+        _fail(f"operands of a comparison differ: {op.lhs.type} and {op.rhs.type}")
     return (BOOL,)
 
 
 def _select(op: ops.Select) -> tuple[Type, ...]:
-    require(op.condition.type == BOOL, f"select condition is {op.condition.type}")
-    require(op.if_true.type == op.if_false.type, f"select of {op.if_true.type} and {op.if_false.type}")
+    if op.condition.type is not BOOL:
+        _fail(f"select condition is {op.condition.type}")
+    if op.if_true.type is not op.if_false.type:
+        _fail(f"select of {op.if_true.type} and {op.if_false.type}")
     return (op.if_true.type,)
 
 
 def _offset(op: ops.Offset) -> tuple[Type, ...]:
-    require(isinstance(op.pointer.type, Pointer), f"offset of {op.pointer.type}")
-    require(op.index.type == INDEX, f"offset by {op.index.type}, must be {INDEX}")
+    if not isinstance(op.pointer.type, Pointer):
+        _fail(f"offset of {op.pointer.type}")
+    if op.index.type is not INDEX:
+        _fail(f"offset by {op.index.type}, must be {INDEX}")
     return (op.pointer.type,)
 
 
 def _pointee(value: Value) -> Scalar:
-    require(isinstance(value.type, Pointer), f"not a pointer: {value.type}")
+    if not isinstance(value.type, Pointer):
+        _fail(f"not a pointer: {value.type}")
     return Scalar(value.type.dtype)
 
 
 def _load(op: ops.Load) -> tuple[Type, ...]:
     element = _pointee(op.pointer)
-    require((op.mask is None) == (op.other is None), "load needs both mask and other, or neither")
+    if (op.mask is None) != (op.other is None):
+        _fail("load needs both mask and other, or neither")
     if op.mask is not None and op.other is not None:
-        require(op.mask.type == BOOL, f"load mask is {op.mask.type}")
-        require(op.other.type == element, f"load other is {op.other.type}, elements are {element}")
+        if op.mask.type is not BOOL:
+            _fail(f"load mask is {op.mask.type}")
+        if op.other.type != element:
+            _fail(f"load other is {op.other.type}, elements are {element}")
     return (element,)
 
 
 def _store(op: ops.Store) -> tuple[Type, ...]:
-    require(op.value.type == _pointee(op.pointer), f"store of {op.value.type} to {op.pointer.type}")
-    require(op.mask is None or op.mask.type == BOOL, "store mask is not bool")
+    if op.value.type != _pointee(op.pointer):
+        _fail(f"store of {op.value.type} to {op.pointer.type}")
+    if op.mask is not None and op.mask.type is not BOOL:
+        _fail("store mask is not bool")
     return ()
 
 
 def _yielded(block: Block) -> tuple[Type, ...]:
-    require(bool(block.ops) and isinstance(block.ops[-1], ops.Yield), "body does not end in yield")
+    if not block.ops or not isinstance(block.ops[-1], ops.Yield):
+        _fail("body does not end in yield")
     return types_of(block.ops[-1].operands())
 
 
 def _if(op: ops.If) -> tuple[Type, ...]:
-    require(op.condition.type == BOOL, f"if condition is {op.condition.type}")
+    if op.condition.type is not BOOL:
+        _fail(f"if condition is {op.condition.type}")
     then_types, else_types = _yielded(op.then_body), _yielded(op.else_body)
-    require(then_types == else_types, f"arms yield {_show(then_types)} and {_show(else_types)}")
+    if then_types != else_types:
+        _fail(f"arms yield {_show(then_types)} and {_show(else_types)}")
     return then_types
 
 
 def _for(op: ops.For) -> tuple[Type, ...]:
     bound = op.start.type
-    require(isinstance(bound, Scalar) and bound.dtype.is_integer, f"for over {bound}")
-    require(op.stop.type == bound and op.step.type == bound, "for bounds differ in type")
+    if not isinstance(bound, Scalar) or not bound.dtype.is_integer:
+        _fail(f"for over {bound}")
+    if op.stop.type != bound or op.step.type != bound:
+        _fail("for bounds differ in type")
     carried = types_of(op.inits)
-    require(types_of(op.loop_body.params) == (bound, *carried), "for body parameters do not match bounds and inits")
-    require(_yielded(op.loop_body) == carried, f"for yields {_show(_yielded(op.loop_body))}, carries {_show(carried)}")
+    if types_of(op.loop_body.params) != (bound, *carried):
+        _fail("for body parameters do not match bounds and inits")
+    if _yielded(op.loop_body) != carried:
+        _fail(f"for yields {_show(_yielded(op.loop_body))}, carries {_show(carried)}")
     return carried
 
 
 def _while(op: ops.While) -> tuple[Type, ...]:
     carried = types_of(op.inits)
-    require(types_of(op.before.params) == carried, "while parameters do not match inits")
-    require(
-        bool(op.before.ops) and isinstance(op.before.ops[-1], ops.Condition), "while test does not end in condition"
-    )
-    condition = op.before.ops[-1]
-    assert isinstance(condition, ops.Condition)
-    require(condition.flag.type == BOOL, f"while condition is {condition.flag.type}")
+    if types_of(op.before.params) != carried:
+        _fail("while parameters do not match inits")
+    condition = op.before.ops[-1] if op.before.ops else None
+    if not isinstance(condition, ops.Condition):
+        _fail("while test does not end in condition")
+    if condition.flag.type is not BOOL:
+        _fail(f"while condition is {condition.flag.type}")
     forwarded = types_of(condition.values)
-    require(types_of(op.after.params) == forwarded, "while body parameters do not match condition")
-    require(_yielded(op.after) == carried, f"while yields {_show(_yielded(op.after))}, carries {_show(carried)}")
+    if types_of(op.after.params) != forwarded:
+        _fail("while body parameters do not match condition")
+    if _yielded(op.after) != carried:
+        _fail(f"while yields {_show(_yielded(op.after))}, carries {_show(carried)}")
     return forwarded
 
 
 def _assert(op: ops.Assert) -> tuple[Type, ...]:
-    require(op.condition.type == BOOL, f"assert condition is {op.condition.type}")
+    if op.condition.type is not BOOL:
+        _fail(f"assert condition is {op.condition.type}")
     return ()
 
 
 def _intrinsic(op: ops.IntrinsicOp) -> tuple[Type, ...]:
-    sig = op.spec.overload(types_of(op.args))
+    spec = op.spec
+    sig = spec.overload(types_of(op.args))
     if sig is None:
-        raise IrError(f"{op.spec.name} has no overload for ({_show(types_of(op.args))})")
-    require(len(op.params) == len(op.spec.params), f"{op.spec.name} needs {len(op.spec.params)} compile-time values")
-    for param, value in zip(op.spec.params, op.params, strict=True):
-        require(param.allows(value), f"{op.spec.name}: {param.name} = {value!r}")
+        _fail(f"{spec.name} has no overload for ({_show(types_of(op.args))})")
+    if len(op.params) != len(spec.params):
+        _fail(f"{spec.name} needs {len(spec.params)} compile-time values")
+    for param, value in zip(spec.params, op.params, strict=True):
+        if not param.allows(value):
+            _fail(f"{spec.name}: {param.name} = {value!r}")
     return sig.results
 
 
 def _alloc(op: ops.Alloc) -> tuple[Type, ...]:
-    require(op.count is None or op.count >= 0, f"alloc of {op.count} elements")
+    if op.count is not None and op.count < 0:
+        _fail(f"alloc of {op.count} elements")
     return (Pointer(op.dtype, op.space),)
 
 
 def _constant(op: ops.Constant) -> tuple[Type, ...]:
-    (result,) = types_of(op.results)
-    require(isinstance(result, Scalar), f"constant of {result}")
+    result = op.result.type
+    if not isinstance(result, Scalar):
+        _fail(f"constant of {result}")
     return (result,)
 
 
 def _cast(op: ops.Cast) -> tuple[Type, ...]:
-    (result,) = types_of(op.results)
-    require(
-        isinstance(result, Scalar) and isinstance(op.operand.type, Scalar), f"cast of {op.operand.type} to {result}"
-    )
+    result = op.result.type
+    if not isinstance(result, Scalar) or not isinstance(op.operand.type, Scalar):
+        _fail(f"cast of {op.operand.type} to {result}")
     return (result,)
 
 
 def _bitcast(op: ops.Bitcast) -> tuple[Type, ...]:
-    (result,) = types_of(op.results)
-    source = op.operand.type
+    result, source = op.result.type, op.operand.type
     if isinstance(source, Pointer):
         fits = result == INDEX or (isinstance(result, Pointer) and result.space is source.space)
     else:
         fits = isinstance(result, Scalar) and result.dtype.bits == source.dtype.bits
-    require(fits, f"bitcast of {source} to {result}")
+    if not fits:
+        _fail(f"bitcast of {source} to {result}")
     return (result,)
 
 
 def _asm(op: ops.InlineAsm) -> tuple[Type, ...]:
     if op.host is not None:
-        require(types_of(op.host.params) == types_of(op.args), "asm host body parameters do not match operands")
-        require(_yielded(op.host) == types_of(op.results), "asm host body does not yield the results")
+        if types_of(op.host.params) != types_of(op.args):
+            _fail("asm host body parameters do not match operands")
+        if _yielded(op.host) != types_of(op.results):
+            _fail("asm host body does not yield the results")
     return types_of(op.results)
 
 

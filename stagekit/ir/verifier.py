@@ -1,4 +1,4 @@
-"""Is this IR valid? Called after tracing, after passes and before emission, on every compile: one pass, linear.
+"""Is this IR valid? Asked before emission, and after tracing and every pass where `STAGEKIT_VERIFY=each`. Linear.
 
 The rules, each with a test that breaks it:
 
@@ -68,15 +68,13 @@ class _Verifier:
         """Check `block`, a body of `owner`; what it defines is not visible behind it."""
         if not block.ops or not block.ops[-1].is_terminator:
             self.fail("a block ends in a terminator", block.ops[-1] if block.ops else owner)
-        opened = list(block.params)
         self.define(block.params, owner)
         last = block.ops[-1]
         for each in block.ops:
             self.op(each)
             if each.is_terminator and each is not last:
                 self.fail("a terminator stands last", each)
-            opened.extend(each.results)
-        self.visible.difference_update(opened)
+        self.visible.difference_update(block.params, *[each.results for each in block.ops])
 
     def op(self, op: Op) -> None:
         if OP_CLASSES.get(op.mnemonic) is not type(op):
@@ -85,8 +83,9 @@ class _Verifier:
             self.fail("an op has a place", op)
         if not self.visible.issuperset(op.operands()):
             self.fail("a value is used where its definition is not visible", op)
-        for nested in op.bodies() if op.BODY_FIELDS else ():
-            self.block(nested, op)
+        if op.BODY_FIELDS:
+            for nested in op.bodies():
+                self.block(nested, op)
         self.types(op)
         check = _MORE_RULES.get(type(op))
         if check and (objection := check(op)):
@@ -103,15 +102,14 @@ class _Verifier:
             expected = infer(op)
         except IrError as error:
             self.fail(str(error), op)
-        if expected != tuple([r.type for r in op.results]):
+        if expected != types_of(op.results):
             self.fail(f"results are {_show(types_of(op.results))}, by the operands {_show(expected)}", op)
 
     def define(self, values: tuple[Value, ...], op: Op | None) -> None:
-        for value in values:
-            if value in self.defined:
-                self.fail("a value is defined twice", op)
-            self.defined.add(value)
-            self.visible.add(value)
+        if not self.defined.isdisjoint(values) or len(set(values)) != len(values):
+            self.fail("a value is defined twice", op)
+        self.defined.update(values)
+        self.visible.update(values)
 
     def place(self, op: Op) -> None:
         """Note where an op without results stands (results that are defined twice give the others away)."""

@@ -24,7 +24,7 @@ from stagekit.jit.history import Stopwatch
 from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
 from stagekit.jit.native import CallShape, NativeLaunchers
-from stagekit.jit.recursion import deep_recursion
+from stagekit.jit.recursion import undisturbed
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.views import Device
@@ -166,7 +166,7 @@ class Specialization(Inspectable):
     def _trace(self, arg_types: tuple[ArgType, ...]) -> Traced:
         symbol = symbol_of(self.name, self.constexprs)
         request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, self._owner.options.trace, symbol)
-        with self._explained(), deep_recursion():
+        with self._explained(), undisturbed():
             return trace(request, self._meanings.__getitem__)
 
     @contextlib.contextmanager

@@ -69,17 +69,23 @@ def _run_one(each: Pass, fn: Function, context: PassContext) -> Function:
 
 
 class VerifyEach:
-    """Check the IR after every pass, and name the pass that broke it."""
+    """Check the IR that comes from the front end and from every pass, and name the pass that broke it."""
+
+    def __init__(self) -> None:
+        self.checked: Function | None = None
 
     def before(self, stage: str, fn: Function) -> None:
-        """Nothing: what comes in was checked when it came out."""
+        if fn is not self.checked:
+            verify(fn)
 
     def after(self, stage: str, fn: Function) -> None:
         try:
-            verify(fn)
+            if fn is not self.checked:
+                verify(fn)
         except InternalError as error:
             error.add_note(f"after pass `{stage}`")
             raise
+        self.checked = fn
 
 
 @dataclass

@@ -50,8 +50,7 @@ ILLEGAL: dict[str, dict[type[Op], _Illegal]] = {"cuda": _COMPILABLE, "cpu": _COM
 
 
 def lower(fn: Function, context: PassContext, hooks: Sequence[Hook]) -> Function:
-    """Run the target's passes on `fn`, checked at both ends. hooks: from `hooks_from_config`, or one's own."""
-    verify(fn)
+    """Run the target's passes on `fn` and check what they give. hooks: from `hooks_from_config`, or one's own."""
     lowered = run_passes(fn, PASSES[context.target], context, hooks)
     verify(lowered, legal(context))
     return lowered
