@@ -179,6 +179,22 @@ def _promote_float(a: DType, b: DType) -> DType:
     return a if a.bits > b.bits else b
 
 
+def least_common(a: DType, b: DType) -> DType | None:
+    """The least dtype that holds every value of both exactly: in it two paths meet. None where there is none.
+
+    There is none for a signed integer with uint64, and none is looked for across kinds: bool, integer and float do not meet.
+    """
+    if a is b:
+        return a
+    if a.is_integer and b.is_integer:
+        return promote(a, b)
+    if not (a.is_float and b.is_float):
+        return None
+    if a.bits == b.bits:
+        return float16 if a.bits == 8 else float32
+    return a if a.bits > b.bits else b
+
+
 def true_divide_dtype(a: DType) -> DType:
     """The dtype of `/` on operands that met in `a`: float32 for integers up to 32 bits, float64 above."""
     if a.is_float:

@@ -289,24 +289,31 @@ def is_weak_number(value: Any) -> bool:
 
 
 def join_dtype(a: Any, b: Any) -> DType | None:
-    """The one dtype of two joined numbers; None when they differ. Literals adapt, but never from float to integer."""
+    """The dtype in which two numbers of two paths meet; None where they do not. A literal takes the dtype of the other path,
+    but never from float to integer; an integer that does not fit counts as its own dtype.
+    """
     weak_a, weak_b = is_weak_number(a), is_weak_number(b)
     left, right = default_dtype(a), default_dtype(b)
     if weak_a and weak_b:
         met = dtypes.promote(left, right)
         return met if (left.kind == right.kind or {left.kind, right.kind} == {"int", "float"}) else None
     if not weak_a and not weak_b:
-        return left if left is right else None
-    strong, weak = (right, left) if weak_a else (left, right)
-    literal = a if weak_a else b
-    fits = (
-        strong.is_float
-        if weak.is_float
-        else (strong.is_float or strong.is_integer if weak.is_integer else strong is weak)
-    )
-    if isinstance(literal, int) and strong.is_integer and not strong.holds(literal):
-        return None
-    return strong if fits else None
+        return dtypes.least_common(left, right)
+    strong, weak, literal = (right, left, a) if weak_a else (left, right, b)
+    if strong.is_float:
+        return strong if weak is not dtypes.bool_ else None
+    if strong.is_integer and weak.is_integer:
+        return _join_integers(strong, weak, literal)
+    return strong if strong is weak else None
+
+
+def _join_integers(strong: DType, weak: DType, literal: Any) -> DType | None:
+    """An integer of dtype `strong` on one path; on the other a literal, or a run-time number that was made from literals only."""
+    if isinstance(literal, Number):  # it may be any number of its dtype, which uint64 alone does not widen for
+        return dtypes.least_common(strong, weak) or strong
+    if strong.holds(literal):
+        return strong
+    return dtypes.least_common(strong, weak) if weak.holds(literal) else None
 
 
 def zero_of(tracer: Tracer, type_: Type) -> Value:

@@ -132,13 +132,13 @@ def test_P8_a_loop_that_changes_a_type_quotes_the_loop_and_the_assignment():
     def kernel(out, n: sk.int32):
         for j in range(3):
             out[j] = n
-            n = n + j
+            n = n + j * 0.5
         out[3] = n
 
     error = _refusal(kernel, _out(), 2)
     assert error.id == "LOOP_TYPE_CHANGE"
     assert error.notes[0].loc.line == error.loc.line + 2
-    for part in ("`n`", "int32", "int64", "n = sk.int64(n)"):
+    for part in ("`n`", "int32", "float64", "n = sk.float64(n)"):
         assert part in str(error)
 
 

@@ -199,7 +199,7 @@ def assigned_before(x):
 def assigned_in_a_loop(x):
     total = sk.int16(0)  # before
     for i in range(x):
-        other = sk.int64(i)
+        other = sk.float32(i)
         total = total + other  # after
     return total
 
