@@ -22,7 +22,7 @@ from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.native import Builtin, run_native
-from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_numeric
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, is_numeric, strong_dtype
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time, mapper_of
@@ -88,7 +88,9 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any =
     if method is not None:
         return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
     if not isinstance(x, Number):
-        return run_native(tracer, frame, node, int, x)
+        dtype = strong_dtype(x)
+        known = float(x) if dtype is not None and dtype.is_float else x  # ml_dtypes would make a number of infinity
+        return run_native(tracer, frame, node, int, known)
     if x.dtype.is_integer and x.dtype.bits == 64:
         return x
     fits = not x.dtype.is_float and dtypes.promote(x.dtype, dtypes.int32) is dtypes.int32

@@ -241,8 +241,9 @@ def _rounding(c: Compiler, op: ops.Cast) -> tuple[Suspects, Describe]:
     operand, result = c.number(op.operand), c.number(op.result)
 
     def suspects(values: Values) -> Any:
-        size = np.abs(values[operand]).astype(np.uint64)
-        lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+        bits = values[operand].astype(np.uint64)
+        size = np.where(values[operand] < 0, ~bits + np.uint64(1), bits)
+        lowest_bit = np.maximum(bits & (~bits + np.uint64(1)), np.uint64(1))
         return size // lowest_bit >= _FLOAT32_INTEGERS
 
     def describe(values: Values, team: Team, lane: int) -> Diagnostic:

@@ -698,6 +698,7 @@ def test_each_check_can_be_left_out(name: str) -> None:
         "division": "DIVISION_BY_ZERO",
         "shifts": "SHIFT_OUT_OF_RANGE",
         "nan": "NAN_PRODUCED",
+        "rounding": "INTEGER_ROUNDED",
     }
     assert expected[name] in found
     assert expected[name] not in without
@@ -714,6 +715,7 @@ def _everything_wrong(checks: Checks) -> set[str]:
     k.store(k.OUT, k.i64(1), k.shl(k.i32(1), k.i32(32)))
     k.store(k.OUT, k.i64(1), k.cast(k.mod(k.n, k.i64(0)), I32))
     k.store(k.X, k.tid(), k.sub(k.load(k.X, k.tid()), k.load(k.X, k.tid())))
+    k.store(k.X, k.i64(1), k.cast(k.i32(2**24 + 1), F32, is_exact=True))
     k.store(k.OUT, k.add(k.cast(k.add(k.i32(2**31 - 1), k.i32(1)), I64), k.i64(2**31)), k.i32(0))
     with k.when(k.lt(k.tid(), k.i64(1))):
         k.store(k.OUT, k.i64(1), k.cast(k.call("shuffle_idx", k.u32(1), k.u32(1), k.i32(9)), I32))

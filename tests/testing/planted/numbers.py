@@ -1,4 +1,4 @@
-"""Arithmetic: indices that overflow, division by zero, shifts, NaN."""
+"""Arithmetic: indices that overflow, division by zero, shifts, NaN, integers that `float` rounds."""
 
 from __future__ import annotations
 
@@ -146,3 +146,16 @@ def softmax_of_a_masked_row(A, BLOCK: sk.constexpr):
 def nan_that_was_there_before(A):
     i = thread("x")
     A[i] = sk.exp(A[i] + 1.0)
+
+
+@fault("INTEGER_ROUNDED", "16777217 becomes 16777216", (1, 1), {"A": zeros(4), "n": 2**24 + 1})
+def float_of_an_integer_with_25_bits(A, n):
+    A[0] = float(n)
+
+
+@clean((1, 1), {"A": zeros(4), "n": -(2**25)})
+def integers_that_float_holds_or_that_are_rounded_by_name(A, n):
+    A[0] = float(n)
+    A[1] = sk.float32(n + 1)
+    if n > 0:
+        A[2] = float(n + 1)
