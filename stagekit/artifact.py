@@ -31,6 +31,7 @@ class Artifact:
     entry: symbol of the kernel. block: threads per axis where fixed at compile time, else None.
     shared_bytes: static shared memory per block. scratch_bytes: cpu only, memory per worker for shared memory and values
     that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
+    is_debug: each launch on a GPU is waited for.
     has_records: the last native parameter is the address of a record buffer (`runtime/records.py`).
     stages: text by stage name, `ir`, `llvm`, `ptx`, for people.
 
@@ -51,6 +52,7 @@ class Artifact:
     scratch_bytes: int = 0
     capability: int = 0
     has_records: bool = False
+    is_debug: bool = False
     uses_dynamic_shared: bool = False
     added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for
     record_sites: tuple[RecordSite, ...] = ()

@@ -29,7 +29,7 @@ def _numbered(names: str) -> Mapping[str, int]:
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
-    " exchanges exchange_count launch_kernel get_context set_context"
+    " exchanges exchange_count launch_kernel get_context set_context last_launches"
     " is_diverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
@@ -39,9 +39,10 @@ types of its scalars. torch_stream: what asks for torch's current stream. *_name
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
     " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks stream has_stream"
-    " slots pointers device stream_of scratch_bytes"
+    " kernel_number slots pointers device stream_of scratch_bytes"
 )
-"""general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows. From slots on: of a prepared launch."""
+"""general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows.
+kernel_number: what an enqueued launch leaves in last_launches of its device. From slots on: of a prepared launch."""
 
 EXCHANGE = _numbered("type read stream_of flags")
 EXCHANGES = 8  # rows; types beyond go the general way

@@ -102,6 +102,7 @@ def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: b
         block=traced.block,
         shared_bytes=0,
         has_records=bool(sites),
+        is_debug=bool(fn.attribute("debug")),
         record_sites=sites,
         constexprs=naming.constexprs,
     )

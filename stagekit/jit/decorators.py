@@ -41,9 +41,9 @@ def jit(
 ) -> Any:
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
 
-    fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU. max_registers: per thread.
-    name: the symbol that profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops
-    in all. op_budget: operations in all.
+    fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU, and wait after each launch.
+    max_registers: per thread. name: the symbol that profilers show. target: "cpu" or "cuda" whatever the arrays.
+    unroll_budget: iterations of static loops in all. op_budget: operations in all.
     """
     given = {
         "fastmath": fastmath,

@@ -19,7 +19,7 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.dtypes import float32, float64
-from stagekit.runtime import args
+from stagekit.runtime import args, driver
 from stagekit.runtime.errors import (
     ArgumentError,
     DeviceMismatch,
@@ -40,7 +40,7 @@ from stagekit.runtime.errors import (
 from stagekit.runtime.host_code import compile_expressions
 from stagekit.runtime.numpy_fields import C_CONTIGUOUS, WRITEABLE, fields_of
 from stagekit.runtime.scalars import convert
-from stagekit.runtime.views import REACHABLE, ArrayView
+from stagekit.runtime.views import REACHABLE, ArrayView, Device
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature
 
 Target = Literal["cpu", "cuda"]
@@ -137,6 +137,8 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
 
     def read(value: Any, gpu: GpuReading | None) -> Native:
         view = _view(spec, value, gpu)
+        if target == "cuda" and view.device.kind == "cpu":
+            view = _pinned(view)
         check_array(spec, view, target, value)
         if gpu is not None:
             gpu.admit(spec.name, view)
@@ -191,6 +193,12 @@ def _view(spec: ArraySpec | PointerSpec, value: Any, gpu: GpuReading | None) -> 
     if view is None:
         raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
     return view
+
+
+def _pinned(view: ArrayView) -> ArrayView:
+    """An array of the host's as a GPU sees it, if its memory is pinned. Most owners, NumPy for one, do not say that it is."""
+    address = driver.device_address(view.address)
+    return view if address is None else view._replace(address=address, device=Device("pinned"))
 
 
 def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, value: Any) -> None:

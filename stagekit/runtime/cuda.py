@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,14 @@ from stagekit.runtime import driver, native
 from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
-from stagekit.runtime.errors import CapabilityTooLow, CudaError, LaunchError, ModuleRefused, SharedMemoryLimit
+from stagekit.runtime.errors import (
+    MODULE_FAULTS,
+    CapabilityTooLow,
+    CudaError,
+    LaunchError,
+    ModuleRefused,
+    SharedMemoryLimit,
+)
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native import State
@@ -44,6 +52,7 @@ class CudaKernel(Kernel):
         self._packer = Packer(artifact.signature.slots, extra="Q" if artifact.has_records else "")
         self._modules: dict[int, _Module] = {}
         self._rows: Any = None  # for native launchers, once there are any
+        self._number = driver.kernel_number(self._name)
         self._load_lock = threading.Lock()
         weakref.finalize(self, _unload, self._modules).atexit = False
         if artifact.has_records:
@@ -65,10 +74,16 @@ class CudaKernel(Kernel):
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
             buffer = self._packer.take(values, module.record_address)
+            is_waited_for = self.artifact.is_debug and not driver.is_capturing(stream)
+            if is_waited_for:
+                driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
             driver.call(
                 "cuLaunchKernel", module.function, *size.grid, *size.block, shared_bytes, stream, buffer.pointers, 0
             )  # fmt: skip
+            driver.note_launch(device, self._number)
             self._packer.give_back(buffer)  # the driver has copied it
+            if is_waited_for:
+                driver.wait(device, self._name)
 
     def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
         given = None if brackets.stream is None else stream_handle(brackets.stream)
@@ -91,7 +106,7 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if self.artifact.has_records or not native.has_functions() or gpu.stream_of is cupy_stream:
+        if not self._can_launch_natively or not native.has_functions() or gpu.stream_of is cupy_stream:
             return general
         device = driver.current_device() if gpu.device is None else gpu.device
         state = self._state(brackets)
@@ -114,7 +129,12 @@ class CudaKernel(Kernel):
                 module.report()
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        return None if self.artifact.has_records else self._state(request)
+        return self._state(request) if self._can_launch_natively else None
+
+    @property
+    def _can_launch_natively(self) -> bool:
+        """Is there nothing to do beside the launch?"""
+        return not self.artifact.has_records and not self.artifact.is_debug
 
     def _state(self, request: LaunchRequest) -> State:
         _complete_process()
@@ -124,6 +144,7 @@ class CudaKernel(Kernel):
                 self._tell_native(device, module)
         stream = 0 if request.stream is None else stream_handle(request.stream)
         words = {"code": ctypes.addressof(self._rows), "stream": stream, "has_stream": request.stream is not None}
+        words["kernel_number"] = self._number
         return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
 
     def _tell_native(self, device: int, module: _Module) -> None:
@@ -149,8 +170,7 @@ _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
 def synchronize(device: int | None = None) -> None:
     """Wait for a device, or for all that stagekit has used; then print and raise what kernels recorded."""
     for index in driver.used_devices() if device is None else (driver.device_number(synchronize, device),):
-        with driver.on_device(index):
-            driver.call("cuCtxSynchronize")
+        driver.wait(index)
     for kernel in list(_recording):
         kernel.report()
 
@@ -193,22 +213,35 @@ class _Module:
     def report(self) -> None:
         """Deal with records if there are any; waits for the device only then."""
         if self._records is not None and self._records.has_records:
-            driver.call("cuCtxSynchronize")
+            driver.wait(self._device)
             report(self._records, self._artifact.record_sites)
 
     def unload(self) -> None:
-        """Free everything, after all launches have ended."""
-        with driver.on_device(self._device):
-            driver.call("cuCtxSynchronize")
-            driver.call("cuModuleUnload", self.handle)
-            if self._records is not None:
-                driver.call("cuMemFreeHost", self._records.address)
+        """Free everything when all launches have ended."""
+        driver.free_later(self._device, "cuModuleUnload", self.handle)
+        if self._records is not None:
+            driver.free_later(self._device, "cuMemFreeHost", self._records.address)
 
 
 @hide_frames
 def _fail_launch(status: int) -> None:
     """What a native launcher calls when the driver refuses."""
     driver.check("cuLaunchKernel", driver.api().CUresult(status))
+
+
+_GET_CONTEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
+
+
+@_GET_CONTEXT  # type: ignore[untyped-decorator]
+def _no_context(current: Any) -> int:
+    """Stands for `cuCtxGetCurrent` in a forked child, where the driver must not be asked."""
+    current[0] = None
+    return 0
+
+
+def _leave_driver() -> None:
+    """Send native launches of a forked child the general way, which says what is wrong."""
+    native.process().set("get_context", ctypes.cast(_no_context, ctypes.c_void_p).value or 0)
 
 
 @functools.cache
@@ -219,6 +252,8 @@ def _complete_process() -> None:
         process.set(name, driver.function_address(function))
     process.set("device_array_slot", tensor_slot())
     process.point("device_array", DeviceArray)
+    process.set("last_launches", driver.last_launches_address())
+    os.register_at_fork(after_in_child=_leave_driver)
 
 
 _FUNCTIONS = {"launch_kernel": "cuLaunchKernel", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}
@@ -233,6 +268,8 @@ def _load(artifact: Artifact, device: int) -> Any:
     log = bytearray(_LOG_BYTES)
     names = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
     status, module = driver.api().cuModuleLoadDataEx(artifact.code + b"\0", len(names), names, [log, len(log)])
+    if status and status.name not in MODULE_FAULTS:
+        raise driver.failure("cuModuleLoadDataEx", status)
     if status:
         text = log.split(b"\0", 1)[0].decode(errors="replace").strip()
         where = driver.device_name(device)

@@ -41,8 +41,8 @@ class DeviceArray:
         self._address = 0
         if self.nbytes:
             with driver.on_device(device):
-                self._address = int(driver.call("cuMemAlloc", self.nbytes))
-            weakref.finalize(self, _free, device, self._address).atexit = False
+                self._address = driver.allocate(self.nbytes, device)
+            weakref.finalize(self, driver.free_later, device, "cuMemFree", self._address).atexit = False
         self._tensor = dlpack.tensor_of(self.__stagekit_view__())
         self._tensor_address = ctypes.addressof(self._tensor)
 
@@ -80,7 +80,7 @@ class DeviceArray:
         host = np.empty(self.shape, self.dtype)
         if self.nbytes:
             with driver.on_device(self.device):
-                driver.call("cuCtxSynchronize")
+                driver.wait(self.device)
                 driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
         return host
 
@@ -89,9 +89,9 @@ class DeviceArray:
         if not self.nbytes:
             return
         with driver.on_device(self.device):
-            driver.call("cuCtxSynchronize")
+            driver.wait(self.device)
             driver.call("cuMemcpyHtoD", self._address, host.ctypes.data, self.nbytes)
-            driver.call("cuCtxSynchronize")  # from pageable memory the call may return before the copy has ended
+            driver.wait(self.device)  # from pageable memory the call may return before the copy has ended
 
     # How others read it ---------------------------------------------------------------------------------------------
 
@@ -117,8 +117,7 @@ class DeviceArray:
     def __dlpack__(self, *, stream: int | None = None, **_: Any) -> Any:
         """A capsule that keeps the array alive. Launches may be on any stream, so the device is waited for."""
         if stream != -1:
-            with driver.on_device(self.device):
-                driver.call("cuCtxSynchronize")
+            driver.wait(self.device)
         return dlpack.wrap(self.__stagekit_view__(), owner=self)
 
 
@@ -179,9 +178,3 @@ def tensor_slot() -> int:
     if len(found) != 1:
         raise InternalError("a slot of DeviceArray is not where it was looked for")
     return found[0]
-
-
-def _free(device: int, address: int) -> None:
-    """`cuMemFree` waits for the launches that may still use the memory."""
-    with driver.on_device(device):
-        driver.call("cuMemFree", address)

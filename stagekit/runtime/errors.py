@@ -329,6 +329,24 @@ class BlockMismatch(Diagnostic):
 # CUDA -------------------------------------------------------------------------------------------------------------
 
 
+def _statuses(words: str) -> frozenset[str]:
+    return frozenset(f"CUDA_ERROR_{word}" for word in words.split())
+
+
+KERNEL_FAULTS = _statuses(
+    "ILLEGAL_ADDRESS MISALIGNED_ADDRESS INVALID_ADDRESS_SPACE ILLEGAL_INSTRUCTION INVALID_PC HARDWARE_STACK_ERROR ASSERT"
+    " LAUNCH_FAILED LAUNCH_TIMEOUT TENSOR_MEMORY_LEAK CONTEXT_IS_DESTROYED"
+)
+HARDWARE_FAULTS = _statuses("ECC_UNCORRECTABLE NVLINK_UNCORRECTABLE CONTAINED EXTERNAL_DEVICE MPS_CLIENT_TERMINATED")
+"""Errors that stay with a context: `cuda.h` says of them that every later call returns the same. All others are of the call."""
+
+MODULE_FAULTS = _statuses(
+    "INVALID_IMAGE INVALID_PTX INVALID_SOURCE NO_BINARY_FOR_GPU UNSUPPORTED_PTX_VERSION UNSUPPORTED_DEVSIDE_SYNC NOT_FOUND"
+    " JIT_COMPILER_NOT_FOUND JIT_COMPILATION_DISABLED SHARED_OBJECT_SYMBOL_NOT_FOUND SHARED_OBJECT_INIT_FAILED"
+)
+"""Errors that say something about the module to be loaded."""
+
+
 class NoCudaDriver(Diagnostic):
     title = "No CUDA driver"
     label = "{reason}"
@@ -344,6 +362,28 @@ class DriverCallFailed(Diagnostic):
     call: str
     name: str
     text: str
+
+
+class ContextLost(Diagnostic):
+    title = "A fault on the GPU has ended the CUDA context"
+    label = "{device}: {blamed}; {call} reports {name} ({text})"
+    help = "start the process anew, since every CUDA call in it fails from now on. {advice}"
+
+    device: str
+    call: str
+    name: str
+    text: str
+    blamed: str
+    advice: str
+
+
+class ForkedProcess(Diagnostic):
+    title = "CUDA does not survive a fork"
+    label = "this process was forked from one that had used CUDA"
+    help = (
+        'start processes by multiprocessing.get_context("spawn"), or fork before CUDA is first used; '
+        "kernels for the CPU run here too"
+    )
 
 
 class ModuleRefused(Diagnostic):

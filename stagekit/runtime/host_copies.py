@@ -53,7 +53,7 @@ class Hosted:
     def _copy(self, views: dict[int, ArrayView], device: int) -> None:
         self._device = device
         with driver.on_device(device):
-            driver.call("cuCtxSynchronize")
+            driver.wait(device)
             self._spans = [_Span(low, high) for low, high in _joined(map(byte_range, views.values()))]
         for place, view in views.items():
             home = [span for span in self._spans if span.address <= byte_range(view)[0]][-1]
@@ -79,7 +79,7 @@ class Hosted:
         with driver.on_device(self._device):
             for span in self._spans:
                 span.write_back()
-            driver.call("cuCtxSynchronize")  # from pageable memory a copy may return before it has ended
+            driver.wait(self._device)  # from pageable memory a copy may return before it has ended
 
 
 def _foreign(value: Any) -> ArrayView | None:

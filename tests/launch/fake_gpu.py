@@ -7,7 +7,7 @@ from typing import Any
 
 from stagekit.runtime import native
 from stagekit.runtime.dlpack import _Tensor
-from tests.runtime.fake_driver import Failure, FakeDriver
+from tests.runtime.fake_driver import FakeDriver, Status
 
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
@@ -17,7 +17,7 @@ _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 class FakeNativeDriver(FakeDriver):
     """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters."""
 
-    CUresult = Failure
+    CUresult = Status
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
 
-CACHED = (driver._handle, driver._context, driver.capability, driver.device_name, cuda._complete_process)
+CACHED = (driver._handle, driver._event, driver.capability, driver.device_name, cuda._complete_process)
 FACTOR = int(np.float32(1.5).view(np.uint32))
 
 pytestmark = [
@@ -38,7 +38,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNativeDriver]:
     made = FakeNativeDriver()
     monkeypatch.setattr(driver, "api", lambda: made)
     monkeypatch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
-    monkeypatch.setattr(driver, "_used_devices", set())
+    for name in ("_contexts", "_lost"):
+        monkeypatch.setattr(driver, name, {})
     for cached in CACHED:
         cached.cache_clear()
     made.current = 100

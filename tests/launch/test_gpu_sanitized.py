@@ -16,22 +16,17 @@ from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import driver
 from stagekit.runtime.device_array import DeviceArray
 from stagekit.runtime.views import ArrayView, Device
-from tests.runtime.fake_driver import Failure, FakeDriver
+from tests.runtime.fake_driver import FakeDriver, Status
 
-CACHED = (driver._handle, driver._context, driver.capability, driver.device_name)
+CACHED = (driver._handle, driver._event, driver.capability, driver.device_name)
 
 
 class Memory(FakeDriver):
     """Knows which of its addresses are allocated."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "cuPointerGetAttribute":
-            return self.pointer_attribute
-        return super().__getattr__(name)
-
-    def pointer_attribute(self, attribute: str, address: int) -> tuple[Any, ...]:
+    def cuPointerGetAttribute(self, attribute: str, address: int) -> tuple[Any, ...]:
         is_there = any(low <= address < low + len(block) for low, block in self.memory.items())
-        return (0, 0) if is_there else (Failure(1),)
+        return (0, 0) if is_there else (Status(1), None)
 
 
 @pytest.fixture
@@ -39,7 +34,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     made = Memory()
     monkeypatch.setattr(driver, "api", lambda: made)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(driver, "_used_devices", set())
+    for name in ("_contexts", "_lost"):
+        monkeypatch.setattr(driver, name, {})
     for cached in CACHED:
         cached.cache_clear()
     yield made

@@ -6,7 +6,16 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
-SUCCESS = 0
+NAMES = {
+    0: "CUDA_SUCCESS",
+    1: "CUDA_ERROR_INVALID_PTX",
+    2: "CUDA_ERROR_OUT_OF_MEMORY",
+    3: "CUDA_ERROR_NOT_INITIALIZED",
+    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
+    600: "CUDA_ERROR_NOT_READY",
+    700: "CUDA_ERROR_ILLEGAL_ADDRESS",
+    717: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+}
 ATTRIBUTES = {
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
@@ -14,24 +23,43 @@ ATTRIBUTES = {
 }
 
 
-class Failure(int):
-    """A status that is not success."""
+class Status(int):
+    """A `CUresult`."""
 
-    name = "CUDA_ERROR_INVALID_PTX"
+    @property
+    def name(self) -> str:
+        return NAMES[self]
+
+
+SUCCESS, FAILURE, NOT_READY = Status(0), Status(1), Status(600)
+
+
+CAPTURING = 77  # a stream
+HARMLESS = ("cuInit", "cuGet", "cuDevice", "cuCtxGet", "cuCtxSet")
+"""What works without a context, or whatever its state."""
 
 
 class FakeDriver:
-    """Stands for `cuda.bindings.driver`. calls: names and arguments in order. failing: functions that report a failure."""
+    """Stands for `cuda.bindings.driver`. calls: names and arguments in order. failing: functions that report a failure.
+
+    broken: by context, what all of its calls report after a fault. is_busy: launches have not ended yet.
+    pinned: memory of the host's, by its address there, and its address for GPUs.
+    """
 
     CUdevice_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="max dynamic shared")
     CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="log bytes")
-    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal")
+    CUpointer_attribute = SimpleNamespace(
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal", CU_POINTER_ATTRIBUTE_DEVICE_POINTER="device pointer"
+    )
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.failing: set[str] = set()
+        self.broken: dict[int, int] = {}
+        self.is_busy = False
+        self.pinned: dict[int, int] = {}
         self.current = 0
         self.memory: dict[int, Any] = {}
         self.launched: list[tuple[int, ...]] = []  # the native parameters of each launch
@@ -42,11 +70,22 @@ class FakeDriver:
 
         def call(*args: Any) -> tuple[Any, ...]:
             self.calls.append((name, *args))
+            status = self._status(name)
+            if status not in (SUCCESS, FAILURE):
+                return status, None
             result = getattr(self, f"do_{name}", lambda *_: None)(*args)
-            status = Failure(1) if name in self.failing else SUCCESS
             return (status,) if result is None else (status, result)
 
         return call
+
+    def _status(self, name: str) -> Status:
+        if name in self.failing:
+            return FAILURE
+        if name.startswith(HARMLESS):
+            return SUCCESS
+        if self.current in self.broken:
+            return Status(self.broken[self.current])
+        return NOT_READY if self.is_busy and name == "cuEventQuery" else SUCCESS
 
     def named(self, name: str) -> list[tuple[Any, ...]]:
         """The arguments of every call of one function."""
@@ -87,8 +126,13 @@ class FakeDriver:
     def do_cuModuleGetFunction(self, module: str, name: bytes) -> str:
         return f"{name.decode()} of {module}"
 
-    def do_cuPointerGetAttribute(self, attribute: str, address: int) -> int:
-        return 1
+    def cuPointerGetAttribute(self, attribute: str, address: int) -> tuple[Status, int | None]:
+        if attribute == "ordinal":
+            return SUCCESS, 1
+        return (SUCCESS, self.pinned[address]) if address in self.pinned else (FAILURE, None)
+
+    def do_cuStreamIsCapturing(self, stream: int) -> int:
+        return int(stream == CAPTURING)
 
     def do_cuEventCreate(self, flags: int) -> str:
         return "event"

@@ -122,7 +122,14 @@ back:
   br label %judge
 judge:
   %is_well = icmp eq i32 %fault, 0
-  br i1 %is_well, label %done, label %fail
+  br i1 %is_well, label %note, label %fail
+note:
+; A launch that was refused is not noted: what the driver then reports is the fault of a kernel before it.
+  %last_launches = field ptr PROCESS.last_launches of %process
+  %kernel_number = field i64 STATE.kernel_number of %state
+  %last_launch = getelementptr i64, ptr %last_launches, i64 %device_long
+  store i64 %kernel_number, ptr %last_launch
+  br label %done
 fail:
   %fault_long = zext i32 %fault to i64
   %number = call ptr @PyLong_FromLongLong(i64 %fault_long)
