@@ -15,7 +15,17 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "stagekit"
 EXAMPLES = PACKAGE.parent / "examples"
 
-GROUND = ("diagnostics", "config", "dtypes", "hostexpr", "signature", "artifact", "records", "native_tables")
+GROUND = (
+    "diagnostics",
+    "config",
+    "dtypes",
+    "hostexpr",
+    "signature",
+    "artifact",
+    "records",
+    "native_tables",
+    "recursion",
+)
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
 SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing"}

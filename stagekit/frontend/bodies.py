@@ -48,7 +48,11 @@ def may_exit(statement: ast.stmt) -> bool:
     """Does the statement contain an exit of this call or of a loop around it? Remembered on the node."""
     found: bool | None = getattr(statement, "_may_exit", None)
     if found is None:
-        found = isinstance(statement, _EXITS) or any(may_exit(s) for s in nested(statement))
+        found = isinstance(statement, _EXITS)
+        for inner in nested(
+            statement
+        ):  # not by `any(...)`: a long chain of `elif` nests deeper than calls through C may
+            found = found or may_exit(inner)
         statement._may_exit = found  # type: ignore[attr-defined]
     return found
 

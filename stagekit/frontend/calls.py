@@ -24,7 +24,7 @@ from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, overloads, wrappers
 from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadCall, NotCallable, RecursionBudget, ReturnOnSomePaths, StagingError
+from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope, class_member, default_of
@@ -36,8 +36,7 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native, mapper_of
 from stagekit.ir import Intrinsic
 
-DEEP = 16  # no program nests so many calls but by recursion, which may branch: such calls have a budget
-MAX_DEPTH = 200  # nested calls; each takes some ten Python frames of the interpreter
+DEEP = 16  # calls nested deeper have a budget: those of a recursion may double at each level
 
 
 def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -307,10 +306,8 @@ def run_call(
     variables: dict[str, Any],
 ) -> Any:
     """Run a function body in a new frame and give what it returns."""
-    if frame.depth >= MAX_DEPTH:
-        raise tracer.error(RecursionBudget(source.name, frame.depth, ""), frame, node)
     if frame.depth >= DEEP:
-        tracer.count_deep_call(frame, node, source.name)
+        tracer.count_deep_call(frame, node, source)
     scope = Scope(source.names, tracer.journal.born(variables), outer)
     inner = Frame(source, scope, function, frame.loc(node), frame.depth + 1)
     inner.control = tracer.journal.born({RETURN: False})

@@ -367,6 +367,7 @@ def branch(
     half: takes up, by location identity, (location, value) of what one arm alone gave a value, for who knows that it ran.
     """
     arms = []
+    tracer.count_branch(loc)
     tracer.control_depth += 1
     for thunk in (then, otherwise):
         mark = tracer.journal.mark()

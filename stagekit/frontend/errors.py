@@ -360,12 +360,24 @@ class OpBudget(Diagnostic):
 
 
 class RecursionBudget(Diagnostic):
-    title: ClassVar[str] = "Calls nest too deeply"
-    label: ClassVar[str] = "`{function}` is {depth} calls deep{often}"
+    title: ClassVar[str] = "A recursion that does not end"
+    label: ClassVar[str] = "`{function}` calls itself: this is {depth} calls deep{often}"
     help: ClassVar[str] = "recursion must end at compile time"
     function: str
     depth: int
     often: str
+
+
+FLATTEN = "write a long chain of cases as a loop over a table, or split the kernel"
+
+
+class NestingBudget(Diagnostic):
+    title: ClassVar[str] = "Nested too deeply"
+    label: ClassVar[str] = "{what} {depth}"
+    help: ClassVar[str] = "{hint}"
+    what: str
+    depth: str
+    hint: str
 
 
 # -- launches ---------------------------------------------------------------------------------------------------------

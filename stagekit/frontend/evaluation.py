@@ -16,6 +16,7 @@ from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import describe_type, is_numeric
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
 from stagekit.frontend.values import AskedTooEarly
+from stagekit.recursion import is_deep
 
 # Kind of node -> its function; `expressions.py` fills it, since those functions need this module.
 EVALUATORS: dict[type[ast.expr], Callable[..., Any]] = {}
@@ -48,6 +49,8 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], An
     except (StagekitError, InternalError, NeedMoreThreads):
         raise
     except Exception as error:
+        if isinstance(error, RecursionError) and not is_deep():
+            raise  # it may end with a larger stack
         raise tracer.error(_failure(error), frame, node) from error
 
 

@@ -313,7 +313,10 @@ def may_exit_loop(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.For | ast.While):  # whose `else` belongs to the loop around
         returns = any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s))
         return returns or any(may_exit_loop(s) for s in statement.orelse)
-    return any(may_exit_loop(s) for s in inner)
+    found = False
+    for each in inner:  # as in `may_exit`
+        found = found or may_exit_loop(each)
+    return found
 
 
 def _is_read_outside(frame: Frame, loop: ast.For, name: str) -> bool:

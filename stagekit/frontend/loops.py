@@ -271,6 +271,7 @@ def settle(tracer: Tracer, carried: Carried, trace: Callable[[], Any]) -> tuple[
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     for _ in range(MAX_ROUNDS):
         mark, printed = tracer.journal.mark(), len(tracer.printed)
+        tracer.count_branch(carried.loc)
         tracer.control_depth += 1
         try:
             blocks = trace()

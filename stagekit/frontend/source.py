@@ -329,14 +329,14 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
     A walrus inside a comprehension binds in the function around it, as Python has it.
     """
-    for child in ast.iter_child_nodes(scope):
+    left = list(ast.iter_child_nodes(scope))
+    while left:
+        child = left.pop()
         yield child
-        if isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            continue
         if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             yield from (n.target for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
-            continue
-        yield from own_nodes(child)
+        elif not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            left.extend(ast.iter_child_nodes(child))
 
 
 # -- what the language leaves out ------------------------------------------------------------------------------------

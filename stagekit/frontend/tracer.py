@@ -16,7 +16,9 @@ from stagekit.diagnostics import Loc, StagekitError, counted
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
+    FLATTEN,
     CapturedMutation,
+    NestingBudget,
     OpBudget,
     RecursionBudget,
     SealedMutation,
@@ -29,12 +31,15 @@ from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Journal, Location
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
+from stagekit.frontend.source import Source
 from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
+MAX_DEPTH = 1_000  # calls in each other, as in Python
+MAX_NESTING = 2_000  # run-time branches and loops in each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +183,27 @@ class Tracer:
     def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
         return StagingError(UnrollBudget(count, self.options.unroll_budget, self._loops()), loc)
 
-    def count_deep_call(self, frame: Frame, node: ast.AST, function: str) -> None:
+    def count_deep_call(self, frame: Frame, node: ast.AST, called: Source) -> None:
         """A recursion that calls itself twice ends, but not while anybody waits."""
         self.deep_calls += 1
-        if self.deep_calls > self.options.unroll_budget:
-            often = f", and there were {self.deep_calls} such calls: raise the budget with `unroll_budget=`"
-            raise self.error(RecursionBudget(function, frame.depth, often), frame, node)
+        is_often = self.deep_calls > self.options.unroll_budget
+        if not is_often and frame.depth < MAX_DEPTH:
+            return
+        often = (
+            f", and there were {self.deep_calls} such calls: raise the budget with `unroll_budget=`" if is_often else ""
+        )
+        around = {(place.file, place.function) for place in frame.loc(node).chain()}
+        if (called.file, called.name) in around:
+            raise self.error(RecursionBudget(called.name, frame.depth, often), frame, node)
+        hint = "call some of them one after the other"
+        raise self.error(NestingBudget("calls stand", f"{frame.depth} deep in each other{often}", hint), frame, node)
+
+    def count_branch(self, loc: Loc) -> None:
+        if self.control_depth >= MAX_NESTING:
+            depth = (
+                f"{self.control_depth} deep in each other (each `elif`, `case`, `and` or early `return` is one more)"
+            )
+            raise StagingError(NestingBudget("run-time branches stand", depth, FLATTEN), loc)
 
     def count_ops(self, frame: Frame, node: ast.AST) -> None:
         if self.builder.op_count > self.options.op_budget:

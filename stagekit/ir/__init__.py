@@ -2,7 +2,7 @@
 
 from stagekit.ir import semantics
 from stagekit.ir.builder import Builder, OpenBlock
-from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, walk
+from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, nesting, walk
 from stagekit.ir.intrinsic import (
     EXACT,
     TARGETS,
@@ -26,5 +26,5 @@ __all__ = [
     "BOOL", "EXACT", "I32", "INDEX", "PURE", "TARGETS", "U32",
     "Asm", "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
     "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
-    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "has_effect", "semantics", "walk",
+    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "has_effect", "nesting", "semantics", "walk",
 ]  # fmt: skip

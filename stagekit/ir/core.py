@@ -228,11 +228,25 @@ class Function:
 
 def walk(block: Block) -> Iterator[Op]:
     """Every op under `block`, outer before inner, in program order."""
-    for each in block.ops:
-        yield each
-        if each.BODY_FIELDS:
-            for nested in each.bodies():
-                yield from walk(nested)
+    opened = [iter(block.ops)]
+    while opened:
+        for each in opened[-1]:
+            yield each
+            if each.BODY_FIELDS:
+                opened.extend(iter(nested.ops) for nested in reversed(each.bodies()))
+                break
+        else:
+            opened.pop()
+
+
+def nesting(block: Block) -> int:
+    """How many bodies stand in each other at most; a block without any is 0 deep."""
+    deepest, opened = 0, [(block, 0)]
+    while opened:
+        here, depth = opened.pop()
+        deepest = max(deepest, depth)
+        opened.extend((nested, depth + 1) for each in here.ops for nested in each.bodies())
+    return deepest
 
 
 def has_effect(each: Op, *effects: Effect) -> bool:

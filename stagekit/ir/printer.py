@@ -90,7 +90,23 @@ def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, 
 
 def print_op(op: Op) -> str:
     """One op and what is nested in it; the values it reads are numbered as they come."""
-    return "\n".join(_Printer(False, _NO_NOTES).op(op, ""))
+    return "\n".join(_flat(_Printer(False, _NO_NOTES).op(op, "")))
+
+
+Lines = Iterator["str | Lines"]
+"""Lines of text, and of what is nested between them. Not `yield from`: bodies nest deeper than generators may."""
+
+
+def _flat(lines: Lines) -> Iterator[str]:
+    opened = [lines]
+    while opened:
+        for each in opened[-1]:
+            if not isinstance(each, str):
+                opened.append(each)
+                break
+            yield each
+        else:
+            opened.pop()
 
 
 # -- literals ---------------------------------------------------------------------------------------------------------
@@ -157,14 +173,14 @@ class _Printer:
 
     def function(self, fn: Function) -> Iterator[str]:
         yield f"func @{symbol(fn.name)}{self.params(fn.body)}{self.attribute_list(dict(fn.attributes))} {{"
-        yield from self.block(fn.body, _INDENT)
+        yield from _flat(self.block(fn.body, _INDENT))
         yield "}"
 
-    def block(self, block: Block, indent: str) -> Iterator[str]:
+    def block(self, block: Block, indent: str) -> Lines:
         for each in block.ops:
             yield from self.op(each, indent)
 
-    def op(self, op: Op, indent: str) -> Iterator[str]:
+    def op(self, op: Op, indent: str) -> Lines:
         line = indent + self.head(op)
         for field, word in spelling(op.mnemonic).body_words.items():
             nested: Block | None = getattr(op, field)
@@ -172,7 +188,7 @@ class _Printer:
                 continue
             params = self.params(nested) if nested.params else ""
             yield f"{line} {word}{params} {{"
-            yield from self.block(nested, indent + _INDENT)
+            yield self.block(nested, indent + _INDENT)
             line = indent + "}"
         yield line
         if op in self.notes:

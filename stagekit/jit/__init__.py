@@ -12,7 +12,7 @@ batch             many at once
 front             facts of a kernel that need not be traced again
 caching           machine code from disk
 history, reasons  what was compiled, and why
-compilation       from traced IR to something that launches; recursion, the room it needs
+compilation       from traced IR to something that launches
 interpreting      the checking interpreter as a target
 sanitizing        launches that are checked
 """

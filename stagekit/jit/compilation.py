@@ -14,7 +14,7 @@ from stagekit.artifact import Artifact
 from stagekit.backends.host import loader
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
-from stagekit.jit.recursion import undisturbed
+from stagekit.recursion import repeated_deeply
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.runtime.kernel import Kernel
 
@@ -46,7 +46,7 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
     return lower(fn, context, hooks_from_config())
 
 
-@undisturbed()
+@repeated_deeply
 def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
     """PTX for one compute capability (times ten)."""
     from stagekit.backends import nvptx
@@ -69,7 +69,7 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
     )
 
 
-@undisturbed()
+@repeated_deeply
 def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) -> Artifact:
     """An object file for this machine and one block size."""
     from stagekit.backends import host
@@ -121,7 +121,7 @@ def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     return CudaKernel(artifact, constexprs)
 
 
-@undisturbed()
+@repeated_deeply
 def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], options: Options | None) -> InterpKernel:
     """The checking interpreter; it takes any block. options: what it checks, None for nothing that costs time."""
     from stagekit.backends.interp import UNCHECKED

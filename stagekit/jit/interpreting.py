@@ -17,8 +17,8 @@ import numpy as np
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Function, Value
-from stagekit.jit.recursion import deep_recursion
+from stagekit.ir import Function, Value, nesting
+from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
@@ -26,6 +26,8 @@ from stagekit.runtime.host_copies import Hosted
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.signature import ParamSlot
+
+_DEEP = 100  # of nested bodies: each is a few calls of the interpreter
 
 
 class InterpKernel(Kernel):
@@ -45,17 +47,25 @@ class InterpKernel(Kernel):
         super().__init__(artifact, constexprs)
         self._program = interp.prepare(fn, options, [value for value, _ in pruned])
         self._pruned = [slot for _, slot in pruned]
+        self._nesting = nesting(fn.body)
         self.last_report: interp.Report | None = None
 
     def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
         self.tell(self.run(args, kwargs, brackets, 0), raises_findings=True)
 
-    @deep_recursion()
     def run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
     ) -> interp.Report:
         """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
+        if self._nesting > _DEEP:  # a launch cannot be begun twice, so this is decided beforehand
+            return deeply(lambda: self._run(args, kwargs, brackets, seed))
+        with recursion_limit():
+            return self._run(args, kwargs, brackets, seed)
+
+    def _run(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
+    ) -> interp.Report:
         given = self._bind(args, kwargs)
         hosted = Hosted(given, self._read_on_gpu)
         values = self._read(hosted.arguments, None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend.errors import SpecializeError, TypesUnknown
+from stagekit.frontend.errors import FLATTEN, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
@@ -24,8 +24,8 @@ from stagekit.jit.history import Stopwatch
 from stagekit.jit.inspection import Inspectable
 from stagekit.jit.launcher import General
 from stagekit.jit.native import CallShape, NativeLaunchers
-from stagekit.jit.recursion import undisturbed
 from stagekit.jit.variant import Variant, symbol_of
+from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.views import Device
 
@@ -166,8 +166,8 @@ class Specialization(Inspectable):
     def _trace(self, arg_types: tuple[ArgType, ...]) -> Traced:
         symbol = symbol_of(self.name, self.constexprs)
         request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, self._owner.options.trace, symbol)
-        with self._explained(), undisturbed():
-            return trace(request, self._meanings.__getitem__)
+        with self._explained():
+            return repeated_deeply(trace)(request, self._meanings.__getitem__)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -180,6 +180,10 @@ class Specialization(Inspectable):
             raise
         except (InternalError, Warning):  # a warning is raised under `-W error`, as its user wants it
             raise
+        except RecursionError:  # with the largest stack that there is
+            raise StagingError(
+                NestingBudget(f"`{self.name}` nests", "more deeply than it can be compiled", FLATTEN), self._owner.loc
+            ) from None
         except Exception as error:
             raise InternalError(
                 f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it"

@@ -61,7 +61,7 @@ def run_passes(fn: Function, passes: Iterable[Pass], context: PassContext, hooks
 def _run_one(each: Pass, fn: Function, context: PassContext) -> Function:
     try:
         return each(fn, context)
-    except (StagekitError, InternalError):
+    except (StagekitError, InternalError, RecursionError):  # the last is tried again with a larger stack
         raise
     except Exception as error:
         message = f"pass `{each.__name__}` failed on `{fn.name}`: {error!r}\n{print_function(fn)}"

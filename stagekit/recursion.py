@@ -1,0 +1,128 @@
+"""Room for recursion while kernels are traced, compiled and interpreted: what nests in a kernel is nested calls here.
+
+Work runs in the caller's thread first, under a limit that the usual C stack of 8 MB bears whatever the user's code calls (the
+worst of CPython is a recursion through `list.sort`: 2.5 KB a call in 3.11, 5.2 in 3.13). What needs more is done again from
+the start in a thread with a large stack. So nothing that recurses, ours or the user's, ends in a crash, and only deep kernels
+pay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LIMIT = 1_500
+_DEEP_LIMIT = 60_000
+_DEEP_STACK_BYTES = 512 << 20  # address space; only what is touched takes memory
+
+_lock = threading.Lock()
+_limits: list[int] = []  # those that running work asks for
+_before = 0
+_here = threading.local()
+
+
+def repeated_deeply(function: Callable[P, R]) -> Callable[P, R]:
+    """For tracing and compiling: do the work of `function` again, with a large stack, where it recurses too deeply. It must
+    bear being begun twice.
+    """
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _uncollected():
+            try:
+                with recursion_limit():
+                    return function(*args, **kwargs)
+            except RecursionError:
+                if is_deep():
+                    raise
+            return deeply(functools.partial(function, *args, **kwargs))
+
+    return run
+
+
+def is_deep() -> bool:
+    """Does this thread have the large stack already, so that there is no more to be had?"""
+    return getattr(_here, "is_deep", False)
+
+
+def deeply(work: Callable[[], R]) -> R:
+    """`work()` with a large stack."""
+    if is_deep():
+        return work()
+    outcome: list[Callable[[], R]] = []
+    context = contextvars.copy_context()
+    thread = _started(lambda: outcome.append(context.run(_attempt, work)))
+    thread.join()
+    return outcome[0]()
+
+
+def _attempt(work: Callable[[], R]) -> Callable[[], R]:
+    """What gives the result of `work`, or raises what it raised."""
+    _here.is_deep = True
+    try:
+        with recursion_limit(_DEEP_LIMIT):
+            result = work()
+        return lambda: result
+    except BaseException as error:
+        return functools.partial(_raise, error)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _started(target: Callable[[], None]) -> threading.Thread:
+    with _lock:  # the stack size is one for all threads that are started
+        before = threading.stack_size(_DEEP_STACK_BYTES)
+        try:
+            thread = threading.Thread(target=target, name="stagekit-deep", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return thread
+
+
+@contextlib.contextmanager
+def recursion_limit(limit: int = _LIMIT) -> Iterator[None]:
+    """At least `limit`, until the last thread that needs it has left. It is one for the process."""
+    global _before
+    with _lock:
+        if not _limits:
+            _before = sys.getrecursionlimit()
+        _limits.append(limit)
+        sys.setrecursionlimit(max([_before, *_limits]))
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(limit)
+            sys.setrecursionlimit(max([_before, *_limits]))
+
+
+_collector_pauses: list[bool] = []  # one for each thread that is inside: was the collector on before the first?
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for garbage cycles. A trace makes hundreds of thousands of objects that live until it ends: looking through them,
+    again and again, takes a third of the time and finds nothing.
+    """
+    with _lock:
+        _collector_pauses.append(_collector_pauses[0] if _collector_pauses else gc.isenabled())
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            was_enabled = _collector_pauses.pop()
+            if was_enabled and not _collector_pauses:
+                gc.enable()
