@@ -30,10 +30,10 @@ PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
-    " is_diverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
+    " is_undiverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
-"""is_diverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
+"""is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
 types of its scalars. torch_stream: what asks for torch's current stream. *_name: strings."""
 
 STATE = _numbered(

@@ -18,8 +18,14 @@ from stagekit.dtypes import DType
 
 def convert(warp: Warp, source: DType, target: DType, lanes: Lanes, text: str) -> str:
     """`text` of `source` as `target`; what `arith.cast` does, without calls."""
-    rule = None if warp.kernel.features.has_half_conversions else _SOFT.get((source, target))
-    return rule(warp.w, lanes, text) if rule else arith.cast(warp.w, source, target, lanes, text)
+    cast = arith.cast if warp.kernel.features.has_half_conversions else without_calls
+    return cast(warp.w, source, target, lanes, text)
+
+
+def without_calls(w: Writer, source: DType, target: DType, lanes: Lanes, text: str) -> str:
+    """The same on any processor."""
+    rule = _SOFT.get((source, target))
+    return rule(w, lanes, text) if rule else arith.cast(w, source, target, lanes, text)
 
 
 def _half_to_float(w: Writer, lanes: Lanes, text: str) -> str:

@@ -17,11 +17,9 @@ from stagekit.signature import ArraySpec, PointerSpec
 C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 DEVICE_TYPES: dict[Target, int] = {"cpu": 1, "cuda": 2}  # DLPack's
 
-SCALAR_KINDS = ("other", *(dtype.short for dtype in ALL_DTYPES if not dtype.is_storage_only))
-"""How NumPy's scalars are decoded; `other` is not."""
+WANTS = (None, dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+"""What numbers are made to: an integer of some range, or one of these. Floats of 8 bits go the general way."""
 
-_OF_FLOATS = {dtypes.float32: "f32", dtypes.float64: "f64", dtypes.float16: "f16", dtypes.bfloat16: "bf16"}
-WANTS = ("integer", "f32", "f64", "f16", "bf16")
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -64,18 +62,16 @@ def _flags(spec: ArraySpec | PointerSpec) -> tuple[int, int]:
 
 
 def can_read(dtype: DType) -> bool:
-    """Are numbers of this dtype read natively? Floats of 8 bits go the general way."""
-    return not dtype.is_float or dtype in _OF_FLOATS
+    """Are numbers of this dtype read natively?"""
+    return not dtype.is_float or dtype in WANTS
 
 
 def number_words(dtype: DType, *, is_declared: bool) -> list[int]:
     """A WANTED_NUMBER. An undeclared number must be of the type that chose the specialisation."""
-    kind = "integer" if dtype.is_integer or dtype is dtypes.bool_ else _OF_FLOATS[dtype]
-    is_whole = kind == "integer"
     words = {
-        "kind": WANTS.index(kind),
-        "low": dtype.min if is_whole else 0,
-        "high": min(dtype.max, _INT64_MAX) if is_whole else 0,
+        "kind": WANTS.index(dtype if dtype.is_float else None),
+        "low": 0 if dtype.is_float else dtype.min,
+        "high": 0 if dtype.is_float else min(dtype.max, _INT64_MAX),
         "own": -1 if is_declared else ALL_DTYPES.index(dtype),
     }
     return [words[name] for name in tables.WANTED_NUMBER]

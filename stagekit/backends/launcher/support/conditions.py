@@ -2,88 +2,51 @@
 
 from __future__ import annotations
 
-TEXT = """
-; Is anything set that sends every launch elsewhere: a switch in the environment, a sanitizer of this thread?
-define i1 @is_diverted(ptr %process) {
-entry:
-  %held = alloca ptr
-  %environment = field ptr PROCESS.environment of %process
-  %target = field ptr PROCESS.target_switch of %process
-  %has_target = call i32 @PyDict_Contains(ptr %environment, ptr %target)
-  %sanitize = field ptr PROCESS.sanitize_switch of %process
-  %has_sanitize = call i32 @PyDict_Contains(ptr %environment, ptr %sanitize)
-  %switches = or i32 %has_target, %has_sanitize
-  %is_switched = icmp ne i32 %switches, 0
-  br i1 %is_switched, label %yes, label %look
-look:
-  %sanitizer = field ptr PROCESS.sanitizer of %process
-  %has_none = icmp eq ptr %sanitizer, null
-  br i1 %has_none, label %no, label %ask
-ask:
-  %status = call i32 @PyContextVar_Get(ptr %sanitizer, ptr null, ptr %held)
-  %value = load ptr, ptr %held
-  call void @Py_DecRef(ptr %value)
-  %none = field ptr PROCESS.none of %process
-  %is_set = icmp ne ptr %value, %none
-  ret i1 %is_set
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
+from stagekit import native_tables as tables
+from stagekit.backends.launcher.routine import Routine
+from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.values import PTR, Value
+from stagekit.dtypes import bool_, int32, int64
 
-; Does every place outside the kernel that its tracer read still hold the object it held?
-define i1 @is_current(ptr %state) {
-entry:
-  %rows = field ptr STATE.guards of %state
-  %count = field i64 STATE.guard_count of %state
-  br label %row
-row:
-  %i = phi i64 [0, %entry], [%next, %same]
-  %is_done = icmp eq i64 %i, %count
-  br i1 %is_done, label %others, label %look
-look:
-  %at = mul i64 %i, GUARD_BYTES
-  %guard = getelementptr i8, ptr %rows, i64 %at
-  %holder = field ptr GUARD.holder of %guard
-  %key = field ptr GUARD.key of %guard
-  %seen = field ptr GUARD.seen of %guard
-  %is_cell = icmp eq ptr %key, null
-  br i1 %is_cell, label %cell, label %item
-cell:
-  %content = call ptr @PyCell_Get(ptr %holder)
-  call void @Py_DecRef(ptr %content)
-  br label %compare
-item:
-  %found = call ptr @PyDict_GetItemWithError(ptr %holder, ptr %key)
-  br label %compare
-compare:
-  %now = phi ptr [%content, %cell], [%found, %item]
-  %is_same = icmp eq ptr %now, %seen
-  br i1 %is_same, label %same, label %no
-same:
-  %next = add i64 %i, 1
-  br label %row
-others:
-  %ask = field ptr STATE.ask of %state
-  %has_none = icmp eq ptr %ask, null
-  br i1 %has_none, label %yes, label %question
-question:
-  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %ask, ptr null)
-  %has_failed = icmp eq ptr %answer, null
-  br i1 %has_failed, label %failed, label %answered
-answered:
-  call void @Py_DecRef(ptr %answer)
-  %process = field ptr STATE.process of %state
-  %true = field ptr PROCESS.true of %process
-  %is_true = icmp eq ptr %answer, %true
-  ret i1 %is_true
-failed:
-  call void @PyErr_Clear()
-  ret i1 false
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-"""
+
+@function(bool_, process=tables.PROCESS)
+def is_undiverted(r: Routine, process: Value) -> None:
+    """Is nothing set that sends every launch elsewhere: a switch in the environment, a sanitizer of this thread?"""
+    environment = process.field("environment")
+    for switch in ("target_switch", "sanitize_switch"):
+        r.require(r.call(int32, "PyDict_Contains", environment, process.field(switch)) == 0)
+    sanitizer = process.field("sanitizer")
+    with r.when(sanitizer.is_set()):
+        held = r.room(tables.WORD)
+        r.call(int32, "PyContextVar_Get", sanitizer, r.null, held)
+        r.drop(held.load())
+        r.require(held.load() == process.field("none"))
+    r.give(True)
+
+
+@function(bool_, state=tables.STATE)
+def is_current(r: Routine, state: Value) -> None:
+    """Does every place outside the kernel that its tracer read still hold the object it held?"""
+    rows = state.field("guards")
+    with r.loop(state.field("guard_count", int64)) as i:
+        guard = rows.at(i * tables.size(tables.GUARD), tables.GUARD)
+        r.require(_content(r, guard.field("holder"), guard.field("key")) == guard.field("seen"))
+    ask = state.field("ask")
+    with r.when(ask.is_set()):
+        answer = r.call_python(ask)
+        r.require_no_error(answer.is_set())
+        r.drop(answer)
+        r.require(answer == state.field("process", tables.PROCESS).field("true"))
+    r.give(True)
+
+
+def _content(r: Routine, holder: Value, key: Value) -> Value:
+    """What a cell, or a dict under `key`, holds now; null where it holds nothing."""
+
+    def of_cell() -> Value:
+        content = r.call(PTR, "PyCell_Get", holder)
+        r.drop(content)
+        return content
+
+    now: Value = r.choose(key.is_null(), of_cell, lambda: r.call(PTR, "PyDict_GetItemWithError", holder, key))
+    return now

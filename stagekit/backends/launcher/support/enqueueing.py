@@ -2,146 +2,122 @@
 
 from __future__ import annotations
 
-TEXT = """
-; Give a kernel to a GPU's stream: the one in the brackets, or the current one of whom the first array is from.
-; The result 1 means that nothing was done, and the general path must be taken.
-define ptr @enqueue(ptr %state, ptr %pointers, ptr %grid, ptr %block, i64 %shared_bytes, i32 %given_device, ptr %stream_of) {
-entry:
-  %asked = alloca ptr
-  %current = alloca ptr
-  %process = field ptr STATE.process of %state
-  %grid_y_slot = getelementptr i64, ptr %grid, i64 1
-  %grid_z_slot = getelementptr i64, ptr %grid, i64 2
-  %grid_x = load i32, ptr %grid
-  %grid_y = load i32, ptr %grid_y_slot
-  %grid_z = load i32, ptr %grid_z_slot
-  %has_no_x = icmp eq i32 %grid_x, 0
-  %has_no_y = icmp eq i32 %grid_y, 0
-  %has_no_z = icmp eq i32 %grid_z, 0
-  %has_no_xy = or i1 %has_no_x, %has_no_y
-  %has_no_block = or i1 %has_no_xy, %has_no_z
-  %block_y_slot = getelementptr i64, ptr %block, i64 1
-  %block_z_slot = getelementptr i64, ptr %block, i64 2
-  %block_x = load i32, ptr %block
-  %block_y = load i32, ptr %block_y_slot
-  %block_z = load i32, ptr %block_z_slot
-  %threads_xy = mul i32 %block_x, %block_y
-  %threads = mul i32 %threads_xy, %block_z
-  %has_no_thread = icmp eq i32 %threads, 0
-  %is_empty = or i1 %has_no_block, %has_no_thread
-  br i1 %is_empty, label %done, label %find
-find:
-  %get_context = field ptr PROCESS.get_context of %process
-  %got = call i32 %get_context(ptr %current)
-  %context = load ptr, ptr %current
-  %is_none = icmp eq ptr %context, null
-  br i1 %is_none, label %general, label %found
-found:
-  %rows = field ptr STATE.code of %state
-  %is_open = icmp eq i32 %given_device, -1
-  br i1 %is_open, label %search, label %chosen
-search:
-; No argument says which GPU: it is the one whose context is current.
-  %i = phi i32 [0, %found], [%i_next, %differs]
-  %is_nowhere = icmp eq i32 %i, DEVICES
-  br i1 %is_nowhere, label %general, label %compare_row
-compare_row:
-  %i_long = zext i32 %i to i64
-  %i_at = mul i64 %i_long, DEVICE_BYTES
-  %i_row = getelementptr i8, ptr %rows, i64 %i_at
-  %its_context = field ptr DEVICE.context of %i_row
-  %is_current = icmp eq ptr %its_context, %context
-  br i1 %is_current, label %chosen, label %differs
-differs:
-  %i_next = add i32 %i, 1
-  br label %search
-chosen:
-  %device = phi i32 [%given_device, %found], [%i, %compare_row]
-  %is_known_device = icmp ult i32 %device, DEVICES
-  br i1 %is_known_device, label %look, label %general
-look:
-  %device_long = zext i32 %device to i64
-  %at = mul i64 %device_long, DEVICE_BYTES
-  %row = getelementptr i8, ptr %rows, i64 %at
-  %function = field ptr DEVICE.function of %row
-  %allowed = field i64 DEVICE.allowed_shared of %row
-  %is_loaded = icmp ne ptr %function, null
-  %fits = icmp sle i64 %shared_bytes, %allowed
-  %is_ready = and i1 %is_loaded, %fits
-  br i1 %is_ready, label %choose, label %general
-choose:
-  %has_stream = field i64 STATE.has_stream of %state
-  %given = field ptr STATE.stream of %state
-  %is_given = icmp ne i64 %has_stream, 0
-  br i1 %is_given, label %streamed, label %ask
-ask:
-  %is_theirs = icmp ne ptr %stream_of, null
-  br i1 %is_theirs, label %ask_owner, label %ask_torch
-ask_torch:
-  %modules = field ptr PROCESS.modules of %process
-  %torch_name = field ptr PROCESS.torch_name of %process
-  %has_torch = call i32 @PyDict_Contains(ptr %modules, ptr %torch_name)
-  %is_alone = icmp eq i32 %has_torch, 0
-  br i1 %is_alone, label %streamed, label %known_torch
-known_torch:
-  %torch_stream = field ptr PROCESS.torch_stream of %process
-  %is_unknown = icmp eq ptr %torch_stream, null
-  br i1 %is_unknown, label %general, label %ask_owner
-ask_owner:
-  %owner = phi ptr [%stream_of, %ask], [%torch_stream, %known_torch]
-  %status = call i32 %owner(i32 2, i32 %device, ptr %asked)
-  %has_failed = icmp ne i32 %status, 0
-  br i1 %has_failed, label %failed, label %answered
-failed:
-  call void @PyErr_Clear()
-  br label %general
-answered:
-  %answer = load ptr, ptr %asked
-  br label %streamed
-streamed:
-  %stream = phi ptr [%given, %choose], [null, %ask_torch], [%answer, %answered]
-  %wanted = field ptr DEVICE.context of %row
-  br label %compare
-compare:
-  %is_right = icmp eq ptr %context, %wanted
-  %set_context = field ptr PROCESS.set_context of %process
-  br i1 %is_right, label %launch, label %change
-change:
-  %changed = call i32 %set_context(ptr %wanted)
-  br label %launch
-launch:
-  %shared = trunc i64 %shared_bytes to i32
-  %launch_kernel = field ptr PROCESS.launch_kernel of %process
-  %thread = call ptr @PyEval_SaveThread()
-  %fault = call i32 %launch_kernel(ptr %function, i32 %grid_x, i32 %grid_y, i32 %grid_z,
-      i32 %block_x, i32 %block_y, i32 %block_z, i32 %shared, ptr %stream, ptr %pointers, ptr null)
-  call void @PyEval_RestoreThread(ptr %thread)
-  br i1 %is_right, label %judge, label %back
-back:
-  %restored = call i32 %set_context(ptr %context)
-  br label %judge
-judge:
-  %is_well = icmp eq i32 %fault, 0
-  br i1 %is_well, label %note, label %fail
-note:
-; A launch that was refused is not noted: what the driver then reports is the fault of a kernel before it.
-  %last_launches = field ptr PROCESS.last_launches of %process
-  %kernel_number = field i64 STATE.kernel_number of %state
-  %last_launch = getelementptr i64, ptr %last_launches, i64 %device_long
-  store i64 %kernel_number, ptr %last_launch
-  br label %done
-fail:
-  %fault_long = zext i32 %fault to i64
-  %number = call ptr @PyLong_FromLongLong(i64 %fault_long)
-  %tell = field ptr STATE.fail of %state
-  %result = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %tell, ptr %number, ptr null)
-  call void @Py_DecRef(ptr %number)
-  ret ptr %result
-done:
-  %none = field ptr PROCESS.none of %process
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
-general:
-  ret ptr inttoptr (i64 1 to ptr)
-}
-"""
+from functools import reduce
+from operator import or_
+
+from stagekit import native_tables as tables
+from stagekit.backends.launcher.routine import Routine
+from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.values import PTR, Value
+from stagekit.dtypes import int32, int64, uint32
+
+NOTHING_DONE = "inttoptr (i64 1 to ptr)"
+"""What `enqueue` gives where the general way must be taken."""
+
+_CUDA = 2  # DLPack's device type
+
+
+@function(
+    PTR,
+    failure=NOTHING_DONE,
+    state=tables.STATE,
+    pointers=PTR,
+    grid=PTR,
+    block=PTR,
+    shared_bytes=int64,
+    given_device=int32,
+    stream_of=PTR,
+)
+def enqueue(
+    r: Routine,
+    state: Value,
+    pointers: Value,
+    grid: Value,
+    block: Value,
+    shared_bytes: Value,
+    given_device: Value,
+    stream_of: Value,
+) -> None:
+    """Give a kernel to a GPU's stream: the one in the brackets, or the current one of whom the first array is from.
+
+    given_device: -1 where no argument says which GPU; it is then the one whose context is current.
+    """
+    process = state.field("process", tables.PROCESS)
+    size = [three.item(axis, int32) for three in (grid, block) for axis in range(3)]
+    with r.when(reduce(or_, (axis == 0 for axis in size))):
+        r.give_object(process.field("none"))
+    context = _current_context(r, process)
+    device = r.choose(given_device == -1, lambda: _device_of(r, state, context), lambda: given_device)
+    r.require(device.to(uint32) < tables.DEVICES)
+    row = _row(state, device.to(int64))
+    function = row.field("function")
+    r.require(function.is_set() & (shared_bytes <= row.field("allowed_shared", int64)))
+    stream = r.choose(
+        state.field("has_stream", int64) != 0,
+        lambda: state.field("stream"),
+        lambda: _current_stream(r, process, device, stream_of),
+    )
+    settings = (*size, shared_bytes.to(int32), stream, pointers, r.null)
+    fault = _launch(r, process, context, row.field("context"), function, *settings)
+    with r.when(fault != 0):
+        r.give(r.tell(state.field("fail"), fault))
+    # A launch that was refused is not noted: what the driver then reports is the fault of a kernel before it.
+    process.field("last_launches").word(device.to(int64)).store(state.field("kernel_number", int64))
+    r.give_object(process.field("none"))
+
+
+def _current_context(r: Routine, process: Value) -> Value:
+    current = r.room(tables.WORD)
+    r.call_at(process.field("get_context"), int32, current)
+    context = current.load()
+    r.require(context.is_set())
+    return context
+
+
+def _row(state: Value, device: Value) -> Value:
+    return state.field("code").at(device * tables.size(tables.DEVICE), tables.DEVICE)
+
+
+def _device_of(r: Routine, state: Value, context: Value) -> Value:
+    devices = r.number(tables.DEVICES)
+    return r.find(devices, lambda device: _row(state, device).field("context") == context).to(int32)
+
+
+def _current_stream(r: Routine, process: Value, device: Value, stream_of: Value) -> Value:
+    """stream_of: whom to ask; null where all arrays are ours, which go with torch's where torch is used."""
+
+    def ask(owner: Value) -> Value:
+        answer = r.room(tables.WORD)
+        status = r.call_at(owner, int32, r.number(_CUDA, int32), device, answer)
+        r.require_no_error(status == 0)
+        return answer.load()
+
+    owner = r.choose(stream_of.is_set(), lambda: stream_of, lambda: _torch_stream(r, process))
+    stream: Value = r.choose(owner.is_set(), lambda: ask(owner), lambda: r.null)
+    return stream
+
+
+def _torch_stream(r: Routine, process: Value) -> Value:
+    """Who knows torch's current stream; null in a process without torch."""
+
+    def known() -> Value:
+        r.require(process.field("torch_stream").is_set())
+        return process.field("torch_stream")
+
+    has_torch = r.call(int32, "PyDict_Contains", process.field("modules"), process.field("torch_name")) != 0
+    stream_of: Value = r.choose(has_torch, known, lambda: r.null)
+    return stream_of
+
+
+def _launch(r: Routine, process: Value, context: Value, wanted: Value, *settings: Value) -> Value:
+    """Call the driver in the context that is wanted, without the GIL: what it says."""
+    is_other, set_context = context != wanted, process.field("set_context")
+    with r.when(is_other):
+        r.call_at(set_context, int32, wanted)
+    launch_kernel = process.field("launch_kernel")
+    thread = r.call(PTR, "PyEval_SaveThread")
+    fault = r.call_at(launch_kernel, int32, *settings)
+    r.call_nothing("PyEval_RestoreThread", thread)
+    with r.when(is_other):
+        r.call_at(set_context, int32, context)
+    return fault

@@ -1,41 +1,42 @@
-"""Launches whose arguments were read before."""
+"""Launches whose arguments were read before: METH_NOARGS functions, whose `self` is a tuple that begins with the STATE."""
 
 from __future__ import annotations
 
-TEXT = """
-; A launch whose arguments were read before: METH_NOARGS functions, their `self` is a tuple that begins with the STATE.
-define ptr @run_prepared(ptr %self, ptr %ignored) {
-entry:
-  %number = call ptr @PyTuple_GetItem(ptr %self, i64 0)
-  %state = call ptr @PyLong_AsVoidPtr(ptr %number)
-  %slots = field ptr STATE.slots of %state
-  %grid = getelementptr i8, ptr %state, i64 STATE.grid_x
-  %blocks = field i64 STATE.blocks of %state
-  %scratch_bytes = field i64 STATE.scratch_bytes of %state
-  %shared_bytes = field i64 STATE.shared_bytes of %state
-  %result = call ptr @run(ptr %state, ptr %slots, ptr %grid, i64 %blocks, i64 %scratch_bytes, i64 %shared_bytes)
-  ret ptr %result
-}
+from stagekit import native_tables as tables
+from stagekit.backends.launcher.routine import Routine
+from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue
+from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.support.running import run
+from stagekit.backends.launcher.values import PTR, Value
+from stagekit.dtypes import int32, int64
 
-define ptr @enqueue_prepared(ptr %self, ptr %ignored) {
-entry:
-  %number = call ptr @PyTuple_GetItem(ptr %self, i64 0)
-  %state = call ptr @PyLong_AsVoidPtr(ptr %number)
-  %pointers = field ptr STATE.pointers of %state
-  %grid = getelementptr i8, ptr %state, i64 STATE.grid_x
-  %block = getelementptr i8, ptr %state, i64 STATE.block_x
-  %shared_bytes = field i64 STATE.shared_bytes of %state
-  %device = field i32 STATE.device of %state
-  %stream_of = field ptr STATE.stream_of of %state
-  %result = call ptr @enqueue(ptr %state, ptr %pointers, ptr %grid, ptr %block,
-      i64 %shared_bytes, i32 %device, ptr %stream_of)
-  %is_undone = icmp eq ptr %result, inttoptr (i64 1 to ptr)
-  br i1 %is_undone, label %general, label %done
-general:
-  %instead = field ptr STATE.general of %state
-  %slow = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %instead, ptr null)
-  ret ptr %slow
-done:
-  ret ptr %result
-}
-"""
+
+def state_of(r: Routine, own: Value) -> Value:
+    """The STATE that the tuple `own` of a built-in function begins with."""
+    number = r.call(PTR, "PyTuple_GetItem", own, r.number(0))
+    return r.call(tables.STATE, "PyLong_AsVoidPtr", number)
+
+
+@function(PTR, failure="null", own=PTR, ignored=PTR)
+def run_prepared(r: Routine, own: Value, ignored: Value) -> None:
+    state = state_of(r, own)
+    blocks, scratch_bytes, shared_bytes = (state.field(n, int64) for n in ("blocks", "scratch_bytes", "shared_bytes"))
+    r.give(run.call(r, state, state.field("slots"), state.place("grid_x"), blocks, scratch_bytes, shared_bytes))
+
+
+@function(PTR, failure="null", own=PTR, ignored=PTR)
+def enqueue_prepared(r: Routine, own: Value, ignored: Value) -> None:
+    state = state_of(r, own)
+    result = enqueue.call(
+        r,
+        state,
+        state.field("pointers"),
+        state.place("grid_x"),
+        state.place("block_x"),
+        state.field("shared_bytes", int64),
+        state.field("device", int32),
+        state.field("stream_of"),
+    )
+    with r.when(result == r.value(PTR, NOTHING_DONE)):
+        r.give(r.call_python(state.field("general")))
+    r.give(result)

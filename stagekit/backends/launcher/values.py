@@ -1,0 +1,179 @@
+"""Numbers and pointers of machine code as Python objects, whose operators write instructions.
+
+    count = table.field("count", int64)      %t0 = load i64, ...
+    is_short = (count & 7 == 0) | (count < limit)
+
+Arithmetic is that of the language (`llvm/arith`): nothing traps, and shifts too far have their result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from stagekit.backends.host.conversions import without_calls
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import llvm_type
+from stagekit.backends.llvm.writer import Writer
+from stagekit.dtypes import DType, bool_
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Space, UnaryKind
+
+Fields = Mapping[str, int]
+Type = DType | Fields
+"""Of a value: a number, or a pointer to memory with fields at these offsets in bytes."""
+
+PTR: Fields = MappingProxyType({})
+"""A pointer to memory without named fields."""
+
+_POINTER = Pointer(bool_, Space.GLOBAL)  # all pointers are alike to LLVM
+
+
+def type_text(type_: Type) -> str:
+    """LLVM's spelling."""
+    return llvm_type(type_, None) if isinstance(type_, DType) else "ptr"
+
+
+class Value:
+    """A number or a pointer in a function that is being written. Python numbers beside it are taken to be of its type."""
+
+    __slots__ = ("_w", "text", "type")
+
+    def __init__(self, w: Writer, type_: Type, text: str) -> None:
+        self._w = w
+        self.type = type_
+        self.text = text
+
+    # Numbers --------------------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> DType:
+        assert isinstance(self.type, DType)
+        return self.type
+
+    def _operand(self, other: Operand) -> str:
+        return other.text if isinstance(other, Value) else arith.constant(self.dtype, None, other)
+
+    def _binary(self, kind: BinaryKind, other: Operand) -> Value:
+        return Value(self._w, self.type, arith.binary(self._w, kind, self.dtype, None, self.text, self._operand(other)))
+
+    def _compare(self, kind: CompareKind, other: Operand) -> Value:
+        type_ = Scalar(self.type) if isinstance(self.type, DType) else _POINTER
+        return Value(self._w, bool_, arith.compare(self._w, kind, type_, None, self.text, self._operand(other)))
+
+    def __add__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.ADD, other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.SUB, other)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.MUL, other)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.DIV, other)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.FLOORDIV, other)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.MOD, other)
+
+    def __neg__(self) -> Value:
+        return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NEG, self.dtype, None, self.text))
+
+    def __and__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.AND, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.OR, other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.XOR, other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.SHL, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self._binary(BinaryKind.SHR, other)
+
+    def __invert__(self) -> Value:
+        return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NOT, self.dtype, None, self.text))
+
+    def __lt__(self, other: Operand) -> Value:
+        return self._compare(CompareKind.LT, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self._compare(CompareKind.LE, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self._compare(CompareKind.GT, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self._compare(CompareKind.GE, other)
+
+    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._compare(CompareKind.EQ, other)
+
+    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._compare(CompareKind.NE, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, if_true: Value, if_false: Operand) -> Value:
+        """`if_true` where this bool is true; both are computed in any case."""
+        texts = self.text, if_true.text, if_true._operand(if_false)
+        held = type_text(if_true.type)
+        return Value(self._w, if_true.type, self._w.emit(f"select i1 {texts[0]}, {held} {texts[1]}, {held} {texts[2]}"))
+
+    def to(self, dtype: DType) -> Value:
+        """The number as another type; of a pointer the address."""
+        if not isinstance(self.type, DType):
+            return self.bits(dtype)
+        return Value(self._w, dtype, without_calls(self._w, self.type, dtype, None, self.text))
+
+    def bits(self, dtype: DType) -> Value:
+        """The same bits as another type of the same size."""
+        type_ = Scalar(self.type) if isinstance(self.type, DType) else _POINTER
+        return Value(self._w, dtype, arith.bitcast(self._w, type_, Scalar(dtype), None, self.text))
+
+    # Pointers -------------------------------------------------------------------------------------------------------
+
+    def is_null(self) -> Value:
+        return Value(self._w, bool_, self._w.emit(f"icmp eq ptr {self.text}, null"))
+
+    def is_set(self) -> Value:
+        return Value(self._w, bool_, self._w.emit(f"icmp ne ptr {self.text}, null"))
+
+    def at(self, offset: Value | int, fields: Fields = PTR) -> Value:
+        """The pointer `offset` bytes further on, to memory with these fields."""
+        return Value(self._w, fields, self._moved("i8", offset))
+
+    def word(self, index: Value | int) -> Value:
+        """Where word `index` is, in memory that holds words of 8 bytes."""
+        return Value(self._w, PTR, self._moved("i64", index))
+
+    def _moved(self, unit: str, count: Value | int) -> str:
+        text = count.text if isinstance(count, Value) else str(count)
+        return self.text if text == "0" else self._w.emit(f"getelementptr {unit}, ptr {self.text}, i64 {text}")
+
+    def place(self, name: str) -> Value:
+        """Where a field is."""
+        assert not isinstance(self.type, DType)
+        return self.at(self.type[name])
+
+    def load(self, type_: Type = PTR) -> Value:
+        return Value(self._w, type_, self._w.emit(f"load {type_text(type_)}, ptr {self.text}"))
+
+    def store(self, value: Value) -> None:
+        self._w.line(f"store {type_text(value.type)} {value.text}, ptr {self.text}")
+
+    def field(self, name: str, type_: Type = PTR) -> Value:
+        """What is in a field."""
+        return self.place(name).load(type_)
+
+    def item(self, index: Value | int, type_: Type = PTR) -> Value:
+        """What is in word `index`."""
+        return self.word(index).load(type_)
+
+
+Operand = Value | int | float
