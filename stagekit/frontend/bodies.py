@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch
+from stagekit.frontend.errors import StagingError
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number
@@ -24,9 +25,18 @@ _EXITS = (ast.Return, ast.Break, ast.Continue)
 
 def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
     """Run statements in order, minding early exits."""
+    state = (tracer.control_depth, frame.iteration, len(frame.loops))
     for position, statement in enumerate(body):
         tracer.count_ops(frame, statement)
-        RUNNERS[type(statement)](tracer, frame, statement)
+        try:
+            RUNNERS[type(statement)](tracer, frame, statement)
+        except StagingError as error:
+            if frame.doubts is None:
+                raise
+            frame.doubts.append(error)
+            tracer.control_depth, frame.iteration, open_loops = state
+            del frame.loops[open_loops:]
+            continue
         if not may_exit(statement):
             continue
         stopped = exit_taken(tracer, frame, frame.flags())

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import builtins
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from stagekit.diagnostics import Loc
+from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
 
 RETURN = "<return>"
@@ -57,6 +60,18 @@ class Frame:
     control: dict[str, Any] = field(default_factory=dict)
     loops: list[LoopFlags] = field(default_factory=list)
     locs: dict[Any, Loc] = field(default_factory=dict)
+    doubts: list[StagingError] | None = (
+        None  # takes up errors of the round of a run-time loop, which may come of a wrong type
+    )
+
+    @contextmanager
+    def certain(self) -> Iterator[None]:
+        """Within, an error is one: an unrolled loop that went on after it might never end."""
+        outer, self.doubts = self.doubts, None
+        try:
+            yield
+        finally:
+            self.doubts = outer
 
     def loc(self, node: Any) -> Loc:
         key = (node, self.iteration)

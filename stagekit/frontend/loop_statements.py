@@ -106,7 +106,8 @@ def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk
         value = thunk()
         frame.iteration = (f"{target} = {_short(value)}", *outer)
         assign(tracer, frame, node.target, value)
-        _iteration(tracer, frame, flags, node.body)
+        with frame.certain():
+            _iteration(tracer, frame, flags, node.body)
         frame.iteration = outer
 
     loc, counted = frame.loc(node), frame.source.loc(node, frame.call_site, ())
@@ -140,19 +141,20 @@ def _is_run_time_while(tracer: Tracer, frame: Frame, node: ast.While, flags: Loo
 def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
     """Try one iteration at compile time; says whether the loop has ended. A run-time test or exit undoes it and is remembered."""
     loc = frame.loc(node)
-    mark, printed = tracer.journal.mark(), len(tracer.printed)
+    start = tracer.checkpoint()
     with tracer.builder.block() as trial:
         holds = condition(tracer, frame, node.test)
         ended: bool | Number = not holds if isinstance(holds, bool) else holds
         if holds is True:
             tracer.count_unrolled(loc)
-            _iteration(tracer, frame, flags, node.body)
+            with frame.certain():
+                _iteration(tracer, frame, flags, node.body)
             ended = exit_taken(tracer, frame, [RETURN, flags.broken])
     if isinstance(ended, bool):
         tracer.builder.current.ops.extend(trial.ops)
         return ended
-    tracer.journal.undo(mark)
-    del tracer.printed[printed:]
+    tracer.journal.undo(start.journal)
+    tracer.forget(start)
     tracer.hints[loc] = True
     return False
 
@@ -207,7 +209,7 @@ def _plain_for(
             builder.yield_(*carried.current())
         return block
 
-    block, changes = settle(tracer, carried, trace)
+    block, changes = settle(tracer, frame, carried, trace)
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results)
@@ -277,7 +279,7 @@ def _staged_while(
             builder.yield_(*carried.current())
         return before, after
 
-    (before, after), changes = settle(tracer, carried, trace)
+    (before, after), changes = settle(tracer, frame, carried, trace)
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results)

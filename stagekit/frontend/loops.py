@@ -3,7 +3,8 @@
 First guess: the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal is
 left as it is for one round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added). Then the
 changed locations are carried as block parameters, with those types, and the body is traced again. A round that finds a new
-location or a new type is thrown away, journal and blocks together.
+location or a new type is thrown away, journal and blocks together; so are its errors, which may come of a type that was wrong.
+Each round joins what the body gives with what there was before the loop, and not with the types of earlier rounds.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from stagekit.frontend.control import (
     same_static,
     zero_of,
 )
-from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, StagingError, StructureChange
-from stagekit.frontend.frame import VALUE
+from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
+from stagekit.frontend.frame import VALUE, Frame
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Assigned, Tracer
@@ -36,6 +37,7 @@ from stagekit.frontend.values import Address, Generator, Number, Poison, is_run_
 from stagekit.ir import Pointer, Scalar, Type, Value
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
+_STILL = 8  # from this round on types only widen, so that they cannot alternate for ever
 
 
 @dataclass(frozen=True)
@@ -46,26 +48,27 @@ class LeafType:
     is_weak: bool
 
 
+Leaves = list[LeafType | None]
+
+
 @dataclass
 class Item:
     """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before).
 
-    leaves: per leaf of `shape` its type; None for a compile-time part of a container that no iteration changes.
+    leaves: per leaf of `shape` the type that this round assumes; None for a compile-time part of a container that no iteration
+    changes. found: the types that it should have had, None before the round has come to its end.
     """
 
     location: Location
     start: Any
     shape: Any
-    leaves: list[LeafType | None]
+    leaves: Leaves
     place: Loc | None  # of the line that assigned `start`
+    found: Leaves | None = None
 
     @property
     def name(self) -> str:
         return self.location.describe()
-
-
-class Retry(Exception):
-    """This round assumed a wrong type. Never leaves this module."""
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -96,14 +99,17 @@ class Carried:
     def __init__(self, tracer: Tracer, loc: Loc) -> None:
         self.tracer, self.loc = tracer, loc
         self.items: dict[Any, Item] = {}
+        self.errors: list[StagingError] = []  # of this round
+        self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
         self.assumed: Assigned = {}  # by a walrus behind `and` in the loop's test: known in the body only
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
-    def add(self, location: Location, start: Any, shape: Any, leaves: list[LeafType | None]) -> None:
+    def add(self, location: Location, start: Any, shape: Any, leaves: Leaves) -> None:
         self.items[location.identity] = Item(location, start, shape, leaves, self.tracer.journal.place_of(location))
 
     def guess(self, locations: Sequence[Location]) -> None:
         """Carry those locations that hold run-time values."""
+        self.candidates = locations
         for location in locations:
             start = location.get()
             leaves = leaves_of(start)
@@ -124,50 +130,37 @@ class Carried:
             self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
 
     def current(self) -> list[Value]:
-        """What the carried locations hold now, converted to the carried types. Raises Retry when types must widen."""
-        found: list[Value] = []
-        before = self.types()
-        for item in self.items.values():
-            now = item.location.get()
-            if isinstance(now, Poison):
-                raise now.error(self.loc)
-            leaves = leaves_of(now)
-            if len(leaves) != len(item.leaves):
-                raise self._type_change(item.name, item.start, now, self._places(item))
-            fitted = (self._fit(item, index, leaf) for index, leaf in enumerate(leaves))
-            found.extend(value for value in fitted if value is not None)
-        if self.types() != before:
-            raise Retry
+        """What the carried locations hold now, in the carried types. Where those are wrong, the item says so afterwards."""
+        return [value for item in self.items.values() for value in self._current(item)]
+
+    def _current(self, item: Item) -> list[Value]:
+        now = item.location.get()
+        try:
+            found = self._types_of(item, now)
+        except StagingError as error:
+            self.errors.append(error)
+            found = None
+        before = item.leaves if item.found is None else item.found
+        if found is not None:
+            item.found = found if item.found is None else [_wider(a, b) for a, b in zip(item.found, found, strict=True)]
+        if found is None or item.found != item.leaves or before != item.leaves:
+            return [
+                zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf
+            ]  # of a round that counts for nothing
+        kept = zip(leaves_of(now), item.leaves, strict=True)
+        return [self._init(leaf, expected) for leaf, expected in kept if expected]
+
+    def _types_of(self, item: Item, now: Any) -> Leaves:
+        """The types in which what an item holds now meets what it was before the loop."""
+        if isinstance(now, Poison):
+            raise now.error(self.loc)
+        places = (item.place, self.tracer.journal.place_of(item.location))
+        if item.start is not MISSING:
+            return self._joined_leaves(item.name, item.start, now, places)
+        found = _new_leaves(now)
+        if len(found) != len(item.leaves):
+            raise self._type_change(item.name, item.shape, now, places)
         return found
-
-    def types(self) -> list[LeafType | None]:
-        return [leaf for item in self.items.values() for leaf in item.leaves]
-
-    def _fit(self, item: Item, index: int, leaf: Any) -> Value | None:
-        """The value of one leaf. Where its type must widen, the item says so afterwards, and the value counts for nothing."""
-        expected = item.leaves[index]
-        if expected is None:
-            self._keep(item, index, leaf)
-            return None
-        if isinstance(leaf, Address):
-            if leaf.type != expected.type:
-                raise self._type_change(item.name, item.start, leaf, self._places(item))
-            return leaf.value
-        assert isinstance(expected.type, Scalar)
-        like = Number(Value(expected.type), expected.is_weak)
-        met = join_dtype(like, leaf)
-        if met is None:
-            raise self._type_change(item.name, item.start, leaf, self._places(item))
-        widened = LeafType(Scalar(met), expected.is_weak and is_weak_number(leaf))
-        item.leaves[index] = widened
-        return self.tracer.arithmetic.to_value(leaf, met, self.loc)
-
-    def _keep(self, item: Item, index: int, leaf: Any) -> None:
-        """A part that was taken for compile-time: so it stays, or it is carried from the next round on."""
-        before = leaves_of(item.shape)[index]
-        if same_static(before, leaf):
-            return
-        (item.leaves[index],) = self._joined_leaves(item.name, before, leaf, self._places(item))
 
     def inits(self) -> tuple[Value, ...]:
         """The values before the loop, in the carried types."""
@@ -187,6 +180,18 @@ class Carried:
 
     # -- between rounds -----------------------------------------------------------------------------------------
 
+    def revise(self, is_final: bool) -> bool:
+        """Take the types that the round found for the next one; says whether any are new."""
+        before = self.types()
+        for item in self.items.values():
+            if item.found is not None:
+                item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if is_final else item.found
+            item.found = None
+        return self.types() != before
+
+    def types(self) -> Leaves:
+        return [leaf for item in self.items.values() for leaf in item.leaves]
+
     def extend(self, changes: dict[Any, Change]) -> bool:
         """Carry what a round changed and was not carried yet; says whether there was anything."""
         is_new = False
@@ -198,9 +203,20 @@ class Carried:
                 continue  # assigned in the body only: see `leave`
             if isinstance(change.before, Poison):
                 continue
-            self._carry(change)
-            is_new = True
+            try:
+                self._carry(change)
+                is_new = True
+            except StagingError as error:
+                self.errors.append(error)
         return is_new
+
+    def carry_literals(self) -> bool:
+        """Carry the numbers that the body may change and that it was taken to begin with in every iteration; says whether any."""
+        kept = [place for place in self.candidates if place.identity not in self.items and is_numeric(place.get())]
+        for location in kept:
+            self.add(location, location.get(), location.get(), [leaf_type(location.get())])
+        self.candidates = ()
+        return bool(kept)
 
     def _carry(self, change: Change) -> None:
         if isinstance(change.after, Poison):
@@ -208,16 +224,14 @@ class Carried:
         if isinstance(change.location.container, Generator):
             raise StagingError(StructureChange("how far an iterator made before the loop has come"), self.loc)
         if change.before is MISSING:
-            is_part = parts_of(change.after) is not None
-            leaves = [None if is_part and not is_run_time(x) else leaf_type(x) for x in leaves_of(change.after)]
-            self.add(change.location, MISSING, change.after, leaves)
+            self.add(change.location, MISSING, change.after, _new_leaves(change.after))
             return
         name = change.location.describe()
         places = (self.tracer.journal.place_of(change.location), change.place)
         leaves = self._joined_leaves(name, change.before, change.after, places)
         self.add(change.location, change.before, change.before, leaves)
 
-    def _joined_leaves(self, name: str, before: Any, after: Any, places: Places) -> list[LeafType | None]:
+    def _joined_leaves(self, name: str, before: Any, after: Any, places: Places) -> Leaves:
         if is_numeric(before) and same_static(before, after):
             return [None]
         if is_numeric(before) and is_numeric(after):
@@ -232,10 +246,6 @@ class Carried:
         elif same_static(before, after):
             return []
         raise self._type_change(name, before, after, places)
-
-    def _places(self, item: Item) -> Places:
-        """Within a round: the lines that gave a carried location its start and what it holds now."""
-        return item.place, self.tracer.journal.place_of(item.location)
 
     def _type_change(self, name: str, before: Any, after: Any, places: Places) -> StagingError:
         dtype = common_dtype(before, after)
@@ -263,27 +273,62 @@ class Carried:
         self.tracer.journal.assign(location, Poison(MaybeUndefined(name, why, "loop"), ()))
 
 
+def _new_leaves(value: Any) -> Leaves:
+    """The types of what had no value before; what a container holds at compile time stays so."""
+    is_part = parts_of(value) is not None
+    return [None if is_part and not is_run_time(leaf) else leaf_type(leaf) for leaf in leaves_of(value)]
+
+
+def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
+    """The type that holds both; `b` where there is none."""
+    if a is None or b is None or a == b:
+        return a or b
+    left, right = (Number(Value(each.type), each.is_weak) for each in (a, b))
+    met = join_dtype(left, right) if isinstance(a.type, Scalar) and isinstance(b.type, Scalar) else None
+    return LeafType(Scalar(met), a.is_weak and b.is_weak) if met else b
+
+
 def _wrap(value: Value, is_weak: bool) -> Number | Address:
     return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
 
 
-def settle(tracer: Tracer, carried: Carried, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
+def settle(tracer: Tracer, frame: Frame, carried: Carried, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
-    for _ in range(MAX_ROUNDS):
-        mark, printed = tracer.journal.mark(), len(tracer.printed)
-        tracer.count_branch(carried.loc)
-        tracer.control_depth += 1
-        try:
-            blocks = trace()
-        except Retry:
-            tracer.journal.undo(mark)
-            del tracer.printed[printed:]
-            continue
-        finally:
-            tracer.control_depth -= 1
-        tracer.refuse_structure_change(mark, carried.loc)
-        changes = tracer.journal.undo(mark)
-        if not carried.extend(changes):
-            return blocks, changes
-        del tracer.printed[printed:]
+    refused: list[StagingError] = []
+    for count in range(MAX_ROUNDS):
+        start = tracer.checkpoint()
+        carried.errors = []
+        blocks = _round(tracer, frame, carried, trace)
+        if not carried.errors:
+            tracer.refuse_structure_change(start.journal, carried.loc)
+        changes = tracer.journal.undo(start.journal)
+        is_revised = carried.revise(count >= _STILL)
+        if not carried.extend(changes) and not is_revised:
+            if not carried.errors:
+                return blocks, changes
+            if not carried.carry_literals():
+                raise _reported(refused or carried.errors, carried.errors)
+            refused = carried.errors
+        tracer.forget(start)
     raise InternalError(f"the loop at {carried.loc} did not settle")
+
+
+def _reported(static: list[StagingError], carried: list[StagingError]) -> StagingError:
+    """Which error to report: as the types are in the end, or as before, if it is only that a literal was carried."""
+    return static[0] if carried[0].id == RunTimeValue.id else carried[0]
+
+
+def _round(tracer: Tracer, frame: Frame, carried: Carried, trace: Callable[[], Any]) -> Any:
+    """Trace once. Where a statement is refused, the round goes on: what follows may show that a type was wrong."""
+    tracer.count_branch(carried.loc)
+    outer, frame.doubts = frame.doubts, carried.errors
+    tracer.control_depth += 1
+    depth = tracer.control_depth
+    try:
+        return trace()
+    except StagingError as error:
+        carried.errors.append(error)
+        return None
+    finally:
+        tracer.control_depth = depth - 1
+        frame.doubts = outer

@@ -28,7 +28,7 @@ from stagekit.frontend.errors import (
     UnrollBudget,
 )
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.journal import Journal, Location
+from stagekit.frontend.journal import Journal, Location, Mark
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
@@ -81,6 +81,15 @@ class WholeBlock:
     loc: Loc
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a trace had come."""
+
+    journal: Mark
+    printed: int
+    unrolled_total: int
+
+
 @dataclass(eq=False)
 class Tracer:
     """Everything that lives as long as one trace."""
@@ -120,6 +129,17 @@ class Tracer:
         """Move the builder to `node` and return its place."""
         loc = self.builder.loc = frame.loc(node)
         return loc
+
+    # -- rounds that count for nothing --------------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """Here begins what may have to be traced again."""
+        return Checkpoint(self.journal.mark(), len(self.printed), self.unrolled_total)
+
+    def forget(self, start: Checkpoint) -> None:
+        """What was printed and unrolled since was not. The journal is undone by who asks it what changed."""
+        del self.printed[start.printed :]
+        self.unrolled_total = start.unrolled_total
 
     # -- state --------------------------------------------------------------------------------------------------
 

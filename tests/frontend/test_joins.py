@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.dtypes import ALL_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, DType, least_common
+from tests.frontend.agreement import refuse
 from tests.frontend.sources import module_of
 
 TARGETS = ("interp", "cpu")
@@ -193,6 +194,105 @@ def test_a_store_into_an_element_keeps_the_dtype_of_the_array():
     assert given.tolist() == [10]
 
 
+def divided_by_what_starts_as_zero(x, n):
+    v, s = 0, 0
+    for i in range(n):
+        if i > 0:
+            s += 10 // v
+        v = i + 1
+    return s
+
+
+def integer_before_the_float_comes(x, n):
+    acc, last = 0, 0
+    for i in range(n):
+        acc = last * i
+        last = x[i]
+    return acc
+
+
+def float_and_integer_until_both_are_floats(x, n):
+    h = 0
+    for i in range(n):
+        if i > 2:
+            h += min(h, h * 1.25) * 3
+        else:
+            h = x[i] if i > 0 else 0.5
+    return h
+
+
+def in_a_loop_of_an_inner_loop(x, n):
+    col, total = sk.int32(9), 0
+    for i in range(n):
+        j = 0
+        while j < n:
+            j += 1
+            for k in range(j):
+                if col > k:
+                    col -= k
+                total += col
+    return total
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        divided_by_what_starts_as_zero,
+        integer_before_the_float_comes,
+        float_and_integer_until_both_are_floats,
+        in_a_loop_of_an_inner_loop,
+    ],
+)
+def test_an_error_of_a_round_with_wrong_types_is_not_one(program, target):
+    @sk.jit
+    def kernel(out, x, n):
+        out[0] = program(x, n)
+
+    out, given = np.zeros(1), np.arange(1, 9, dtype=np.float32)
+    sk.compile(kernel, target)[1, 1](out, given, 5)
+    assert out[0] == program(given.tolist(), 5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_literal_is_measured_by_the_dtype_that_the_loop_ends_with(target):
+    @sk.jit
+    def kernel(out, n):
+        v = sk.int8(1)
+        for i in range(n):
+            if i > 1:
+                v = v + 1000  # too large for the int8 of the first round
+            v = v + i
+        out[0] = v
+
+    out = np.zeros(1)
+    sk.compile(kernel, target)[1, 1](out, 5)
+    assert out[0] == 1 + 3 * 1000 + sum(range(5))
+
+
+def test_an_error_of_the_last_round_is_reported_once_with_its_line():
+    def program(n):
+        v = 0
+        for i in range(n):
+            w = v.nope
+            v = i
+        return v
+
+    error = refuse(program, 3)
+    assert error.id == "NO_ATTRIBUTE"
+    assert error.loc.line == program.__code__.co_firstlineno + 3
+
+
+def test_a_text_that_a_loop_changes_inside_a_tuple_is_refused():
+    def program(n):
+        pair = ("a", n)
+        for i in range(n):
+            pair = ("b", pair[1] + 1)
+        return 1 if pair[0] == "a" else 2
+
+    assert refuse(program, 3).id == "LOOP_TYPE_CHANGE"
+
+
 VARIABLES = ("a", "b", "v0", "v1")
 
 
@@ -227,7 +327,7 @@ def test_integers_of_mixed_widths_give_what_python_gives(data, tmp_path_factory)
     text = "def program(a, b, v0, v1, x, y):\n" + "\n".join(data.draw(blocks(1, 0))) + "\n    return a, b, v0, v1\n"
     program = module_of(tmp_path_factory.mktemp("joins"), text).program
     x_dtype, y_dtype = (data.draw(st.sampled_from([sk.int16, sk.int32, sk.int64])) for _ in "xy")
-    v0, v1 = (data.draw(st.sampled_from([0, np.int16(3), np.int64(-4), np.uint8(5)])) for _ in "vw")
+    v0, v1 = (data.draw(st.sampled_from([0, np.int16(3), np.int64(-4), np.int32(5)])) for _ in "vw")
     x, y, out = np.array([3, 50, 99], x_dtype.numpy), np.array([-7, 0, 8], y_dtype.numpy), np.zeros(4, np.int64)
 
     @sk.jit
