@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stagekit.dtypes import dtype_from_numpy, promote
 from stagekit.ir import BinaryKind, semantics
-from stagekit.testing.fuzz import parallel, staging_run
+from stagekit.testing.fuzz import parallel, staging_run, staging_types
 from stagekit.testing.fuzz.__main__ import main
 from stagekit.testing.fuzz.fuzzers import FUZZERS
 from stagekit.testing.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
@@ -52,9 +54,12 @@ CASES = [pytest.param(name, path, id=path.name) for name, make in FUZZERS.items(
 @pytest.mark.stagekit_unchecked
 @pytest.mark.parametrize(("name", "path"), CASES)
 def test_what_ever_failed_is_right_now(name: str, path: Path) -> None:
-    found = problems_of(FUZZERS[name](), path.read_text(encoding="utf-8"), TARGETS)
+    fuzzer = FUZZERS[name]()
+
+    found = problems_of(fuzzer, path.read_text(encoding="utf-8"), TARGETS)
 
     assert [] == [problem.text for problem in found]
+    assert fuzzer.counts
 
 
 @pytest.mark.gpu
@@ -132,12 +137,13 @@ def test_staging_shrinks_a_program_to_the_statement_that_matters(monkeypatch: py
     """CPython is made to disagree wherever a program calls `abs`."""
     honest = staging_run.expected
 
-    def dishonest(module: Any, values: Sequence[int]) -> tuple[int, ...]:
+    def dishonest(module: Any, values: Sequence[Any]) -> staging_run.Answer:
         found = honest(module, values)
-        return (found[0] + 1, *found[1:]) if "abs" in module.program.__code__.co_names else found
+        is_wrong = "abs" in module.program.__code__.co_names
+        return replace(found, row=(found.row[0] + 1, *found.row[1:])) if is_wrong else found
 
     monkeypatch.setattr(staging_run, "expected", dishonest)
-    program = """# program(1, 2, 3), program(4, 0, 1)
+    program = """# program(1, int8(2), 3), program(4, int8(0), 1)
 def helper(p, q):
     return p + q
 
@@ -156,7 +162,7 @@ def program(a, b, c):
 
     assert "abs" in small
     assert len(small.splitlines()) <= 4
-    assert small.startswith("# program(4, 0, 1) as rrr on interp\n")
+    assert small.startswith("# program(4, int8(0), 1) as rrr on interp\n")
 
 
 @pytest.mark.stagekit_unchecked
@@ -168,6 +174,28 @@ def test_parallel_finds_a_sanitizer_that_is_blind(monkeypatch: pytest.MonkeyPatc
     outcome = run(FUZZERS["parallel"](), 0, 12, ("interp",), None)
 
     assert {"missed race"} == {failure.problem.kind for failure in outcome.failed}
+
+
+# -- what the staging fuzzer knows ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", staging_types.NAMES[3:])
+@pytest.mark.parametrize("right", staging_types.NAMES[3:])
+def test_numbers_of_the_generator_meet_as_the_language_says(left: str, right: str) -> None:
+    common = promote(dtype_from_numpy(np.dtype(left)), dtype_from_numpy(np.dtype(right)))
+
+    found = staging_types.met(staging_types.types(left), staging_types.types(right))
+
+    assert found == (None if common is None else staging_types.types(common.name))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cpython_has_an_answer_to_every_program(seed: int) -> None:
+    fuzzer = FUZZERS["staging"]()
+
+    problems_of(fuzzer, fuzzer.draw(seed), ())
+
+    assert 1 == fuzzer.counts["programs"]
 
 
 # -- what the parallel fuzzer knows -----------------------------------------------------------------------------------

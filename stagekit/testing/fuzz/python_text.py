@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,18 +12,17 @@ _NUMBERS = (0, 1)
 
 def smaller_programs(text: str) -> Iterator[str]:
     """Programs with something left out, those with most left out first. Not all of them mean anything."""
-    tree = ast.parse(text)
-    yield from _each(tree, _smaller_blocks)
-    yield from _each(tree, _unwrapped)
-    yield from _each(tree, _smaller_expressions)
+    yield from _each(text, _smaller_blocks)
+    yield from _each(text, _unwrapped)
+    yield from _each(text, _smaller_expressions)
 
 
-def _each(tree: ast.Module, edits: Any) -> Iterator[str]:
-    """The text after each edit. An edit is found again by its place among the nodes, in a copy of the tree."""
-    for position, node in enumerate(ast.walk(tree)):
+def _each(text: str, edits: Any) -> Iterator[str]:
+    """The text after each edit. An edit is found again by its place among the nodes of the tree, parsed anew."""
+    for position, node in enumerate(ast.walk(ast.parse(text))):
         for number in range(sum(1 for _ in edits(node))):
-            changed = copy.deepcopy(tree)
-            target = next(n for i, n in enumerate(ast.walk(changed)) if i == position)
+            changed = ast.parse(text)
+            target = next(itertools.islice(ast.walk(changed), position, None))
             for index, edit in enumerate(edits(target)):
                 if index == number:
                     edit()

@@ -1,4 +1,9 @@
-# program(1, 1, 9)
+# program(int64(1), int64(1), int64(9))
+class Box:
+    def __init__(self, x, y):
+        self.x = x
+        self.y = y
+
 def program(a, b, c):
     v0, v1, v2, v3 = (1, 0, 0, 0)
     xs = [0, 0, 0]

@@ -1,4 +1,4 @@
-# program(3, 2, 5)
+# program(int64(3), int64(2), int64(5))
 def program(a, b, c):
     v0 = 0
     for i in range(2):

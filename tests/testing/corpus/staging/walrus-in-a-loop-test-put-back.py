@@ -1,4 +1,4 @@
-# program(-2, 6, -2)
+# program(int64(-2), int64(6), int64(-2))
 def program(a, b, c):
     v0, v1, v2, v3 = (a, 0, c, 1)
     while 0 < v0 and (v2 := 1):
