@@ -20,7 +20,7 @@ from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.sizes import Evaluator
 from stagekit.backends.launcher.support.arrays import agree_on_device, read_array
 from stagekit.backends.launcher.support.binding import bind
-from stagekit.backends.launcher.support.conditions import is_current, is_undiverted
+from stagekit.backends.launcher.support.conditions import is_undiverted
 from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue
 from stagekit.backends.launcher.support.functions import Function
 from stagekit.backends.launcher.support.numbers import is_expected, read_number
@@ -28,7 +28,7 @@ from stagekit.backends.launcher.support.prepared import state_of
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
-from stagekit.dtypes import int32, int64
+from stagekit.dtypes import bool_, int32, int64
 from stagekit.hostexpr import HostExpr, Op, Slot
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
 
@@ -102,7 +102,7 @@ def _open(r: Routine, request: LauncherRequest) -> Frame:
     frame = Frame(r, request, state.field("process", tables.PROCESS), state)
     r.require(frame.call(is_undiverted, frame.process))
     if request.has_guards:
-        r.require(frame.call(is_current, state))
+        r.require(r.call_at(frame.process.field("is_current"), bool_, state))
     return frame
 
 

@@ -1,12 +1,12 @@
-"""May a launch go natively: is nothing diverted, and is all that the tracer read as it was."""
+"""What sends launches elsewhere: a switch in the environment, a sanitizer of this thread."""
 
 from __future__ import annotations
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.support.functions import function
-from stagekit.backends.launcher.values import PTR, Value
-from stagekit.dtypes import bool_, int32, int64
+from stagekit.backends.launcher.values import Value
+from stagekit.dtypes import bool_, int32
 
 
 @function(bool_, process=tables.PROCESS)
@@ -22,31 +22,3 @@ def is_undiverted(r: Routine, process: Value) -> None:
         r.drop(held.load())
         r.require(held.load() == process.field("none"))
     r.give(True)
-
-
-@function(bool_, state=tables.STATE)
-def is_current(r: Routine, state: Value) -> None:
-    """Does every place outside the kernel that its tracer read still hold the object it held?"""
-    rows = state.field("guards")
-    with r.loop(state.field("guard_count", int64)) as i:
-        guard = rows.at(i * tables.size(tables.GUARD), tables.GUARD)
-        r.require(_content(r, guard.field("holder"), guard.field("key")) == guard.field("seen"))
-    ask = state.field("ask")
-    with r.when(ask.is_set()):
-        answer = r.call_python(ask)
-        r.require_no_error(answer.is_set())
-        r.drop(answer)
-        r.require(answer == state.field("process", tables.PROCESS).field("true"))
-    r.give(True)
-
-
-def _content(r: Routine, holder: Value, key: Value) -> Value:
-    """What a cell, or a dict under `key`, holds now; null where it holds nothing."""
-
-    def of_cell() -> Value:
-        content = r.call(PTR, "PyCell_Get", holder)
-        r.drop(content)
-        return content
-
-    now: Value = r.choose(key.is_null(), of_cell, lambda: r.call(PTR, "PyDict_GetItemWithError", holder, key))
-    return now
