@@ -161,7 +161,7 @@ class _Printer:
         return known
 
     def _new_name(self, hint: str) -> str:
-        word = re.sub(r"\W|^(?=\d)", "_", hint)
+        word = hint and re.sub(r"\W|^(?=\d)", "_", hint)
         count = self.uses.get(word, 0)
         self.uses[word] = count + 1
         if not word:
@@ -181,8 +181,9 @@ class _Printer:
             yield from self.op(each, indent)
 
     def op(self, op: Op, indent: str) -> Lines:
-        line = indent + self.head(op)
-        for field, word in spelling(op.mnemonic).body_words.items():
+        form = spelling(op.mnemonic)
+        line = indent + self.head(op, form)
+        for field, word in form.body_words.items():
             nested: Block | None = getattr(op, field)
             if nested is None:
                 continue
@@ -191,19 +192,16 @@ class _Printer:
             yield self.block(nested, indent + _INDENT)
             line = indent + "}"
         yield line
-        if op in self.notes:
+        if self.notes and op in self.notes:
             yield from (f"{indent}// ^ {text}" for text in self.notes[op].splitlines())
 
-    def head(self, op: Op) -> str:
+    def head(self, op: Op, form: Spelling) -> str:
         """All of an op but its bodies. Operands are named before results: they come first in the program."""
-        form = spelling(op.mnemonic)
-        parts = [_opcode(op, form), self.operands(op), self.attributes(op, form)]
+        text = f"{_opcode(op, form)}{self.operands(op)}{self.attributes(op, form)}"
         if op.results:
-            parts.append(f" : {', '.join(str(r.type) for r in op.results)}")
-            parts.insert(0, f"{', '.join(map(self.name, op.results))} = ")
-        if self.locations:
-            parts.append(f" {literal(op.loc, locations=True)}")
-        return "".join(parts)
+            names = ", ".join([self.name(r) for r in op.results])
+            text = f"{names} = {text} : {', '.join([str(r.type) for r in op.results])}"
+        return f"{text} {literal(op.loc, locations=True)}" if self.locations else text
 
     def operands(self, op: Op) -> str:
         parts: list[str] = []
@@ -221,6 +219,8 @@ class _Printer:
     def attributes(self, op: Op, form: Spelling) -> str:
         if form.bare_attribute is not None:
             return f" {literal(getattr(op, form.bare_attribute), locations=self.locations)}"
+        if not form.attributes:
+            return ""
         return self.attribute_list({n: getattr(op, n) for n in op.ATTRIBUTE_FIELDS if n != form.selector})
 
     def attribute_list(self, attributes: Mapping[str, Any]) -> str:

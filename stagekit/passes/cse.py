@@ -52,7 +52,8 @@ class _Reuser(Rewriter):
 
 def _rule(reuser: _Reuser, key: Callable[[Any], Any]) -> Callable[[Op, Builder], Sequence[Value] | None]:
     def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
-        return reuser.reuse(op, key(op)) if op.effects <= _REPEATABLE else None
+        effects = op.effects
+        return reuser.reuse(op, key(op)) if not effects or effects <= _REPEATABLE else None
 
     return rule
 
@@ -70,9 +71,13 @@ def _intrinsic_key(op: ops.IntrinsicOp) -> Any:
 
 
 def _key_of(cls: type[Op]) -> Callable[[Any], Any]:
-    """A key from the fields of `cls` and its result type, which for a cast is all that says where to."""
+    """A key from the fields of `cls`, and its result type where the operands do not decide it."""
     attributes = operator.attrgetter(*cls.ATTRIBUTE_FIELDS) if cls.ATTRIBUTE_FIELDS else None
-    return lambda op: (cls, attributes and attributes(op), op.operands(), op.results and op.results[0].type)
+    if cls in (ops.Cast, ops.Bitcast, ops.InlineAsm):
+        return lambda op: (cls, attributes and attributes(op), op.operands(), op.results and op.results[0].type)
+    if attributes is None:
+        return lambda op: (cls, op.operands())
+    return lambda op: (cls, attributes(op), op.operands())
 
 
 _KEYS: dict[type[Op], Callable[[Any], Any]] = {

@@ -64,10 +64,12 @@ class _Marker:
         operands = op.operands()
         for result in op.results:
             self.feeds[result] = operands
-        for inner in (i for b in op.bodies() for i in walk(b)):  # asm: what `host` does is its own affair
-            self.needed.add(inner)
-            self.roots.extend(inner.operands())
-        if op.effects <= _REMOVABLE:
+        if op.BODY_FIELDS:  # asm: what `host` does is its own affair
+            for inner in (i for b in op.bodies() for i in walk(b)):
+                self.needed.add(inner)
+                self.roots.extend(inner.operands())
+        effects = op.effects
+        if not effects or effects <= _REMOVABLE:
             return False
         self.needed.add(op)
         self.roots.extend(operands)

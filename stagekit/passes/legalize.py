@@ -14,8 +14,10 @@ rounded sums", 2008; Open Compute Project, "8-bit floating point specification",
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stagekit.dtypes import (
     DType,
@@ -32,7 +34,7 @@ from stagekit.dtypes import (
 )
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Pointer, Scalar, UnaryKind, Value
+from stagekit.ir import BinaryKind, Builder, Function, Op, Pointer, UnaryKind, Value
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import rewrite
@@ -63,12 +65,18 @@ def is_legal_cast(source: DType, target: DType) -> bool:
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
     """What `legalize` leaves no trace of."""
     operand = op.operands()[0].type
-    if isinstance(op, Cast):
-        legal = is_legal_cast(operand.dtype, op.result.type.dtype)
-        return None if legal else f"cast of {operand} to {op.result.type}"
-    is_formula = isinstance(op, Binary) and op.kind in _FLOAT_BINARY and operand.dtype.is_float
-    is_narrow = isinstance(operand, Scalar) and not _is_plain(operand.dtype)
-    return f"{op.mnemonic} of {operand}" if is_formula or is_narrow else None
+    if isinstance(operand, Pointer):
+        return None
+    return _objection(type(op), op.result.type.dtype if isinstance(op, Cast) else op.kind, operand.dtype)
+
+
+@functools.cache
+def _objection(cls: type[Op], what: Any, dtype: DType) -> str | None:
+    """what: the kind of an operation, or the dtype that a cast gives."""
+    if cls is Cast:
+        return None if is_legal_cast(dtype, what) else f"cast of {dtype.short} to {what.short}"
+    is_formula = what in _FLOAT_BINARY and dtype.is_float
+    return f"{cls.mnemonic} of {dtype.short}" if is_formula or not _is_plain(dtype) else None
 
 
 def _is_plain(dtype: DType) -> bool:
@@ -85,8 +93,10 @@ _FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
 
 def _binary(op: Binary, b: Builder) -> Replacement:
     dtype = op.lhs.type.dtype
+    if not dtype.is_float:
+        return None
     formula = _FLOAT_BINARY.get(op.kind)
-    if not dtype.is_float or (formula is None and _is_plain(dtype)):
+    if formula is None and _is_plain(dtype):
         return None
     x, y = _to_plain(Term(b, op.lhs)), _to_plain(Term(b, op.rhs))
     result = formula(x, y) if formula else Term(b, b.binary(op.kind, x.value, y.value))

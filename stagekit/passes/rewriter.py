@@ -50,8 +50,9 @@ class Rewriter:
     def op(self, op: Op) -> None:
         if op.BODY_FIELDS:
             op = op.with_bodies([self.block(b) for b in op.bodies()])
-        if self.mapping:
-            op = op.with_operands(self.mapping)
+        mapping = self.mapping
+        if mapping and not mapping.keys().isdisjoint(op.operands()):
+            op = op.with_operands(mapping)
         rule = self.rules.get(type(op))
         if rule is None:
             self.builder.append(op)
