@@ -34,6 +34,8 @@ from stagekit.dtypes import (
     uint64,
 )
 from stagekit.dtypes import bool_ as bool
+from stagekit.frontend.direct import direct as _direct
+from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.errors import SpecializeError, StagingError
 from stagekit.frontend.language import (
     alloc_local,
@@ -184,7 +186,9 @@ __all__ = [
     "Tensor",
     "Tile",
     "_block_threads",
+    "_direct",
     "_kernel_only",
+    "_operation",
     "_whole_block",
     "abs",
     "acos",

@@ -11,8 +11,10 @@ from stagekit.diagnostics.diagnostic import (
 )
 from stagekit.diagnostics.entry import (
     CallError,
+    called,
     hide_frames,
     kernel_only,
+    language_call,
     ordinary,
     outside_kernel,
     public_class,
@@ -24,6 +26,6 @@ from stagekit.diagnostics.words import counted
 
 __all__ = [
     "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
-    "all_diagnostics", "conceal", "counted", "hide_frames", "kernel_only", "ordinary", "outside_kernel", "place_of_user",
-    "public_class", "render", "shown", "wrong_arguments",
+    "all_diagnostics", "called", "conceal", "counted", "hide_frames", "kernel_only", "language_call", "ordinary",
+    "outside_kernel", "place_of_user", "public_class", "render", "shown", "wrong_arguments",
 ]  # fmt: skip

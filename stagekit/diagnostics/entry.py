@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from stagekit.diagnostics.diagnostic import Diagnostic, StagekitError, conceal
@@ -94,6 +95,20 @@ def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P
     entry = hide_frames(outside)
     entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
     return entry
+
+
+language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = ContextVar(
+    "language_call", default=None
+)
+"""While CPython runs a function of the library in a trace: what `function(*args, **kwargs)` means for one of the language."""
+
+
+def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call by CPython of a function of the language: traced where the library makes it, else a mistake."""
+    traced = language_call.get()
+    if traced is None:
+        raise outside_kernel(name)
+    return traced(function, args, kwargs)
 
 
 def outside_kernel(name: str) -> StagekitError:

@@ -24,6 +24,8 @@ from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, overloads, wrappers
 from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
+from stagekit.frontend.direct import is_direct
+from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
@@ -41,6 +43,8 @@ DEEP = 16  # calls nested deeper have a budget: those of a recursion may double 
 
 def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`fn(*args, **kwargs)` at `node`."""
+    if is_direct(fn):
+        return _direct(tracer, frame, node, fn, args, kwargs)
     mapper = next((m for a in (*args, *kwargs.values()) if (m := mapper_of(a)) is not None), None)
     spec = fn if isinstance(fn, Intrinsic) else familiar(fn)
     if spec is not None:
@@ -244,6 +248,19 @@ def _function(
             _note_default(tracer, fn, name, parameter.default)
     bound.apply_defaults()
     return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
+
+
+def _direct(
+    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A function of the library that CPython runs."""
+    if _bind_plainly(fn, args, kwargs) is None:
+        try:
+            _signature(fn).bind(*args, **kwargs)
+        except TypeError as error:
+            shown = f"{fn.__name__}{_plain(_signature(fn))}"
+            raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", shown), frame, node) from None
+    return run_direct(tracer, frame, node, fn, args, kwargs, call)
 
 
 def _beside(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, counted, hide_frames, outside_kernel
+from stagekit.diagnostics import Loc, called, counted, hide_frames
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -75,7 +75,7 @@ class Staged:
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        raise outside_kernel(self.name)
+        return called(self, self.name, args, kwargs)
 
 
 def staged(run: Callable[..., Any]) -> Staged:

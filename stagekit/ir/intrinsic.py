@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from stagekit.diagnostics import hide_frames, outside_kernel
+from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
 from stagekit.ir.core import Effects
 from stagekit.ir.types import Pointer, Scalar, Type
@@ -167,8 +167,8 @@ class Intrinsic:
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Only kernels call intrinsics: the front end does so without coming here."""
-        raise outside_kernel(self.name)
+        """Only kernels call intrinsics. The front end does so without coming here, but where the library runs by CPython."""
+        return called(self, self.name, args, kwargs)
 
     def overload(self, arg_types: tuple[Type, ...]) -> Sig | None:
         """The signature with exactly these argument types."""

@@ -12,12 +12,15 @@ Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shf
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import stagekit as sk
 from stagekit.lib.tile import Tile, Traced
 
 WARP = 32  # lanes of a full warp
+
+_ADD, _AND, _OR, _LESS = map(sk._operation, ("+", "&", "|", "<"))
 
 Combine = Callable[[Traced, Traced], Traced]
 
@@ -35,6 +38,7 @@ def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
     return sk.shfl_sync(everyone, _gather_down(value, combine, lanes, everyone), 0)
 
 
+@sk._direct
 def _butterfly(value: Traced, combine: Combine, lanes: int, mask: int) -> Traced:
     """Exchange with the lane that differs in one bit, bit after bit; `lanes` is a power of two.
 
@@ -47,11 +51,12 @@ def _butterfly(value: Traced, combine: Combine, lanes: int, mask: int) -> Traced
     return value
 
 
+@sk._direct
 def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -> Traced:
     """A tree towards lane 0 for any number of lanes, known at compile time or not; only lane 0's result counts."""
     for distance in (16, 8, 4, 2, 1):
         above = sk.shfl_down_sync(mask, value, distance)
-        value = sk.where(sk.lane_id() + distance < lanes, combine(value, above), value)
+        value = sk.where(_LESS(_ADD(sk.lane_id(), distance), lanes), combine(value, above), value)
     return value
 
 
@@ -116,7 +121,7 @@ def reduce_sum(tile: Tile) -> Traced:
     _require_tile("reduce_sum", tile)
     working = _sum_dtype(tile.dtype)
     zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
-    total = _reduce(tile.to(working), lambda a, b: a + b, zero)
+    total = _reduce(tile.to(working), _ADD, zero)
     return total.to(tile.dtype) if tile.dtype.is_float else total
 
 
@@ -135,7 +140,7 @@ def reduce_max(tile: Tile) -> Traced:
     _require_tile("reduce_max", tile)
     dtype = tile.dtype
     if dtype is sk.bool_:
-        return _reduce(tile, lambda a, b: a | b, False)
+        return _reduce(tile, _OR, False)
     return _reduce(tile, sk.maximum, -float("inf") if dtype.is_float else dtype.min)
 
 
@@ -145,7 +150,7 @@ def reduce_min(tile: Tile) -> Traced:
     _require_tile("reduce_min", tile)
     dtype = tile.dtype
     if dtype is sk.bool_:
-        return _reduce(tile, lambda a, b: a & b, True)
+        return _reduce(tile, _AND, True)
     return _reduce(tile, sk.minimum, float("inf") if dtype.is_float else dtype.max)
 
 
@@ -157,8 +162,10 @@ def _require_tile(function: str, value: object) -> None:
 def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
     """First what this thread holds, then the block."""
     identity = tile.dtype(identity)
+    return block_reduce(_of_thread(tile, combine, identity), combine, identity, tile.threads)
+
+
+@sk._direct
+def _of_thread(tile: Tile, combine: Combine, identity: Traced) -> Traced:
     held = [x if valid is True else sk.where(valid, x, identity) for x, valid in zip(tile.elements, tile.valid())]
-    partial = held[0]
-    for x in held[1:]:
-        partial = combine(partial, x)
-    return block_reduce(partial, combine, identity, tile.threads)
+    return functools.reduce(combine, held)

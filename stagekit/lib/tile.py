@@ -25,6 +25,26 @@ Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
 
 
+_ADD, _AND, _LESS, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "<", "neg", "~"))
+
+Method = Callable[["Tile", Any], "Tile"]
+
+
+def _methods(symbol: str) -> tuple[Method, Method]:
+    """What an operator does with a tile on its left, and with one on its right."""
+    operate = sk._operation(symbol)
+
+    @sk._direct
+    def plain(self: Tile, other: Any) -> Tile:
+        return self.each(operate, self, other)
+
+    @sk._direct
+    def mirrored(self: Tile, other: Any) -> Tile:
+        return self.each(operate, other, self)
+
+    return plain, mirrored
+
+
 class Tile:
     """`extent` elements spread over `threads` threads; `elements` are this thread's, each a run-time scalar or pointer.
 
@@ -50,11 +70,15 @@ class Tile:
         _require_dtype(".to", dtype)
         return self.each(dtype, self)
 
-    def each(self, function: Callable[..., Traced], *args: Any) -> Tile:
-        """`function` of each element of `args`, which are tiles like this one or scalars."""
-        rows = zip(*[self.spread(a) for a in args])
+    @sk._direct
+    def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
+        """`function` of each element of the arguments, which are tiles like this one or scalars."""
+        rows, count = zip(*[self.spread(a) for a in (*args, *named.values())]), len(args)
+        if named:
+            return self.like([function(*row[:count], **dict(zip(named, row[count:]))) for row in rows])
         return self.like([function(*row) for row in rows])
 
+    @sk._direct
     def spread(self, arg: Any) -> tuple[Any, ...]:
         """What each element of this tile meets in `arg`."""
         if not isinstance(arg, Tile):
@@ -63,15 +87,19 @@ class Tile:
             sk.static_assert(False, f"tiles with extents {self.extent} and {arg.extent} in one operation")
         return arg.elements
 
+    @sk._direct
     def like(self, elements: list[Traced]) -> Tile:
         """Other elements in the places of this tile's."""
         return Tile(tuple(elements), self.extent, self.threads)
 
+    @sk._direct
     def valid(self) -> list[Traced]:
         """For each element whether there is one: True itself, not a run-time value, where that is so in every thread."""
         in_all = self.extent // self.threads
         t = sk.cuda.thread_idx("x") if in_all < len(self.elements) else 0
-        return [True if e < in_all else t + e * self.threads < self.extent for e in range(len(self.elements))]
+        return [
+            True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(len(self.elements))
+        ]
 
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
         """What a function of the language does when one of its arguments is a tile; this is the first such argument."""
@@ -82,12 +110,7 @@ class Tile:
             return None
         if _is_atomic(function):
             return _atomic(self, function, *args, **kwargs)
-        if kwargs:
-            names, count = tuple(kwargs), len(args)
-            return self.each(
-                lambda *row: function(*row[:count], **dict(zip(names, row[count:]))), *args, *kwargs.values()
-            )
-        return self.each(function, *args)
+        return self.each(function, *args, **kwargs)
 
     def __len__(self) -> int:
         return self.extent
@@ -96,109 +119,40 @@ class Tile:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
         return False
 
-    def __add__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a + b, self, other)
-
-    def __radd__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a + b, other, self)
-
-    def __sub__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a - b, self, other)
-
-    def __rsub__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a - b, other, self)
-
-    def __mul__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a * b, self, other)
-
-    def __rmul__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a * b, other, self)
-
-    def __truediv__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a / b, self, other)
-
-    def __rtruediv__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a / b, other, self)
-
-    def __floordiv__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a // b, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a // b, other, self)
-
-    def __mod__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a % b, self, other)
-
-    def __rmod__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a % b, other, self)
-
-    def __pow__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a**b, self, other)
-
-    def __rpow__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a**b, other, self)
-
-    def __and__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a & b, self, other)
-
-    def __rand__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a & b, other, self)
-
-    def __or__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a | b, self, other)
-
-    def __ror__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a | b, other, self)
-
-    def __xor__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a ^ b, self, other)
-
-    def __rxor__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a ^ b, other, self)
-
-    def __lshift__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a << b, self, other)
-
-    def __rlshift__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a << b, other, self)
-
-    def __rshift__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a >> b, self, other)
-
-    def __rrshift__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a >> b, other, self)
-
-    def __lt__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a < b, self, other)
-
-    def __le__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a <= b, self, other)
-
-    def __gt__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a > b, self, other)
-
-    def __ge__(self, other: Any) -> Tile:
-        return self.each(lambda a, b: a >= b, self, other)
-
-    def __eq__(self, other: object) -> Tile:  # type: ignore[override]
-        return self.each(lambda a, b: a == b, self, other)
-
-    def __ne__(self, other: object) -> Tile:  # type: ignore[override]
-        return self.each(lambda a, b: a != b, self, other)
+    __add__, __radd__ = _methods("+")
+    __sub__, __rsub__ = _methods("-")
+    __mul__, __rmul__ = _methods("*")
+    __truediv__, __rtruediv__ = _methods("/")
+    __floordiv__, __rfloordiv__ = _methods("//")
+    __mod__, __rmod__ = _methods("%")
+    __pow__, __rpow__ = _methods("**")
+    __and__, __rand__ = _methods("&")
+    __or__, __ror__ = _methods("|")
+    __xor__, __rxor__ = _methods("^")
+    __lshift__, __rlshift__ = _methods("<<")
+    __rshift__, __rrshift__ = _methods(">>")
+    __lt__, _ = _methods("<")
+    __le__, _ = _methods("<=")
+    __gt__, _ = _methods(">")
+    __ge__, _ = _methods(">=")
+    __eq__, _ = _methods("==")  # type: ignore[assignment]
+    __ne__, _ = _methods("!=")  # type: ignore[assignment]
 
     __hash__ = None  # type: ignore[assignment]  # `==` gives a tile, so tiles cannot be keys
 
+    @sk._direct
     def __neg__(self) -> Tile:
-        return self.each(lambda a: -a, self)
+        return self.each(_NEGATE, self)
 
     def __pos__(self) -> Tile:
         return self
 
+    @sk._direct
     def __invert__(self) -> Tile:
-        return self.each(lambda a: ~a, self)
+        return self.each(_INVERT, self)
 
     def __abs__(self) -> Tile:
-        return self.each(lambda a: abs(a), self)
+        return self.each(abs, self)
 
 
 @sk._kernel_only
@@ -214,9 +168,13 @@ def arange(start: int, stop: int) -> Tile:
     extent = stop - start
     threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})")
     sk.static_assert(extent <= MAX_EXTENT, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
-    first = sk.cuda.thread_idx("x") + start
-    elements = tuple(first + e * threads for e in range(sk.ceildiv(extent, threads)))
-    return Tile(elements, extent, threads)
+    return _counted(start, extent, threads)
+
+
+@sk._direct
+def _counted(start: int, extent: int, threads: int) -> Tile:
+    first = _ADD(sk.cuda.thread_idx("x"), start)
+    return Tile(tuple(_ADD(first, e * threads) for e in range(-(-extent // threads))), extent, threads)
 
 
 @sk._kernel_only
@@ -264,18 +222,21 @@ def _plain(value: Any) -> int:
     return plain
 
 
+@sk._direct
 def _both(valid: Traced, mask: Traced | None) -> Traced | None:
     """`valid & mask`, where no mask means true, and compile-time true costs nothing. None: no mask needed."""
     if valid is True:
         return mask
-    return valid if mask is None else valid & mask
+    return valid if mask is None else _AND(valid, mask)
 
 
+@sk._direct
 def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None) -> Tile:
     rows = zip(tile.spread(pointer), tile.spread(mask), tile.spread(other), tile.valid())
     return tile.like([sk.load(p, mask=_both(valid, m), other=o) for p, m, o, valid in rows])
 
 
+@sk._direct
 def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")

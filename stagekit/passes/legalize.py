@@ -34,7 +34,7 @@ from stagekit.dtypes import (
 )
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Op, Pointer, UnaryKind, Value
+from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import rewrite
@@ -67,16 +67,16 @@ def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | 
     operand = op.operands()[0].type
     if isinstance(operand, Pointer):
         return None
-    return _objection(type(op), op.result.type.dtype if isinstance(op, Cast) else op.kind, operand.dtype)
+    return _objection(op.mnemonic, op.result.type.dtype if isinstance(op, Cast) else op.kind, operand.dtype)
 
 
 @functools.cache
-def _objection(cls: type[Op], what: Any, dtype: DType) -> str | None:
+def _objection(mnemonic: str, what: Any, dtype: DType) -> str | None:
     """what: the kind of an operation, or the dtype that a cast gives."""
-    if cls is Cast:
+    if mnemonic == Cast.mnemonic:
         return None if is_legal_cast(dtype, what) else f"cast of {dtype.short} to {what.short}"
     is_formula = what in _FLOAT_BINARY and dtype.is_float
-    return f"{cls.mnemonic} of {dtype.short}" if is_formula or not _is_plain(dtype) else None
+    return f"{mnemonic} of {dtype.short}" if is_formula or not _is_plain(dtype) else None
 
 
 def _is_plain(dtype: DType) -> bool:

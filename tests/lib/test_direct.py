@@ -1,0 +1,104 @@
+"""Functions of the library that CPython runs while a kernel is traced: what they cost, where their ops are, what they call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from stagekit.diagnostics import place_of_user
+from stagekit.frontend.evaluation import EVALUATORS
+from stagekit.ir import walk
+
+ANY = sk.Tensor((None,), sk.float32)
+
+
+@sk.jit
+def softmax(src: ANY, dst: ANY, n: sk.int32, BLOCK: sk.constexpr):
+    tid = sk.arange(0, BLOCK)
+    mask = tid < n
+    x = sk.load(src + tid, mask=mask, other=-float("inf"))
+    e = sk.exp(x - sk.reduce_max(x))
+    sk.store(dst + tid, -e / sk.reduce_sum(e), mask=mask)
+
+
+def test_a_tile_is_not_interpreted_element_by_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = []
+
+    def counting(evaluator: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            evaluated.append(args[-1])
+            return evaluator(*args)
+
+        return count
+
+    for kind, evaluator in list(EVALUATORS.items()):
+        monkeypatch.setitem(EVALUATORS, kind, counting(evaluator))
+
+    softmax.specialize(BLOCK=2048).trace()
+    few = len(evaluated)
+    softmax.specialize(BLOCK=32768).trace()
+
+    assert len(evaluated) - few == few
+
+
+def test_every_op_of_a_tile_stands_at_a_line_of_the_user() -> None:
+    traced = softmax.specialize(BLOCK=64).trace()
+
+    places = [place_of_user(op.loc) for op in walk(traced.function.body)]
+
+    assert {__file__} == {place.file for place in places if place}
+    assert {"softmax"} == {place.function for place in places if place}
+
+
+def test_a_function_given_to_a_reduction_is_staged() -> None:
+    """CPython could not run its `if` on a run-time value."""
+
+    @sk.jit
+    def kernel(src, dst):
+        def larger(a, b):
+            if a > b:
+                return a
+            return b
+
+        t = sk.cuda.thread_idx("x")
+        dst[t] = sk.warp_reduce(src[t], larger)
+
+    src, dst = np.random.default_rng(1).standard_normal(32).astype(np.float32), np.zeros(32, np.float32)
+
+    kernel[1, 32](src, dst)
+
+    assert (dst == src.max()).all()
+
+
+def test_a_mistake_in_an_element_shows_the_users_line() -> None:
+    @sk.jit
+    def kernel(src: ANY, dst: ANY):
+        tid = sk.arange(0, 64)
+        sk.store(dst + tid, sk.load(src + tid) << 2)
+
+    with pytest.raises(sk.StagekitError) as raised:
+        kernel.specialize().trace()
+
+    assert raised.value.id == "BAD_OPERANDS"
+    assert raised.value.loc is not None
+    assert raised.value.loc.file == __file__
+
+
+def test_typed_numbers_of_compile_time_keep_their_arithmetic() -> None:
+    """Elements of `zeros` and `full` are known: they wrap and saturate as at run time, not as NumPy's scalars warn and do."""
+
+    @sk.jit
+    def kernel(dst: sk.Tensor((None,), sk.int8)):
+        tid = sk.arange(0, 32)
+        wrapped = (sk.full(32, 100, sk.int8) + sk.full(32, 100, sk.int8)) // sk.zeros(32, sk.int8)
+        sk.store(dst + tid, wrapped + sk.full(32, 3e9, sk.float32).to(sk.int8))
+
+    dst = np.zeros(32, np.int8)
+
+    kernel[1](dst)
+
+    assert (dst == 127).all()
