@@ -49,6 +49,7 @@ from stagekit.frontend.language import (
     static_range,
     store,
     where,
+    window,
 )
 from stagekit.frontend.language import block_threads as _block_threads
 from stagekit.frontend.language import whole_block as _whole_block
@@ -332,5 +333,6 @@ __all__ = [
     "warp_id",
     "warp_reduce",
     "where",
+    "window",
     "zeros",
 ]

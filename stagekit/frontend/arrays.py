@@ -7,7 +7,6 @@ description around a moved base address, no copy.
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,12 +15,14 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, counted
 from stagekit.dtypes import DType
+from stagekit.frontend import slices
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
+from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, Pointer, Value
 from stagekit.ir.ops import Indexed
 
@@ -157,7 +158,7 @@ def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Addre
 def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Array:
     """`array[index]`: an element, or a view where slices or fewer indices are given."""
     indices = _as_tuple(index)
-    if len(indices) > array.ndim:
+    if sum(i is not Ellipsis for i in indices) > array.ndim:
         message = _indices_misfit(array, indices)
         raise StagingError(BadIndex(message, "use one index per axis"), loc)
     if len(indices) == array.ndim and not any(isinstance(i, slice) or i is Ellipsis for i in indices):
@@ -166,56 +167,73 @@ def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Ar
 
 
 def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Array:
-    """A sub-array: integers remove an axis, `a:b` narrows it (no step)."""
+    """A sub-array: integers remove an axis, a slice narrows it, `...` stands for whole axes."""
     steps: list[tuple[Any, Extent]] = []
-    shape: list[Extent] = []
-    strides: list[Extent] = []
-    for axis in range(array.ndim):
-        index = indices[axis] if axis < len(indices) else slice(None)
-        if isinstance(index, slice):
-            start, size = _sliced(tracer, loc, array, index, axis)
-            steps.append((start, array.strides[axis]))
-            shape.append(size)
-            strides.append(array.strides[axis])
+    kept: list[tuple[Extent, Extent]] = []
+    is_index: list[bool] = []
+    is_contiguous = array.is_contiguous
+    for axis, index in enumerate(_one_per_axis(array, indices, loc)):
+        size, stride = array.shape[axis], array.strides[axis]
+        is_index.append(not isinstance(index, slice))
+        if not isinstance(index, slice):
+            steps.append((_check_static(loc, array, index, axis), stride))
+            is_contiguous = is_contiguous and not kept
+        elif index.start is index.stop is index.step is None:
+            steps.append((0, stride))
+            kept.append((size, stride))
         else:
-            steps.append((_check_static(loc, array, index, axis), array.strides[axis]))
-    is_contiguous = (
-        array.is_contiguous
-        and all(
-            isinstance(i, slice) is False or (axis == 0 and i.step is None) or i == slice(None)
-            for axis, i in enumerate(indices)
-        )
-        and not any(isinstance(i, slice) and not isinstance(j, slice) for i, j in itertools.pairwise(indices))
-    )
-    is_index = [axis < len(indices) and not isinstance(indices[axis], slice) for axis in range(array.ndim)]
+            start, stop = (None if b is None else _bound(tracer, b, loc) for b in (index.start, index.stop))
+            cut = slices.cut(tracer, loc, start, stop, slices.step_of(index, loc), size)
+            steps.append((cut.start, stride))
+            is_contiguous = is_contiguous and not kept and cut.step == 1
+            kept.append((cut.size, _scaled(tracer, loc, stride, cut.step)))
     base = _moved(tracer, loc, array, steps, is_index)
-    return Array(array.name, base, tuple(shape), tuple(strides), is_contiguous)
+    return Array(array.name, base, tuple(s for s, _ in kept), tuple(s for _, s in kept), is_contiguous)
 
 
-def _sliced(tracer: Tracer, loc: Loc, array: Array, index: slice, axis: int) -> tuple[Any, Extent]:
-    if index.step is not None and not (type(index.step) is int and index.step == 1):
-        raise StagingError(BadIndex("a slice with a step", "compute the indices, or pass a strided view"), loc)
-    size = array.shape[axis]
-    start = 0 if index.start is None else _bound(tracer, index.start, loc)
-    stop = size if index.stop is None else _bound(tracer, index.stop, loc)
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
-        start, stop, _ = slice(start, stop).indices(size)
-        return start, max(stop - start, 0)
-    if (isinstance(start, int) and start < 0) or (isinstance(stop, int) and stop < 0):
-        hint = f"write `{array.name}.shape[{axis}] - k`"
-        raise StagingError(BadIndex("a negative slice bound into an axis whose size is known at run time", hint), loc)
-    if isinstance(start, int) and isinstance(stop, int):
-        return start, max(stop - start, 0)
-    is_prefix = isinstance(start, int) and start == 0
-    length = stop if is_prefix else tracer.arithmetic.binary("-", stop, start, loc)
-    return start, length if isinstance(length, Number) else int(length)
+_WHOLE_AXIS = slice(None)
+
+
+def _one_per_axis(array: Array, indices: tuple[Any, ...], loc: Loc) -> tuple[Any, ...]:
+    """An index for each axis: what `...` stands for, and what is not given, is whole. A slice of nothing but None too."""
+    places = [k for k, index in enumerate(indices) if index is Ellipsis]
+    if len(places) > 1:
+        raise StagingError(BadIndex("more than one `...` in an index", "name the axes by `:`"), loc)
+    place = places[0] if places else len(indices)
+    before, after = indices[:place], indices[place + 1 :]
+    return (*before, *[_WHOLE_AXIS] * (array.ndim - len(before) - len(after)), *after)
+
+
+def _scaled(tracer: Tracer, loc: Loc, stride: Extent, step: int) -> Extent:
+    """The stride of every `step`-th element; of one element alone, which a very long step leaves, it does not matter."""
+    if isinstance(stride, int):
+        return stride * step if dtypes.INDEX.holds(stride * step) else 0
+    return stride if step == 1 else Number(tracer.builder.mul(stride.value, tracer.builder.index(step)))
+
+
+def window(tracer: Tracer, loc: Loc, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
+    """`shape` elements from `start` on, along the first axes. Only the interpreter checks that the array has them."""
+    known = [_check_static(loc, array, index, axis) for axis, index in enumerate(start)]
+    firsts = [each if type(each) is int else Number(index_value(tracer, each, loc)) for each in known]
+    rest = array.shape[len(shape) :]
+    lasts = [slices.arithmetic(tracer, loc, "+", first, size - 1) for first, size in zip(firsts, shape)]
+    for axis, last in enumerate(lasts):
+        _check_static(loc, array, last, axis)
+    base = _moved(tracer, loc, array, list(zip(firsts, array.strides)), [True] * len(shape))
+    ends = Indexed(array.name, (*_values(lasts), *[None] * len(rest)), _values(array.shape))
+    base = Address(tracer.builder.offset(base.value, tracer.builder.index(0), ends))
+    is_contiguous = array.is_contiguous and all(size == 1 for size in shape[:-1])
+    return Array(array.name, base, (*shape, *rest), array.strides, is_contiguous)
 
 
 def _bound(tracer: Tracer, bound: Any, loc: Loc) -> int | Number:
-    """A bound of a slice: an int, or a run-time int64."""
-    if isinstance(bound, np.integer):
+    """A bound of a slice: an int, or a run-time int64, to which a larger uint64 is cut: no array is as long."""
+    if isinstance(bound, int | np.integer) and not isinstance(bound, bool):
         return int(bound)
-    return bound if type(bound) is int else Number(index_value(tracer, bound, loc))
+    if isinstance(bound, Number) and bound.dtype is dtypes.uint64:
+        most = tracer.builder.constant(dtypes.INDEX.max, dtypes.uint64)
+        bound = Number(tracer.builder.call_one(registry.by_name("minimum"), [bound.value, most], ()))
+    return Number(index_value(tracer, bound, loc))
 
 
 def load(tracer: Tracer, pointer: Address) -> Number:

@@ -35,6 +35,7 @@ from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeLike, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number
@@ -187,6 +188,7 @@ class _Trace:
             return known
         hint = size.name if isinstance(size, Dynamic) else f"{name}_size{axis}"
         number = Number(self._slot(ParamSlot("size", position, dtypes.INDEX, axis), Scalar(dtypes.INDEX), hint))
+        self.tracer.most[number.value] = MOST_ELEMENTS
         if isinstance(size, Dynamic):
             self.tracer.sizes[size] = number
             self.size_slots[size] = len(self.slots) - 1

@@ -206,6 +206,26 @@ def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
 
 
 @staged
+def window(call: Call, array: Any, start: Any, shape: Any) -> Array:
+    """The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,
+    known at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements
+    must be there. The checking interpreter finds an access where they are not.
+    """
+    loc = call.loc
+    starts, sizes = (tuple(x) if isinstance(x, tuple | list) else (x,) for x in (start, shape))
+    if not isinstance(array, Array):
+        raise _error(call, f"`window` of {describe(array)}", "give an array")
+    if len(starts) != len(sizes) or len(sizes) > array.ndim:
+        raise _error(
+            call, f"{len(starts)} starts and {len(sizes)} sizes of {array.ndim} axes", "give one of each for an axis"
+        )
+    known = tuple(_static_int(call, size, "a size of `window`") for size in sizes)
+    if any(size < 1 for size in known):
+        raise _error(call, f"a window of {known}", "give sizes of at least 1")
+    return arrays.window(call.tracer, loc, array, starts, known)
+
+
+@staged
 def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
     allowed). Every call gives the same memory.

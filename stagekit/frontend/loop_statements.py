@@ -199,10 +199,12 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
 def _plain_for(
     tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]
 ) -> None:
-    builder = tracer.builder
+    builder, most = tracer.builder, rangeloop.most_of_counter(tracer, loop)
 
     def trace() -> OpenBlock:
         counter = Value(loop.start.type, "i")
+        if most is not None:
+            tracer.most[counter] = most
         with builder.block([counter, *(params := carried.params())]) as block:
             carried.bind(params)
             body(counter)

@@ -12,6 +12,7 @@ from stagekit.frontend.control import describe, join_dtype, repair_of_join
 from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, RunTimeValue, StagingError
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.slices import most_of
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.ir import Builder, CompareKind, Value
@@ -59,6 +60,14 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
     start, stop, step = (tracer.arithmetic.to_value(b, dtypes.INDEX, loc) for b in bounds)
     static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
     return Range(start, stop, step, static_step, iterable.unroll, runs is False, runs is True)
+
+
+def most_of_counter(tracer: Tracer, loop: Range) -> int | None:
+    """A bound of the loop variable, if it counts up from a number that is not negative."""
+    if loop.static_step is None or loop.static_step < 0 or most_of(tracer, loop.start) is None:
+        return None
+    most = most_of(tracer, loop.stop)
+    return loop.start.type.dtype.max if most is None else most
 
 
 def may_carry(before: Any, loop: Range) -> bool:

@@ -113,6 +113,7 @@ class Tracer:
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     hints: dict[Any, Any] = field(default_factory=dict)
+    most: dict[Value, int] = field(default_factory=dict)  # of values that no op makes and that are at least 0: a bound
     grants: dict[Value, Grants] = field(
         default_factory=dict
     )  # of conditions: what is known to be assigned where they hold

@@ -31,6 +31,7 @@ class OpenBlock:
     def __init__(self, params: Sequence[Value]) -> None:
         self.params = tuple(params)
         self.ops: list[Op] = []
+        self.outer: OpenBlock | None = None  # the block that was open when this one was opened
 
     def done(self) -> Block:
         return Block(self.params, tuple(self.ops))
@@ -54,6 +55,7 @@ class Builder:
     def resume(self, block: OpenBlock) -> Iterator[OpenBlock]:
         """Append to `block` again, for example to end it."""
         outer, self.current = self.current, block
+        block.outer = outer
         try:
             yield block
         finally:

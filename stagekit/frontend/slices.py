@@ -1,0 +1,180 @@
+"""Slices of arrays: Python's bounds, clamped to the axis and counted from the end where they are negative.
+
+    A[lo:hi]      start = min(max(lo < 0 ? lo + n : lo, 0), n), likewise stop; size = max(stop - start, 0)
+
+What is known while specialising is computed by Python itself. At run time the part of a clamp that cannot be needed is left
+out: a start that is known not to be negative is used as it is, since behind the end the size is 0 already.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from typing import NamedTuple
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc
+from stagekit.frontend.errors import BadIndex, StagingError
+from stagekit.frontend.numbers import is_literal
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Extent, Number
+from stagekit.intrinsics import registry
+from stagekit.ir import BinaryKind, Op, OpenBlock, Value, ops
+
+MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
+_LOOK_BACK = 256  # ops of a block that are searched for the one that made a value; older values count as unknown
+
+
+class Cut(NamedTuple):
+    """A slice of one axis: the first index, how many there are, and how far apart."""
+
+    start: Extent
+    size: Extent
+    step: int
+
+
+def step_of(index: slice, loc: Loc) -> int:
+    """The step, which is known while specialising."""
+    if index.step is None:
+        return 1
+    if isinstance(index.step, bool) or not (is_literal(index.step) or hasattr(index.step, "__index__")):
+        raise StagingError(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"), loc)
+    if isinstance(index.step, float) or int(index.step) == 0:
+        raise StagingError(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"), loc)
+    return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # beyond it one element is left, as with it
+
+
+def cut(tracer: Tracer, loc: Loc, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
+    """`start:stop:step` of an axis of `size`."""
+    if not any(isinstance(each, Number) for each in (start, stop, size)):
+        first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
+        return Cut(first, len(range(first, end, step)), step)
+    clamp = _Clamp(tracer, loc, size, step)
+    lower, upper = (start, stop) if step > 0 else (stop, start)
+    near = clamp.low if lower is None else clamp.near(lower)
+    far = clamp.last if upper is None else clamp.far(upper)
+    return Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
+
+
+def arithmetic(tracer: Tracer, loc: Loc, symbol: str, left: Extent, right: Extent) -> Extent:
+    """`left symbol right`; what is known is computed now."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right if symbol == "-" else left + right if symbol == "+" else left // right
+    if isinstance(right, int) and right == 0:
+        return left
+    found: Number = tracer.arithmetic.binary(symbol, left, right, loc)
+    return found
+
+
+class _Clamp:
+    """Bounds of one slice. They lie from `low` to `last`: 0 and the size, one less where the step is negative."""
+
+    def __init__(self, tracer: Tracer, loc: Loc, size: Extent, step: int) -> None:
+        self.tracer, self.loc, self.size, self.step = tracer, loc, size, step
+        self.low = 0 if step > 0 else -1
+        self.last = size if step > 0 else self.binary("-", size, 1)
+
+    def binary(self, symbol: str, left: Extent, right: Extent) -> Extent:
+        return arithmetic(self.tracer, self.loc, symbol, left, right)
+
+    def extreme(self, name: str, left: Extent, right: Extent) -> Extent:
+        """`minimum` or `maximum` of two numbers of which one is not known."""
+        if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
+            return left
+        values = [self.tracer.arithmetic.to_value(each, dtypes.INDEX, self.loc) for each in (left, right)]
+        return Number(self.tracer.builder.call_one(registry.by_name(name), values, ()))
+
+    def from_the_end(self, bound: Extent) -> Extent:
+        """A negative bound counts from the end."""
+        if isinstance(bound, int):
+            return bound if bound >= 0 else self.binary("+", self.size, bound)
+        is_negative = self.tracer.arithmetic.compare(ast.Lt, bound, 0, self.loc)
+        counted = self.binary("+", bound, self.size)
+        return self.tracer.arithmetic.select(is_negative.value, counted, bound, self.loc)
+
+    def near(self, bound: Extent) -> Extent:
+        """The bound nearer to the first index of the axis. Past the end it need not be cut: the size is negative then."""
+        if most_of(self.tracer, bound) is not None:
+            return bound
+        found = self.extreme("maximum", self.from_the_end(bound), self.low)
+        return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
+
+    def far(self, bound: Extent) -> Extent:
+        """The bound nearer to the end of the axis."""
+        most = most_of(self.tracer, bound)
+        if isinstance(bound, int) and bound < 0:
+            return self.extreme("maximum", self.from_the_end(bound), self.low)
+        if most is None:
+            bound = self.extreme("maximum", self.from_the_end(bound), self.low)
+        elif isinstance(self.last, int) and most <= self.last:
+            return bound
+        return self.extreme("minimum", bound, self.last)
+
+    def between(self, near: Extent, far: Extent) -> Extent:
+        """How many indices there are from one end to the other."""
+        distance = self.binary("-", far, near)
+        if isinstance(distance, int):
+            return max(distance, 0)
+        if isinstance(near, int) and near == self.low:
+            return distance
+        return self.extreme("maximum", distance, 0)
+
+    def steps(self, length: Extent) -> Extent:
+        size = abs(self.step)
+        return length if size == 1 else self.binary("//", self.binary("+", length, size - 1), size)
+
+
+# -- what is known not to be negative --------------------------------------------------------------------------------------
+
+_MOST = {
+    **dict.fromkeys(("thread_idx", "block_dim"), 1024),
+    **dict.fromkeys(("lane_id", "warp_id"), 31),
+    **dict.fromkeys(("block_idx", "grid_dim", "program_id", "num_programs"), (1 << 31) - 1),
+}  # CUDA C++ Programming Guide, technical specifications
+
+
+def most_of(tracer: Tracer, value: Extent | Value) -> int | None:
+    """A number that `value`, which is not negative, does not exceed; None where that is not known."""
+    if isinstance(value, int):
+        return value if value >= 0 else None
+    if isinstance(value, Number):
+        value = value.value
+    if value in tracer.most:
+        return tracer.most[value]
+    op = _maker_of(tracer, value)
+    found = _most_of_op(tracer, op, value) if op is not None else None
+    return found if found is not None and found <= value.type.dtype.max else None
+
+
+def _maker_of(tracer: Tracer, value: Value) -> Op | None:
+    block: OpenBlock | None = tracer.builder.current
+    while block is not None:
+        for op in itertools.islice(reversed(block.ops), _LOOK_BACK):
+            if value in op.results:
+                return op
+        block = block.outer
+    return None
+
+
+def _most_of_op(tracer: Tracer, op: Op, value: Value) -> int | None:
+    match op:
+        case ops.Constant():
+            return int(op.value) if op.value >= 0 else None
+        case ops.IntrinsicOp():
+            return _MOST.get(op.spec.name)
+        case ops.Cast() if not op.operand.type.dtype.is_float:
+            source = op.operand.type.dtype
+            return most_of(tracer, op.operand) if source.is_signed else source.max
+        case ops.Binary():
+            a, b = most_of(tracer, op.lhs), most_of(tracer, op.rhs)
+            return _most_of_binary(op.kind, a, b)
+    return None
+
+
+def _most_of_binary(kind: BinaryKind, a: int | None, b: int | None) -> int | None:
+    if kind is BinaryKind.MOD:
+        return b  # it has the sign of the divisor
+    if a is None or b is None:
+        return None
+    table = {BinaryKind.ADD: a + b, BinaryKind.MUL: a * b, BinaryKind.FLOORDIV: a, BinaryKind.SHR: a}
+    return table.get(kind)
