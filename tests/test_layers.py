@@ -25,6 +25,7 @@ GROUND = (
     "records",
     "native_tables",
     "recursion",
+    "limits",
 )
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel

@@ -29,18 +29,6 @@ class AsmMismatch(Diagnostic):
     reason: str
 
 
-class SharedMemoryExceeded(Diagnostic):
-    """A kernel allocates more shared memory per block than the GPU has."""
-
-    title: ClassVar[str] = "Too much shared memory"
-    label: ClassVar[str] = "{shared_bytes} bytes per block; compute capability {capability} has {limit}"
-    help: ClassVar[str] = "choose a smaller block or tile"
-
-    shared_bytes: int
-    capability: str
-    limit: int
-
-
 class ToolMissing(Diagnostic):
     """A program that reports on machine code is not installed."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, StagekitError
+from stagekit.limits import MAX_SHARED_BYTES
 
 
 class StagingError(StagekitError):
@@ -378,6 +379,20 @@ class NestingBudget(Diagnostic):
     what: str
     depth: str
     hint: str
+
+
+class SharedMemoryExceeded(Diagnostic):
+    """Of arrays whose size is known; dynamic shared memory is the launch's."""
+
+    title: ClassVar[str] = "Too much shared memory"
+    label: ClassVar[str] = "{shared_bytes} bytes per block; {whose} {limit}"
+    help: ClassVar[str] = "choose a smaller block or tile"
+    shared_bytes: int
+    whose: str
+    limit: int
+
+
+NO_GPU = "no GPU has more than", MAX_SHARED_BYTES
 
 
 # -- launches ---------------------------------------------------------------------------------------------------------

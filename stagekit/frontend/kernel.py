@@ -44,9 +44,8 @@ from stagekit.hostexpr import Op as HostOp
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, ops, walk
 from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
+from stagekit.limits import MAX_THREADS
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
-
-MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)

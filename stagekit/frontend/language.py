@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, called, counted, hide_frames
+from stagekit.diagnostics import Loc, called, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
+    NO_GPU,
     BadBlockSize,
     BadCall,
     BadOperands,
     EntryMisplaced,
     RunTimeValue,
+    SharedMemoryExceeded,
     StagingError,
     StaticAssertion,
 )
@@ -35,9 +37,9 @@ from stagekit.frontend.tracer import NeedMoreThreads, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
+from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
 
-MAX_THREADS = 1024  # per block; CUDA C++ Programming Guide, technical specifications
-MAX_LOCAL_BYTES = 512 * 1024  # per thread; the same
+MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
 
 
 @dataclass(frozen=True)
@@ -182,27 +184,38 @@ def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None) 
             raise _error(call, f"`shape` is {sizes}", "sizes are not negative")
         strides.insert(0, count)
         count *= size
+    _refuse_size(call, count * dtype.itemsize, space)
     name = name_given_to(call.node) or space.value
     base = call.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
     return Array(name, Address(base), sizes, tuple(strides), True)
+
+
+def _refuse_size(call: Call, used_bytes: int, space: Space) -> None:
+    """Refuse one array that is too large for every GPU. What all arrays take together is known when the kernel is lowered."""
+    if space is Space.SHARED and used_bytes > MAX_SHARED_BYTES:
+        raise StagingError(SharedMemoryExceeded(used_bytes, *NO_GPU), call.loc)
+    if space is Space.LOCAL and used_bytes > MAX_LOCAL_BYTES:
+        raise _error(call, f"{used_bytes} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
+
+
+def _known_align(call: Call, align: Any) -> int | None:
+    if align is None or (type(align) is int and 1 <= align <= MAX_ALIGN and align & (align - 1) == 0):
+        return align
+    raise _error(call, f"`align` is {shown(align)}", f"give a power of two, in bytes, from 1 to {MAX_ALIGN}")
 
 
 @staged
 def alloc_shared(call: Call, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
     """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
     _ = call.loc
-    return _alloc(call, shape, dtype, Space.SHARED, align)
+    return _alloc(call, shape, dtype, Space.SHARED, _known_align(call, align))
 
 
 @staged
 def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
     """An array private to each thread, not initialised. shape: ints known at compile time."""
     _ = call.loc
-    made = _alloc(call, shape, dtype, Space.LOCAL, None)
-    used_bytes = math.prod(s for s in made.shape if isinstance(s, int)) * dtype.itemsize
-    if used_bytes > MAX_LOCAL_BYTES:
-        raise _error(call, f"{used_bytes} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
-    return made
+    return _alloc(call, shape, dtype, Space.LOCAL, None)
 
 
 @staged
@@ -243,9 +256,13 @@ def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
     strides: list[Any] = []
     step: Any = 1
     for size in reversed(extents):
+        if isinstance(size, int) and size < 0:
+            raise _error(call, f"`shape` is {extents}", "sizes are not negative")
         strides.insert(0, step)
         is_static = isinstance(step, int) and isinstance(size, int)
         step = step * size if is_static else call.tracer.arithmetic.binary("*", step, _index(call, size, loc), loc)
+    if isinstance(step, int):
+        _refuse_size(call, step * dtype.itemsize, Space.SHARED)
     _need_shared(call, step, dtype)
     sizes = tuple(s if isinstance(s, int) else _index(call, s, loc) for s in extents)
     return Array("dynamic_shared", base, sizes, tuple(strides), True)

@@ -35,6 +35,7 @@ class Naming:
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
+    from stagekit.backends.shared_memory import refuse_for_every_gpu
     from stagekit.passes.manager import PassContext, dump_from_config, hooks_from_config
     from stagekit.passes.pipeline import lower
 
@@ -43,7 +44,9 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
     context = PassContext(
         target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
     )
-    return lower(fn, context, hooks_from_config())
+    lowered = lower(fn, context, hooks_from_config())
+    refuse_for_every_gpu(lowered)
+    return lowered
 
 
 @repeated_deeply

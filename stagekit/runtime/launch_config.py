@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.runtime.errors import (
     BlockMismatch,
     BracketsMisfit,
@@ -37,9 +38,7 @@ GridFunction = Callable[[Mapping[str, Any]], Any]
 """A grid computed at each launch from the constexprs and arguments by name: `lambda a: sk.ceildiv(a["n"], a["BLOCK"])`."""
 
 _AXIS_NAMES = "xyz"
-_LIMITS: dict[str, Axes] = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}  # largest per axis x, y, z
-_MAX_THREADS = 1024
-_MAX_SHARED_BYTES = 227 * 1024  # of the largest device; what a device has is checked against the device
+_LIMITS: dict[str, Axes] = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS}
 
 
 @public_class
@@ -64,7 +63,7 @@ class LaunchConfig:
             object.__setattr__(self, what, axes)
         object.__setattr__(self, "shared_bytes", _plain(self.shared_bytes))
         _check_threads(self.block)
-        _check_size("shared_bytes", self.shared_bytes, _MAX_SHARED_BYTES)
+        _check_size("shared_bytes", self.shared_bytes, MAX_SHARED_BYTES)
 
     @hide_frames
     def replace(self, **changes: Any) -> LaunchConfig:
@@ -123,7 +122,7 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     _check_threads(block)
     if shared_bytes != 0:
         shared_bytes = _integer("shared_bytes", shared_bytes)
-        _check_size("shared_bytes", shared_bytes, _MAX_SHARED_BYTES)
+        _check_size("shared_bytes", shared_bytes, MAX_SHARED_BYTES)
     return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))
 
 
@@ -246,8 +245,8 @@ def _check_size(what: str, value: Any, high: int) -> None:
 
 def _check_threads(block: tuple[Any, Any, Any]) -> None:
     x, y, z = block
-    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x * y * z > _MAX_THREADS:
-        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, _MAX_THREADS)
+    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x * y * z > MAX_THREADS:
+        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, MAX_THREADS)
 
 
 # Errors -------------------------------------------------------------------------------------------------------------

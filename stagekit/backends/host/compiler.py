@@ -28,8 +28,8 @@ from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Space, Value, ops, walk
+from stagekit.limits import MAX_THREADS
 
-MAX_THREADS = 1024
 MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
 _OPTIMISATION_LEVEL = 2
 

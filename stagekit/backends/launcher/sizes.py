@@ -13,10 +13,6 @@ from stagekit.backends.launcher.values import Value
 from stagekit.dtypes import int64, uint64
 from stagekit.hostexpr import Const, HostExpr, Op, Slot
 
-GRID_LIMITS = (2**31 - 1, 65535, 65535)
-BLOCK_LIMITS = (1024, 1024, 64)
-MAX_THREADS = 1024
-MAX_SHARED_BYTES = 227 * 1024  # of the largest device
 _INT64 = 1 << 63
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {

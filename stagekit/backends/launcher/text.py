@@ -30,6 +30,7 @@ from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.dtypes import bool_, int32, int64
 from stagekit.hostexpr import HostExpr, Op, Slot
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
 
 ENTRY = "stagekit_launcher"
@@ -231,14 +232,14 @@ def _own_size(frame: Frame, launch: LaunchSpec, evaluator: Evaluator) -> Size:
     """What the kernel computes, within the limits of a launch."""
     r, fixed_block = frame.r, frame.request.block
     grid, block = ([evaluator.value_of(axis) for axis in axes] for axes in (launch.grid, launch.block))
-    sizes.require_limits(r, grid, sizes.GRID_LIMITS)
-    sizes.require_limits(r, block, sizes.BLOCK_LIMITS)
+    sizes.require_limits(r, grid, GRID_LIMITS)
+    sizes.require_limits(r, block, BLOCK_LIMITS)
     if fixed_block is None:
-        r.require(math.prod(block, start=r.number(1)) <= sizes.MAX_THREADS)
+        r.require(math.prod(block, start=r.number(1)) <= MAX_THREADS)
     for axis, fixed in zip(block, fixed_block or ()):
         r.require(axis == fixed)
     shared_bytes = evaluator.value_of(launch.shared_bytes)
-    sizes.require_limits(r, [shared_bytes], [sizes.MAX_SHARED_BYTES])
+    sizes.require_limits(r, [shared_bytes], [MAX_SHARED_BYTES])
     return Size(r.words(grid), r.words(block), math.prod(grid, start=r.number(1)), shared_bytes)
 
 

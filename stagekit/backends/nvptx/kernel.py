@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stagekit.backends.errors import SharedMemoryExceeded
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
@@ -13,7 +12,7 @@ from stagekit.backends.nvptx.lineinfo import line_info
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
-from stagekit.diagnostics import StagekitError
+from stagekit.backends.shared_memory import refuse_shared
 from stagekit.ir import BOOL, Function
 
 
@@ -43,15 +42,9 @@ def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) ->
     target = GpuTarget(capability, is_arch_specific)
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
-    _check_shared(shared, target)
+    refuse_shared(fn, shared.total_bytes, f"compute capability {target.capability / 10} has", target.shared_limit_bytes)
     ptx = ptxas_faults.avoid(target.assemble(text))
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
-
-
-def _check_shared(shared: SharedPlan, target: GpuTarget) -> None:
-    if shared.total_bytes > target.shared_limit_bytes:
-        capability = str(target.capability / 10)
-        raise StagekitError(SharedMemoryExceeded(shared.total_bytes, capability, target.shared_limit_bytes))
 
 
 def entry_name(name: str) -> str:
