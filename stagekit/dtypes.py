@@ -91,13 +91,39 @@ class DType:
 
     @cached_property
     def min(self) -> int:
-        """Smallest value of an integer or bool dtype."""
+        """The smallest value: an int, of a float dtype a float, the least finite one."""
+        if self.is_float:
+            return self._limit("min")  # type: ignore[return-value]  # almost all who ask have an integer dtype
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
 
     @cached_property
     def max(self) -> int:
-        """Largest value of an integer or bool dtype."""
+        """The largest value: an int, of a float dtype a float, the largest finite one."""
+        if self.is_float:
+            return self._limit("max")  # type: ignore[return-value]
         return (1 << (self.bits - (self.kind == "int"))) - 1
+
+    @property
+    def eps(self) -> float:
+        """Of a float dtype: the distance from 1 to the next larger number."""
+        return self._limit("eps")
+
+    @property
+    def smallest_normal(self) -> float:
+        """Of a float dtype: the least positive number of full precision. Also called `tiny`."""
+        return self._limit("smallest_normal")
+
+    tiny = smallest_normal
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """Of a float dtype: the least positive number."""
+        return self._limit("smallest_subnormal")
+
+    def _limit(self, name: str) -> float:
+        if not self.is_float:
+            raise AttributeError(f"{self.name} has no {name!r}, which float dtypes have")
+        return float(getattr(ml_dtypes.finfo(self.numpy), name))
 
     def holds(self, value: int) -> bool:
         """Does this integer dtype represent `value` exactly?"""
