@@ -123,7 +123,7 @@ class DType:
     def _limit(self, name: str) -> float:
         if not self.is_float:
             raise AttributeError(f"{self.name} has no {name!r}, which float dtypes have")
-        return float(getattr(ml_dtypes.finfo(self.numpy), name))
+        return float(getattr(ml_dtypes.finfo(self.numpy), name))  # type: ignore[no-untyped-call]
 
     def holds(self, value: int) -> bool:
         """Does this integer dtype represent `value` exactly?"""
