@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import sys
 import types
 import typing
@@ -16,13 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from stagekit.diagnostics import counted
-from stagekit.dtypes import DType
+from stagekit.diagnostics import counted, shown
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
-from stagekit.frontend.markers import Dynamic, Optional, Pointer, Tensor, _Constexpr
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, Tensor, _Constexpr
 from stagekit.frontend.source import Snapshot, without_warnings
+from stagekit.frontend.tracer import suggest
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
+NOTHING_KNOWN: Mapping[str, Any] = {}
 MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
 
 
@@ -131,19 +134,35 @@ class Parameters:
         except Exception as error:
             if isinstance(error, NameError) and not _mentions_marker(annotation):
                 return None
-            raise self._bad(name, annotation, f"{type(error).__name__}: {error}") from None
+            raise self._bad(name, annotation, f"{type(error).__name__}: {error}", constexprs) from None
         if isinstance(value, tuple) and len(value) == 2 and value[1] is None:
             value = Optional(value[0])
         if not isinstance(value, MARKERS):
             return None
         resolved = self._with_sizes(name, annotation, value, constexprs)
-        self._check(name, annotation, resolved)
+        self._check(name, annotation, resolved, constexprs)
         return resolved
+
+    def check_known(self, constexprs: Mapping[str, Any]) -> None:
+        """Refuse annotations that mean nothing with some of the constexprs known; those that need the others have to wait."""
+        for parameter in self.run_time:
+            annotation = self.signature.parameters[parameter.name].annotation
+            try:
+                value = strip(self._evaluate(annotation, constexprs))
+                resolved = _with_quoted(value, lambda text: self._evaluate(text, constexprs))
+            except NameError as error:
+                if error.name not in self.names:  # no other constexpr, so it will never mean anything
+                    self.meaning(parameter.name, constexprs)
+                continue
+            except Exception:
+                continue  # it names another
+            if isinstance(resolved, MARKERS):
+                self._check(parameter.name, annotation, resolved, constexprs)
 
     def said(self, name: str, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
         """The same for what `.specialize(...)` says of the parameter."""
         resolved = self._with_sizes(name, value, value, constexprs)
-        self._check(name, value, resolved)
+        self._check(name, value, resolved, constexprs)
         return resolved
 
     def _with_sizes(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
@@ -156,27 +175,21 @@ class Parameters:
             raise self._bad(name, annotation, why) from None
         return resolved
 
-    def _check(self, name: str, annotation: Any, value: Meaning) -> None:
+    def _check(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> None:
         if isinstance(value, Optional):
-            return self._check(name, annotation, value.inner)
-        if isinstance(value, Tensor | Pointer) and not isinstance(value.dtype, DType):
-            from stagekit.dtypes import ALL_DTYPES
-            from stagekit.frontend.tracer import suggest
-
-            hint = suggest(str(value.dtype), [d.name for d in ALL_DTYPES])
-            raise self._bad(name, annotation, f"{value.dtype!r} is not a dtype; {hint or 'use one such as sk.float32'}")
-        if isinstance(value, Tensor):
-            for size in value.shape:
-                if not (size is None or isinstance(size, Dynamic) or _is_size(size)):
-                    raise self._bad(name, annotation, f"{size!r} is not a size")
-            if value.strides is not None and len(value.strides) != len(value.shape):
-                sizes, strides = counted(len(value.shape), "size"), counted(len(value.strides), "stride")
-                raise self._bad(name, annotation, f"{sizes} and {strides}")
+            return self._check(name, annotation, value.inner, constexprs)
+        why = _misfit(value)
+        if why is not None:
+            raise self._bad(name, annotation, why, constexprs)
         return None
 
-    def _bad(self, name: str, annotation: Any, why: str) -> SpecializeError:
-        text = annotation if isinstance(annotation, str) else repr(annotation)
-        return SpecializeError(BadAnnotation(name, text, why), self.snapshot.loc)
+    def _bad(
+        self, name: str, annotation: Any, why: str, constexprs: Mapping[str, Any] = NOTHING_KNOWN
+    ) -> SpecializeError:
+        text = annotation if isinstance(annotation, str) else shown(annotation)
+        given = [f"{n}={shown(v)}" for n, v in constexprs.items() if re.search(rf"\b{re.escape(n)}\b", text)]
+        with_given = f" (with {', '.join(given)})" if given else ""
+        return SpecializeError(BadAnnotation(name, text, f"{why}{with_given}"), self.snapshot.loc)
 
     def sizes_named(
         self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]
@@ -194,6 +207,21 @@ class Parameters:
             inner = value.inner if isinstance(value, Optional) else value
             if isinstance(inner, Tensor) and probe in inner.shape:
                 yield parameter.name, inner.shape.index(probe)
+
+
+def _misfit(value: Meaning) -> str | None:
+    """What is wrong with the parts of a marker, in words."""
+    if isinstance(value, Tensor | Pointer) and not isinstance(value.dtype, DType):
+        hint = suggest(str(value.dtype), [d.name for d in ALL_DTYPES])
+        return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
+    if not isinstance(value, Tensor):
+        return None
+    for size in value.shape:
+        if not (size is None or isinstance(size, SizeExpr) or (type(size) is int and size >= 0)):
+            return f"{shown(size)} is not a size"
+    if value.strides is not None and len(value.strides) != len(value.shape):
+        return f"{counted(len(value.shape), 'size')} and {counted(len(value.strides), 'stride')}"
+    return None
 
 
 def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:
@@ -245,12 +273,6 @@ def _is_filled(cell: types.CellType) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_size(size: Any) -> bool:
-    from stagekit.frontend.markers import SizeExpr
-
-    return isinstance(size, SizeExpr) or (type(size) is int and size >= 0)
 
 
 def _mentions_marker(annotation: Any) -> bool:

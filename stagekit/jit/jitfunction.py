@@ -117,10 +117,13 @@ class JitFunction(Inspectable):
             self._refuse_change(name, value)
         missing = self._missing(fixed)
         if not missing:
-            return self.with_values(fixed)
+            kernel = self.with_values(fixed)
+            kernel.check_annotations()
+            return kernel
         given = {k: v for k, v in fixed.items() if k in self._constexpr_names()}
         if not given and not values:
             raise self._missing_error(missing)
+        self.parameters.check_known(given)
         key = self._key(fixed)
         with self._lock:
             partial = JitFunction(self.function, self.options, self._outer, fixed, self._whole)

@@ -102,6 +102,10 @@ class Specialization(Inspectable):
             for p in parameters.run_time
         }
 
+    def check_annotations(self) -> None:
+        """Refuse constexprs with which an annotation means nothing."""
+        _ = self._meanings
+
     @functools.cached_property
     def _argument_types(self) -> ArgumentTypes:
         absent = {name for name, said in self._types_given.items() if said is None}

@@ -431,3 +431,55 @@ def test_the_innermost_scope_wins_p6():
             out[i] = helper(i) if i else shadowed
 
     assert run(kernel, 50)[:3] == [50, 2, 3]
+
+
+@sk.jit
+def add_one_fixed(A: "sk.Tensor((N,), DTYPE)", B: "sk.Tensor((N, 2 * M), sk.float32) | None", N: sk.constexpr,
+                  DTYPE: sk.constexpr = sk.float32, M: sk.constexpr = 1):  # fmt: skip
+    i = sk.cuda.thread_idx("x")
+    if i < N:
+        A[i] = A[i] + 1
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, 2.5, (4,), True, sk.float32, 1j], ids=repr)
+@pytest.mark.parametrize("specialize", [
+    lambda N: add_one_fixed.specialize(N=N),
+    lambda N: add_one_fixed.specialize(DTYPE=sk.float64, N=N),
+    lambda N: add_one_fixed.specialize(DTYPE=sk.float64).specialize(N=N),
+    lambda N: sk.compile(add_one_fixed.specialize(N=4), "cpu").specialize(N=N),
+    lambda N: sk.sanitize(add_one_fixed).specialize(N=N),
+    lambda N: add_one_fixed.specialize(N=4, M=-1 if N is True else N),
+    lambda N: _two_open.specialize(N=N),
+    lambda N: _two_open.specialize(A=sk.Tensor(("N",), sk.float32), M=1, N=N),
+])  # fmt: skip
+def test_a_constexpr_with_which_an_annotation_means_nothing_does_not_leave_specialize(specialize, wrong):
+    """R19"""
+    with pytest.raises(sk.StagekitError) as caught:
+        specialize(wrong)
+    assert caught.value.id in ("BAD_ANNOTATION", "BAD_CONSTEXPR")
+
+
+@sk.jit
+def _two_open(A: "sk.Tensor((N,), sk.float32)", N: sk.constexpr, M: sk.constexpr):
+    A[0] = N + M
+
+
+def test_what_specialize_refuses_names_the_constexpr_and_the_value():
+    with pytest.raises(sk.StagekitError, match=r"-1 is not a size \(with N=-1, DTYPE=sk.float32\)"):
+        add_one_fixed.specialize(N=-1)
+    with pytest.raises(sk.StagekitError, match=r"'float32' is not a dtype"):
+        add_one_fixed.specialize(N=4, DTYPE="float32")
+
+
+SHAPES = {1: (4,), 2: (2, 2)}
+
+
+def test_an_annotation_that_needs_a_missing_constexpr_waits_for_it():
+    @sk.jit
+    def kernel(A: "sk.Tensor(SHAPES[R], D)", R: sk.constexpr, D: sk.constexpr):
+        A[(0,) * R] = 1
+
+    partial = kernel.specialize(R=1)
+    assert "f64" in partial.specialize(D=sk.float64).ir
+    with pytest.raises(sk.StagekitError, match="KeyError"):
+        kernel.specialize(R=3).specialize(D=sk.float64)
