@@ -46,15 +46,16 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
             return
     carried = Carried(tracer, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
-    has_exits = any(may_exit_loop(s) for s in node.body)
 
     def test() -> bool | Number:
-        return condition(tracer, frame, node.test)
+        holds = condition(tracer, frame, node.test)
+        carried.read_after = _read_after(frame, node) if holds is True else set()
+        return holds
 
     def body() -> None:
         _iteration(tracer, frame, flags, node.body)
 
-    _staged_while(tracer, frame, carried, flags, test, body, has_exits=has_exits)
+    _staged_while(tracer, frame, carried, _exits_of(node, flags), test, body, runs=False)
     _leave_loop(tracer, frame, node, flags)
 
 
@@ -94,7 +95,7 @@ def _expect_iterations(tracer: Tracer, frame: Frame, node: ast.For, iterable: An
     """Where nothing ends the loop early, its length tells at once whether it is too long."""
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
     is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
-    if is_known and not any(may_exit_loop(s) for s in node.body):
+    if is_known and not _exits_in(node.body):
         tracer.expect_unrolled(len(values), frame.loc(node))
 
 
@@ -172,10 +173,12 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     loc = frame.loc(node)
     carried = Carried(tracer, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
+    if loop.runs:
+        carried.read_after = _read_after(frame, node)
     scope = binding_scope(frame, node.target.id)
     variable = Location(scope.variables, node.target.id, False)
     before = variable.get()
-    is_read_after = scope is not frame.scope or _is_read_outside(frame, node, node.target.id)
+    is_read_after = scope is not frame.scope or node.target.id in _read_outside(frame, node)
     is_kept = is_read_after and rangeloop.may_carry(before, loop)
     if is_kept:
         carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
@@ -186,8 +189,9 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         if not is_kept and before is not MISSING:
             tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
 
-    if any(may_exit_loop(s) for s in node.body):
-        _counted_while(tracer, frame, loop, carried, flags, body)
+    exits = _exits_of(node, flags)
+    if exits:
+        _counted_while(tracer, frame, loop, carried, exits, body)
     else:
         _plain_for(tracer, frame, loop, carried, body)
     if before is not MISSING and not is_read_after:
@@ -214,7 +218,7 @@ def _plain_for(
     block, changes = settle(tracer, frame, carried, trace)
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
-    carried.bind(results)
+    carried.bind(results, is_after=True)
     carried.leave(changes)
 
 
@@ -223,7 +227,7 @@ def _counted_while(
     frame: Frame,
     loop: rangeloop.Range,
     carried: Carried,
-    flags: LoopFlags,
+    exits: list[str],
     body: Callable[[Value], None],
 ) -> None:
     """A `for` that may be left early: a `while` with its own counter."""
@@ -240,25 +244,33 @@ def _counted_while(
         body(now)
         tracer.journal.assign(counter, Number(builder.add(now, loop.step)))
 
-    _staged_while(tracer, frame, carried, flags, test, advance, has_exits=True)
+    _staged_while(tracer, frame, carried, exits, test, advance, runs=loop.runs)
 
 
 def _staged_while(
     tracer: Tracer,
     frame: Frame,
     carried: Carried,
-    flags: LoopFlags,
+    exits: list[str],
     test: Callable[[], bool | Number],
     body: Callable[[], None],
     *,
-    has_exits: bool,
+    runs: bool,
 ) -> None:
+    """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
     builder, loc = tracer.builder, carried.loc
-    exits = _carry_exits(frame, carried, flags) if has_exits else []
+    last: dict[str, Any] = {}  # of the last round: what the test gave, and at the end of the body each exit
+    for name in exits:
+        start = frame.control.get(name, False)
+        carried.add(Location(frame.control, name, False), start, False, [LeafType(BOOL, False)])
+
+    def tested() -> bool | Number:
+        last[_TEST] = test()
+        return last[_TEST]  # type: ignore[no-any-return]
 
     def go_on() -> Value:
         stopped = exit_taken(tracer, frame, exits)
-        wanted = test() if stopped is False else _unless(stopped)
+        wanted = tested() if stopped is False else _unless(stopped)
         carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `Carried.leave`
         return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
 
@@ -266,7 +278,7 @@ def _staged_while(
         if stopped is True:
             return False
         assert isinstance(stopped, Number)
-        return conjunction(tracer, Number(builder.not_(stopped.value)), test, loc)
+        return conjunction(tracer, Number(builder.not_(stopped.value)), tested, loc)
 
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:
@@ -277,56 +289,83 @@ def _staged_while(
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
             carried.bind(params)
+            for name in exits:
+                tracer.assign(frame.control, name, False)  # or this iteration would not have begun
             body()
+            last.update((name, frame.control[name]) for name in exits)
             builder.yield_(*carried.current())
         return before, after
 
     (before, after), changes = settle(tracer, frame, carried, trace)
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
-    carried.bind(results)
+    carried.bind(results, is_after=True)
     carried.leave(changes)
+    sure = _sure_exit(exits, last, runs)
+    if sure is not None:
+        tracer.assign(frame.control, sure, True)
+
+
+_TEST = "<test>"
+
+
+def _sure_exit(exits: list[str], last: dict[str, Any], runs: bool) -> str | None:
+    """The flag that is set for certain where the loop ends: the only one there is, if its test always holds."""
+    possible = [name for name in exits if last[name] is not False]
+    if last[_TEST] is True and len(possible) == 1:
+        return possible[0]
+    return next((name for name in exits if runs and last[name] is True), None)
 
 
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
     """Variables of this call that the loop's text assigns: the first guess of what it carries."""
+    owners = {name: binding_scope(frame, name).variables for name in _assigned_names(node)}
+    return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
+
+
+def _assigned_names(node: ast.For | ast.While) -> dict[str, None]:
+    """In the order of the text. Remembered on the node."""
     names: dict[str, None] = getattr(node, "_assigned", None) or {}
     if not names:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 names[inner.id] = None
         node._assigned = names  # type: ignore[union-attr]
-    owners = {name: binding_scope(frame, name).variables for name in names}
-    return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
-
-
-def _carry_exits(frame: Frame, carried: Carried, flags: LoopFlags) -> list[str]:
-    """Carry the flags that end the loop, so that they are known at its test. Returns their names."""
-    names = [flags.broken, RETURN]
-    for name in names:
-        start = frame.control.get(name, False)
-        carried.add(Location(frame.control, name, False), start, False, [LeafType(BOOL, False)])
     return names
 
 
-def may_exit_loop(statement: ast.stmt) -> bool:
-    """Does the statement contain `return`, or a `break` of the loop around it?"""
-    if isinstance(statement, ast.Return | ast.Break):
-        return True
-    inner = list(nested(statement))
-    if isinstance(statement, ast.For | ast.While):  # whose `else` belongs to the loop around
-        returns = any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s))
-        return returns or any(may_exit_loop(s) for s in statement.orelse)
-    found = False
-    for each in inner:  # as in `may_exit`
-        found = found or may_exit_loop(each)
+def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:
+    """The flags that may end the loop before its test does."""
+    found = _exits_in(node.body)
+    return [name for name, kind in ((flags.broken, ast.Break), (RETURN, ast.Return)) if kind in found]
+
+
+def _exits_in(body: Sequence[ast.stmt]) -> set[type[ast.stmt]]:
+    """Which of `return` and `break` may end the loop that has this body."""
+    found: set[type[ast.stmt]] = set()
+    pending = [(statement, True) for statement in body]
+    while pending:
+        statement, is_of_this = pending.pop()
+        if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break) and is_of_this):
+            found.add(type(statement))
+        own = (
+            statement.orelse if isinstance(statement, ast.For | ast.While) else None
+        )  # which belongs to the loop around
+        pending += [(each, is_of_this and (own is None or each in own)) for each in nested(statement)]
     return found
 
 
-def _is_read_outside(frame: Frame, loop: ast.For, name: str) -> bool:
-    """Is the loop variable read anywhere in the function but in the body of this loop? Its range may be read again later."""
+def _read_after(frame: Frame, node: ast.For | ast.While) -> set[Any]:
+    """Locations of this call that the loop's text assigns, and that are read outside of its body."""
+    names = _assigned_names(node).keys() & _read_outside(frame, node)
+    return {Location(binding_scope(frame, name).variables, name, False).identity for name in names}
+
+
+def _read_outside(frame: Frame, loop: ast.For | ast.While) -> set[str]:
+    """The names that are read anywhere in the function but in the body of this loop. Its range may be read again later."""
     inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
-    return any(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and id(n) not in inside
+    return {
+        n.id
         for n in ast.walk(frame.source.node)
-    )
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
+    }

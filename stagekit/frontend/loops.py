@@ -56,7 +56,8 @@ class Item:
     """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before).
 
     leaves: per leaf of `shape` the type that this round assumes; None for a compile-time part of a container that no iteration
-    changes. found: the types that it should have had, None before the round has come to its end.
+    changes. found: the types that it should have had, None before the round has come to its end. is_late: the body alone gives it
+    a value, in each iteration anew: it is carried out of the loop, and no iteration sees what one before it has left (`handed`).
     """
 
     location: Location
@@ -65,6 +66,8 @@ class Item:
     leaves: Leaves
     place: Loc | None  # of the line that assigned `start`
     found: Leaves | None = None
+    is_late: bool = False
+    handed: Sequence[Value] = ()
 
     @property
     def name(self) -> str:
@@ -101,6 +104,8 @@ class Carried:
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # of this round
         self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
+        self.read_after: set[Any] = set()  # locations that are read outside of a loop whose body surely runs
+        self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
         self.assumed: Assigned = {}  # by a walrus behind `and` in the loop's test: known in the body only
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
@@ -121,13 +126,15 @@ class Carried:
     def params(self) -> list[Value]:
         return [Value(leaf.type, item.name) for item in self.items.values() for leaf in item.leaves if leaf]
 
-    def bind(self, values: Sequence[Value]) -> None:
-        """Let every carried location hold its part of `values`."""
+    def bind(self, values: Sequence[Value], *, is_after: bool = False) -> None:
+        """Let every carried location hold its part of `values`: at the start of an iteration, or after the loop."""
         queue = list(values)
         for item in self.items.values():
             kept = zip(item.leaves, leaves_of(item.shape), strict=True)
+            item.handed = queue[: sum(leaf is not None for leaf in item.leaves)]
             leaves = [_wrap(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
-            self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
+            if is_after or not item.is_late:
+                self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
 
     def current(self) -> list[Value]:
         """What the carried locations hold now, in the carried types. Where those are wrong, the item says so afterwards."""
@@ -135,6 +142,8 @@ class Carried:
 
     def _current(self, item: Item) -> list[Value]:
         now = item.location.get()
+        if item.is_late and now is MISSING:
+            return list(item.handed)
         try:
             found = self._types_of(item, now)
         except StagingError as error:
@@ -153,6 +162,8 @@ class Carried:
     def _types_of(self, item: Item, now: Any) -> Leaves:
         """The types in which what an item holds now meets what it was before the loop."""
         if isinstance(now, Poison):
+            if item.is_late:  # with these types it is not set on every path
+                item.is_late, self.dropped = False, {*self.dropped, item.location.identity}
             raise now.error(self.loc)
         places = (item.place, self.tracer.journal.place_of(item.location))
         if item.start is not MISSING:
@@ -183,11 +194,15 @@ class Carried:
     def revise(self, is_final: bool) -> bool:
         """Take the types that the round found for the next one; says whether any are new."""
         before = self.types()
+        lost = [key for key, item in self.items.items() if item.is_late and key not in self.read_after]
+        lost += [key for key in self.dropped if key in self.items]
+        for identity in lost:
+            del self.items[identity]
         for item in self.items.values():
             if item.found is not None:
                 item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if is_final else item.found
             item.found = None
-        return self.types() != before
+        return bool(lost) or self.types() != before
 
     def types(self) -> Leaves:
         return [leaf for item in self.items.values() for leaf in item.leaves]
@@ -199,12 +214,14 @@ class Carried:
             is_back = same_static(change.before, change.after) and identity not in self.tested
             if identity in self.items or is_back:
                 continue  # what the test changes, the body sees changed, whatever it makes of it
-            if change.before is MISSING and change.location.key != VALUE and identity not in self.tested:
-                continue  # assigned in the body only: see `leave`
+            is_late = change.before is MISSING and change.location.key != VALUE and identity not in self.tested
+            if is_late and (identity not in self.read_after - self.dropped or isinstance(change.after, Poison)):
+                continue  # see `leave`
             if isinstance(change.before, Poison):
                 continue
             try:
                 self._carry(change)
+                self.items[identity].is_late = is_late
                 is_new = True
             except StagingError as error:
                 self.errors.append(error)
