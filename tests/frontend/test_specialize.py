@@ -467,8 +467,8 @@ def _two_open(A: "sk.Tensor((N,), sk.float32)", N: sk.constexpr, M: sk.constexpr
 def test_what_specialize_refuses_names_the_constexpr_and_the_value():
     with pytest.raises(sk.StagekitError, match=r"-1 is not a size .with N=-1, DTYPE="):
         add_one_fixed.specialize(N=-1)
-    with pytest.raises(sk.StagekitError, match=r"'float32' is not a dtype"):
-        add_one_fixed.specialize(N=4, DTYPE="float32")
+    with pytest.raises(sk.StagekitError, match="not a dtype"):
+        add_one_fixed.specialize(N=4, DTYPE=float)
 
 
 SHAPES = {1: (4,), 2: (2, 2)}
