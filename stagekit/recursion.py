@@ -12,10 +12,13 @@ import contextlib
 import contextvars
 import functools
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
+
+from stagekit.forks import new_lock
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,8 +27,8 @@ _LIMIT = 1_500
 _DEEP_LIMIT = 60_000
 _DEEP_STACK_BYTES = 512 << 20  # address space; only what is touched takes memory
 
-_lock = threading.Lock()
-_limits: list[int] = []  # those that running work asks for
+_lock = new_lock()
+_limits: list[tuple[int, int]] = []  # thread and limit of running work
 _before = 0
 _here = threading.local()
 
@@ -98,17 +101,22 @@ def recursion_limit(limit: int = _LIMIT) -> Iterator[None]:
     with _lock:
         if not _limits:
             _before = sys.getrecursionlimit()
-        _limits.append(limit)
-        sys.setrecursionlimit(max([_before, *_limits]))
+        entry = threading.get_ident(), limit
+        _limits.append(entry)
+        _set_limit()
     try:
         yield
     finally:
         with _lock:
-            _limits.remove(limit)
-            sys.setrecursionlimit(max([_before, *_limits]))
+            _limits.remove(entry)
+            _set_limit()
 
 
-_collector_pauses: list[bool] = []  # one for each thread that is inside: was the collector on before the first?
+def _set_limit() -> None:
+    sys.setrecursionlimit(max([_before, *(limit for _, limit in _limits)]))
+
+
+_collector_pauses: list[tuple[int, bool]] = []  # for each thread that is inside: was the collector on before the first?
 
 
 @contextlib.contextmanager
@@ -117,12 +125,30 @@ def _uncollected() -> Iterator[None]:
     again and again, takes a third of the time and finds nothing.
     """
     with _lock:
-        _collector_pauses.append(_collector_pauses[0] if _collector_pauses else gc.isenabled())
+        was_enabled = _collector_pauses[0][1] if _collector_pauses else gc.isenabled()
+        entry = threading.get_ident(), was_enabled
+        _collector_pauses.append(entry)
         gc.disable()
     try:
         yield
     finally:
         with _lock:
-            was_enabled = _collector_pauses.pop()
+            _collector_pauses.remove(entry)
             if was_enabled and not _collector_pauses:
                 gc.enable()
+
+
+def _forget_other_threads() -> None:
+    """In a forked child: what they asked for ends with them."""
+    here = threading.get_ident()
+    if _limits:
+        _limits[:] = [entry for entry in _limits if entry[0] == here]
+        _set_limit()
+    was_enabled = any(enabled for _, enabled in _collector_pauses)
+    _collector_pauses[:] = [entry for entry in _collector_pauses if entry[0] == here]
+    if was_enabled and not _collector_pauses:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)

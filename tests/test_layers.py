@@ -24,6 +24,7 @@ GROUND = (
     "artifact",
     "records",
     "native_tables",
+    "forks",
     "recursion",
     "limits",
 )

@@ -15,7 +15,6 @@ import inspect
 import linecache
 import sys
 import textwrap
-import threading
 import tokenize
 import types
 import warnings
@@ -26,6 +25,7 @@ from functools import cached_property
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc
+from stagekit.forks import new_lock
 from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingError, UnsupportedSyntax
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -104,7 +104,7 @@ class Snapshot:
         return source
 
 
-_filters_lock = threading.Lock()
+_filters_lock = new_lock()
 
 
 @contextlib.contextmanager

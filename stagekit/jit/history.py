@@ -8,18 +8,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Literal
+
+from stagekit.forks import new_lock
 
 Kind = Literal["traced", "compiled", "read"]
 """read: machine code from the disk cache."""
 
 _KEPT = 64  # events per kernel
 
-_lock = threading.Lock()
+_lock = new_lock()
 _counts: Counter[str] = Counter()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import numpy as np
 
 from stagekit.diagnostics import Loc, hide_frames, shown
 from stagekit.dtypes import DType
+from stagekit.forks import new_lock
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.captures import freeze, is_immutable
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
@@ -59,7 +59,7 @@ class JitFunction(Inspectable):
         self._fixed = dict(fixed or {})
         self._snapshot = Snapshot.take(fn)
         keep_snapshot(self._snapshot)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._made: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
         self.history = History()

@@ -11,13 +11,13 @@ there before it, and so on to the general way. So several dtypes may alternate b
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError, conceal, hide_frames
+from stagekit.forks import new_lock
 from stagekit.jit.guards import Guards
 from stagekit.jit.launcher import Launch, Launchable, Launcher
 from stagekit.runtime import native
@@ -210,7 +210,7 @@ class NativelyLaunchable(Launchable):
 # Code ---------------------------------------------------------------------------------------------------------------
 
 _codes: WeakValueDictionary[Any, NativeCode] = WeakValueDictionary()
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:

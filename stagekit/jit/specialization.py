@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
 from stagekit.dtypes import DType
+from stagekit.forks import new_lock
 from stagekit.frontend.errors import FLATTEN, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
@@ -47,7 +47,7 @@ class Specialization(Inspectable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._variants: dict[tuple[ArgType, ...], Variant] = {}
         self._last: Variant | None = None
         self._native = NativeLaunchers(owner.name, functools.partial(General, weakref.ref(self)))

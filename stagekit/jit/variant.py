@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
+from stagekit.forks import new_lock
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
 from stagekit.jit.guards import Guards
@@ -66,7 +66,7 @@ class Variant:
         self._history = history
         self._why = why
         self._naming = compilation.Naming(name, tuple((k, shown(v)) for k, v in constexprs.items()))
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._artifacts: dict[Any, Artifact] = {}
         self._kernels: dict[Any, Kernel] = {}
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
+from stagekit.forks import new_lock
 from stagekit.runtime import driver, native
 from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
@@ -53,7 +53,7 @@ class CudaKernel(Kernel):
         self._modules: dict[int, _Module] = {}
         self._rows: Any = None  # for native launchers, once there are any
         self._number = driver.kernel_number(self._name)
-        self._load_lock = threading.Lock()
+        self._load_lock = new_lock()
         weakref.finalize(self, _unload, self._modules).atexit = False
         if artifact.has_records:
             _recording.add(self)

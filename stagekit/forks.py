@@ -1,0 +1,44 @@
+"""Forks of a process whose other threads are at work: in the child these threads are gone, and what they held stays held.
+
+    lock = new_lock()             reentrant; free in a child, unless the thread that forks holds it itself
+    hold_while_forking(lock)      for a lock of code that a fork must not stop half-way: no thread is inside when the child starts
+
+What our locks guard is changed in one step at the end, so a child may go on from where another thread was, and make it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import AbstractContextManager
+from typing import Any
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> Any:
+    """A reentrant lock that a forked child can take."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def _free_locks() -> None:
+    for lock in _locks:
+        if not lock._is_owned():
+            lock._at_fork_reinit()  # as the `logging` of the standard library does with its own
+
+
+def hold_while_forking(lock: AbstractContextManager[Any]) -> None:
+    """From now on a thread that forks takes this lock before, and releases it after, in both processes."""
+
+    def release() -> None:
+        lock.__exit__(None, None, None)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_locks)
