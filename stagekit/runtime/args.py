@@ -19,7 +19,7 @@ import numpy as np
 
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.runtime import dlpack, native
-from stagekit.runtime.numpy_fields import fields_by_interface
+from stagekit.runtime.numpy_fields import address_of
 from stagekit.runtime.views import CPU, ArrayView, Device
 
 StreamOf = Callable[[int], int]
@@ -61,7 +61,7 @@ def _reader_for(kind: type) -> Reader | None:
 def _read_numpy(array: np.ndarray[Any, Any], _: StreamOf | None) -> ArrayView:
     dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
     strides = element_strides(array.shape, array.strides, array.itemsize)
-    return ArrayView(fields_by_interface(array).data, array.shape, strides, dtype, CPU, array.flags.writeable)
+    return ArrayView(address_of(array), array.shape, strides, dtype, CPU, array.flags.writeable)
 
 
 def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.dtypes import float32, float64
+from stagekit.hostexpr import compile_expressions
 from stagekit.runtime import args, driver
 from stagekit.runtime.errors import (
     ArgumentError,
@@ -37,8 +38,7 @@ from stagekit.runtime.errors import (
     WrongSize,
     WrongStride,
 )
-from stagekit.runtime.host_code import compile_expressions
-from stagekit.runtime.numpy_fields import C_CONTIGUOUS, WRITEABLE, fields_of
+from stagekit.runtime.numpy_fields import address_of
 from stagekit.runtime.scalars import convert
 from stagekit.runtime.views import REACHABLE, ArrayView, Device
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature
@@ -160,22 +160,19 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     """Quick: an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
     if isinstance(spec, ArraySpec) and not spec.is_contiguous:
         return general
-    dtype, align, ndarray = spec.dtype.numpy, spec.align, np.ndarray
+    dtype, align, is_written, ndarray = spec.dtype.numpy, spec.align, spec.is_written, np.ndarray
     shape = spec.shape if isinstance(spec, ArraySpec) else None
-    rank = None if shape is None else len(shape)
     fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
-    needed = WRITEABLE * spec.is_written | C_CONTIGUOUS * (shape is not None)
 
     def read(value: Any, gpu: GpuReading | None) -> Native:
         if type(value) is not ndarray or value.dtype != dtype:
             return general(value, gpu)
-        fields, sizes = fields_of(value), value.shape
-        address = fields.data
-        if fields.flags & needed != needed or address % align:
+        flags, sizes, address = value.flags, value.shape, address_of(value)
+        if (is_written and not flags.writeable) or address % align:
             return general(value, gpu)
-        if rank is None:
+        if shape is None:
             return (address,)
-        if len(sizes) != rank or (fixed and any(sizes[axis] != size for axis, size in fixed)):
+        if not flags.c_contiguous or len(sizes) != len(shape) or (fixed and any(sizes[a] != size for a, size in fixed)):
             return general(value, gpu)
         return (address, *sizes)
 

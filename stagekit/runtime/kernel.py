@@ -12,10 +12,10 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError
+from stagekit.hostexpr import compile_expressions
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.checks import Native, compile_reader
 from stagekit.runtime.errors import LaunchError, SharedMemoryTooSmall
-from stagekit.runtime.host_code import compile_expressions
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
     LaunchRequest,

@@ -69,7 +69,7 @@ def is_available() -> bool:
         and sys.platform == "linux"
         and sys.byteorder == "little"
         and _has_plain_objects()
-        and numpy_fields.has_layout(tables.NDARRAY)
+        and numpy_fields.has_layout()
         and _environment() is not None
     )
 
