@@ -64,9 +64,9 @@ class General:
 class Launches:
     """A kernel, its native launcher, and the general way behind it."""
 
-    def __init__(self, signature: Signature = SAXPY, key: Any = None, **changes: Any) -> None:
+    def __init__(self, signature: Signature = SAXPY, key: Any = None, name: str = "saxpy", **changes: Any) -> None:
         fields = {"target": "cuda", "capability": 75, "code": b".version 8.0", "style": "entry", "launch": SAXPY_LAUNCH}
-        self.kernel = CudaKernel(artifact("saxpy", signature, **(fields | changes)))
+        self.kernel = CudaKernel(artifact(name, signature, **(fields | changes)))
         self.general = General()
         parameters = tuple(Parameter(name, ..., place) for place, name in enumerate(signature.names))
         launchers = NativeLaunchers("saxpy", lambda key, kernel: self.general)
@@ -160,6 +160,19 @@ def test_the_drivers_refusal_is_an_error(gpu: FakeNativeDriver) -> None:
 
     with pytest.raises(CudaError, match="cuLaunchKernel"):
         launch(FakeTensor((10,)), FakeTensor((10,)), 1.5)
+
+
+def test_the_kernel_launched_last_is_known_and_a_refused_launch_is_none(gpu: FakeNativeDriver) -> None:
+    """R28: what the driver reports at a launch is the fault of a kernel before it."""
+    before, after = (Launches(name=name).load(0, 1) for name in ("before", "after"))
+    tensors = [(FakeTensor((10,), device=d), FakeTensor((10,), device=d), 1.5) for d in (0, 1)]
+    after(*tensors[0])
+    before(*tensors[0])
+    after(*tensors[1])
+    gpu.broken, gpu.status = {100: 700}, 700
+
+    with pytest.raises(CudaError, match="cuda:0: the kernel launched last there is `before`"):
+        after(*tensors[0])
 
 
 RIGHT = FakeTensor((10,), (1,))

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagekit as sk
 from stagekit.dtypes import float32
 from stagekit.runtime import driver
 from stagekit.runtime.cuda import CudaKernel, synchronize
 from stagekit.runtime.device_array import DeviceArray, empty, to_device
 from stagekit.runtime.errors import HARDWARE_FAULTS, KERNEL_FAULTS, MODULE_FAULTS, ArgumentError, CudaError
+from stagekit.runtime.launch_config import NO_BRACKETS
 from tests.runtime.fake_driver import CAPTURING, FakeDriver
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, artifact
 
@@ -149,6 +151,16 @@ def test_debug_does_not_wait_while_a_graph_is_captured(fake: FakeDriver) -> None
 
     assert fake.named("cuLaunchKernel")
     assert not fake.named("cuEventQuery")
+
+
+def test_kernels_with_debug_do_not_launch_natively(fake: FakeDriver) -> None:
+    assert kernel(is_debug=True).native_state(NO_BRACKETS) is None
+    fn = sk.jit(target="cuda", debug=True)(touch).specialize(x=sk.Tensor((None,), sk.float32))
+    assert fn._shown().artifact("cuda", 90, None).is_debug
+
+
+def touch(x):  # type: ignore[no-untyped-def]
+    x[0] = 1
 
 
 def test_finalisers_are_silent_after_a_fault(fake: FakeDriver, capfd: pytest.CaptureFixture[str]) -> None:
