@@ -10,8 +10,9 @@ exist before a branch assigns them, containers keep their structure under run-ti
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stagekit.testing.fuzz import staging_types as t
@@ -76,7 +77,7 @@ class Generator:
         self.random = numbers
         self.values = Values(numbers)
         self.budget = numbers.choices(_SIZES, _SHARES)[0]
-        self.loops = 0
+        self.names = 0
         self.in_loop = 0
         self.result: Number | None = None
         self.classes: list[Class] = []
@@ -220,9 +221,11 @@ class Generator:
         if not self.values.views:
             return []
         name, length, number = self.random.choice(self.values.views)
-        first = self.random.randrange(length)
-        text = f"part = {name.format(self.values.pick(f'{first}:', f'{first}:{length}'))}"
-        self.values.views.append(("part[{}]", length - first, number))
+        first, step = self.random.randrange(length), self.random.choice((1, 1, 2, -1))
+        bounds = self.values.pick(f"{first}:", f"{first - length}:", f"{first}:{length + 2}", f"{first}::{step}")
+        length = len(eval(f"range(length)[{bounds}]"))
+        text = f"part = {name.format(bounds)}"
+        self.values.views.append(("part[{}]", length, number))
         accepts = t.INTEGERS if number.is_integer else t.FLOATS | t.types("int")
         self.values.places.append(Place(number.named("part[0]"), accepts))
         return [Line(text)]
@@ -363,15 +366,16 @@ class Generator:
         targets = [v.writable() for _ in range(3)]
         a, b, c = (v.value(p.spec).text for p in targets)
         x, y, z = (p.number.text for p in targets)
+        rest = self.new_name("rest")
         return [
             Line(
                 v.pick(
                     f"{x}, {y} = {a}, {b}",
                     f"{x}, ({y}, {z}) = {a}, ({b}, {c})",
                     f"[{x}, {y}] = {a}, {b}",
-                    f"{x}, *_, {y} = [{a}, 1, 2, {b}]",
-                    f"*_, {x}, {y} = (1, {a}, {b})",
-                    f"(({x}, {y}), {z}) = zip(*[({a}, {b})]) if False else (({a}, {b}), {c})",
+                    f"{x}, *{rest}, {y} = [{a}, 1, 2, {b}]",
+                    f"*{rest}, {x}, {y} = (1, {a}, {b})",
+                    f"(({x}, {y}), {z}) = (({a}, {b}), {c})",
                 )
             )
         ]
@@ -414,7 +418,7 @@ class Generator:
     def surely(self, depth: int) -> list[Line]:
         """A loop that surely runs gives its variables values."""
         v, target = self.values, self.values.writable()
-        count, limit = self.loop_name(), v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS)).text
+        count, limit = self.new_name(), v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS)).text
         value = Line(f"z{count} = {v.value(target.spec).text}")
         ending = Line(f"if {count} > {limit}:", [Line("break")])
         heads = (
@@ -481,7 +485,7 @@ class Generator:
 
     def for_(self, depth: int) -> list[Line]:
         v, outer = self.values, [p.number.text for p in self.values.places if p.number == _COUNTER.named(p.number.text)]
-        name = self.random.choice(outer) if outer and self.random.random() < 0.15 else self.loop_name()
+        name = self.random.choice(outer) if outer and self.random.random() < 0.15 else self.new_name()
         end = v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS | t.UNSIGNED)).text
         bound = v.pick(
             str(v.number(0, 4)), end, f"1, {end}, 2", f"4, {end}, -1", "3, -2, -2", f"{v.number(0, 2)}, {end}"
@@ -489,7 +493,7 @@ class Generator:
         return self.loop(depth, f"for {name} in range({bound}):", name, _COUNTER)
 
     def static_for(self, depth: int) -> list[Line]:
-        v, name = self.values, self.loop_name()
+        v, name = self.values, self.new_name()
         x, y = v.operand(), v.operand()
         found = t.paths((x, y, t.literal(0), t.literal(3))) or x._replace(low=0)
         items = v.pick(
@@ -503,7 +507,7 @@ class Generator:
         return self.loop(depth, f"for {name} in {items}:", name, item)
 
     def paired_for(self, depth: int) -> list[Line]:
-        v, name = self.values, self.loop_name()
+        v, name = self.values, self.new_name()
         x, y = v.operand(), v.operand()
         found = t.paths((x, y, t.literal(1), t.literal(4)))
         if not found:
@@ -512,13 +516,11 @@ class Generator:
             f"enumerate(({x.text}, {y.text}))", f"zip([1, 3], ({x.text}, {y.text}))", f"[(1, {x.text}), (2, {y.text})]",
             f"{{2: {x.text}, 3: 4}}.items()", f"enumerate([{x.text}], start=2)",
         )  # fmt: skip
-        v.places.append(read_only("each", found))
-        lines = self.loop(depth, f"for {name}, each in {items}:", name, Number("", 0, 3, t.types("int")))
-        v.places = [p for p in v.places if p.number.text != "each"]
-        return lines
+        with self.seen(found.named(each := self.new_name("each"))):
+            return self.loop(depth, f"for {name}, {each} in {items}:", name, Number("", 0, 3, t.types("int")))
 
     def while_(self, depth: int) -> list[Line]:
-        v, name = self.values, self.loop_name()
+        v, name = self.values, self.new_name()
         limit = v.pick(str(v.number(0, 4)), v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS)).text)
         step, counter = Line(f"{name} += 1"), Number("", 0, 5, t.types("int"))
         if self.random.random() < 0.3:
@@ -530,22 +532,28 @@ class Generator:
     def loop(self, depth: int, head: str, name: str, counter: Number, first: Sequence[Line] = ()) -> list[Line]:
         """A loop with its body, and perhaps an `else`."""
         self.in_loop += 1
-        variable = read_only(name, counter)
-        self.values.places.append(variable)
-        body = [*first, *self.block(depth + 1, 4)]
-        self.values.places.remove(variable)
+        with self.seen(counter.named(name)):
+            body = [*first, *self.block(depth + 1, 4)]
         self.in_loop -= 1
         otherwise = (
             [Line("else:", self.block(depth + 1, 2))] if self.random.random() < 0.15 and head != "while True:" else []
         )
         return [Line(head, body), *otherwise]
 
+    @contextlib.contextmanager
+    def seen(self, number: Number) -> Iterator[None]:
+        """In a block, what only the block may read."""
+        outside = self.values.places
+        self.values.places = [*outside, Place(number)]
+        yield
+        self.values.places = outside
+
     def match(self, depth: int) -> list[Line]:
         v = self.values
         subject = v.conforming(v.operand(), Number("", 0, 7, t.INTEGERS | t.UNSIGNED))
-        v.places.append(read_only("n", subject))
-        guarded = Line(f"case n if n > {v.number(1, 6)}:", self.block(depth + 1, 2))
-        v.places.pop()
+        name = self.new_name("n")
+        with self.seen(subject.named(name)):
+            guarded = Line(f"case {name} if {name} > {v.number(1, 6)}:", self.block(depth + 1, 2))
         cases = [
             Line(f"case {v.number(0, 2)}:", self.block(depth + 1, 2)),
             Line(f"case {v.number(3, 5)} | 7:", self.block(depth + 1, 2)),
@@ -558,11 +566,11 @@ class Generator:
         v = self.values
         x, y = (v.conforming(v.operand(), Number("", 0, high, t.INTEGERS)) for high in (3, 1))
         of = v.pick("({}, {})", "[{}, {}]")
-        v.places.append(read_only("n", y))
-        first = Line("case (0, n):", self.block(depth + 1, 2))
-        v.places[-1] = read_only("n", x)
-        second = Line(f"case (n, 1) if n > {v.number(0, 1)}:", self.block(depth + 1, 2))
-        v.places.pop()
+        name = self.new_name("n")
+        with self.seen(y.named(name)):
+            first = Line(f"case (0, {name}):", self.block(depth + 1, 2))
+        with self.seen(x.named(name)):
+            second = Line(f"case ({name}, 1) if {name} > {v.number(0, 1)}:", self.block(depth + 1, 2))
         third = Line(f"case [{v.number(0, 2)}, {v.number(0, 1)}, *_]:", self.block(depth + 1, 2))
         cases = self.random.sample([first, second, third], 3)
         return [Line(f"match {of.format(x.text, y.text)}:", cases)]
@@ -578,9 +586,10 @@ class Generator:
             text = self.results(shuffled=True)
         return [Line(f"if {self.values.condition()}:", [Line(f"return {text}")])]
 
-    def loop_name(self) -> str:
-        self.loops += 1
-        return f"i{self.loops}"
+    def new_name(self, start: str = "i") -> str:
+        """Of a loop's variable, or of what only a block reads: one name may not hold types that do not meet."""
+        self.names += 1
+        return f"{start}{self.names}"
 
 
 _COUNTER = Number("", -2, 4, t.WIDE)  # of a `for` over a range, which an inner loop may use again

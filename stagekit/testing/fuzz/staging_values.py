@@ -157,10 +157,8 @@ class Values:
         return self._exact(lambda a, b: t.binary(operator, a, b), x, y) or x
 
     def _exact(self, make: Callable[[Number, Number], Number | None], x: Number, y: Number) -> Number | None:
-        pairs = [(x, y), (wider(x), y), (x, wider(y)), (wider(x), wider(y))]
-        if self.random.random() < 0.1:
-            pairs = pairs[-1:]
-        return next((made for a, b in pairs if (made := make(a, b))), None)
+        found = make(x, y) if self.random.random() < 0.9 else None
+        return found or make(wider(x), y) or make(x, wider(y)) or make(wider(x), wider(y))
 
     def conforming(self, x: Number, spec: Number) -> Number:
         """What `spec` allows, made from x."""
@@ -323,8 +321,8 @@ class Values:
         )
 
     def _slice(self, length: int) -> str:
-        first = self.number(0, length)
-        return self.pick(f"{first}:", f":{first}", f"{first}:{self.number(first, length)}")
+        bounds = [self.pick("", str(self.number(-length - 2, length + 2)), self.operand().text) for _ in range(2)]
+        return f"{bounds[0]}:{bounds[1]}{self.pick('', '', ':2', ':-1', ':-2', ':3')}"
 
     # -- floats -------------------------------------------------------------------------------------------------
 
