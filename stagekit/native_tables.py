@@ -74,8 +74,8 @@ READING: Mapping[str, int] = MappingProxyType(
 )
 READING_BYTES = DLTENSOR_BYTES + 2 * WORD
 
-OBJECT: Mapping[str, int] = MappingProxyType({"type": 8})
-"""CPython's object header: a count, then the type. `runtime/native.py` tries it before anything relies on it."""
+OBJECT: Mapping[str, int] = MappingProxyType({"type": 8, "list_items": 24})
+"""CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native.py` tries both."""
 
 NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
@@ -94,8 +94,17 @@ WANTED_NUMBER = _numbered("kind low high own")
 SCALAR_VALUE = 16
 """Where a NumPy scalar keeps its value: behind the object's header. `runtime/native.py` tries it."""
 
-GUARD = _numbered("holder key seen")
-"""`holder[key] is seen`, or for key 0 the content of the cell `holder`."""
+GUARD = _numbered("kind holder key seen")
+GUARD_KINDS = (
+    *("item", "cell", "member", "attribute", "type", "code", "defaults", "keywords"),
+    *("list", "dict", "items", "array"),
+)
+"""What a guard compares with `seen`: an item of a dict, a cell's content, what a class or its bases store under a name, an
+attribute, the class of an object, a function's code and defaults; the items of a list, a dict (keys and values) or an iterable
+with a tuple; the bytes of an array, whose dtype, flags, shape and strides `key` holds. 0 as `seen`: there is nothing."""
+
+ABSENT = object()
+"""Stands for no object: a default that there is not, a key that must not be there."""
 
 
 def tail(section: int, parameters: int, place: int) -> int:

@@ -19,7 +19,7 @@ from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.items import item
-from stagekit.frontend.native import Builtin, note_state, run_native
+from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.places import item_place
 from stagekit.frontend.texts import shown
 from stagekit.frontend.tracer import Tracer
@@ -37,6 +37,8 @@ def stands_for(value: Any) -> Any:
 
 
 def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, class_or_tuple: Any, /) -> Any:
+    if not tracer.journal.is_born(obj) and not isinstance(obj, STAND_INS):
+        tracer.captures.note_type(obj)
     return static(tracer, frame, node, lambda: isinstance(stands_for(obj), class_or_tuple))
 
 
@@ -76,8 +78,7 @@ def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str,
     is_known = name in _attribute_names(owner) or objects.in_class(owner, name) is not None
     has_it = is_known or bool(static(tracer, frame, node, lambda: hasattr(owner, name)))
     if not isinstance(owner, STAND_INS) and not tracer.journal.is_born(owner):
-        what = f"whether there is `.{name}`"
-        tracer.captures.note(owner, f"has .{name}", what, lambda: hasattr(owner, name), has_it)
+        tracer.captures.note_presence(owner, name)
     return has_it
 
 
@@ -96,14 +97,14 @@ def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
 
 def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, /, **changes: Any) -> Any:
     """`dataclasses.replace`."""
-    note_state(tracer, owner)
+    tracer.captures.note_given(owner, tracer.journal.is_born)
     fields = {f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init}
     return invoke(tracer, frame, node, type(owner), [], {**fields, **changes})
 
 
 def _copy(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
     """`copy.copy`: a container or object of its own, with the same items."""
-    note_state(tracer, x)
+    tracer.captures.note_given(x, tracer.journal.is_born)
     parts = parts_of(x)
     if parts is None or isinstance(x, Array):
         return x if isinstance(x, Number) else run_native(tracer, frame, node, copy.copy, x)

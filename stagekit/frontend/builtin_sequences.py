@@ -214,7 +214,7 @@ def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, sequence: Any, /) -> 
         return rangeloop.reverse(tracer, sequence, frame.loc(node))
     if isinstance(sequence, Generator | Array):
         raise tracer.error(StaticFailure("TypeError", f"{describe(sequence)} is not reversible"), frame, node)
-    found = static(tracer, frame, node, lambda: reversed(sequence))
+    found = static(tracer, frame, node, reversed, sequence)
     return iterator(tracer, lambda: each(found))
 
 
@@ -311,7 +311,7 @@ def _islice(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /, *boun
     if holds_run_time(bounds):
         raise needs_static(tracer, frame, node, "a bound of `islice`", next(b for b in bounds if holds_run_time(b)))
     values = source_of(tracer, frame, node, iterable)
-    static(tracer, frame, node, lambda: itertools.islice((), *bounds))  # refuses bounds that cannot be
+    static(tracer, frame, node, itertools.islice, (), *bounds)  # refuses bounds that cannot be
     return stream(tracer, frame, node, lambda: itertools.islice(values(), *bounds))
 
 

@@ -29,11 +29,12 @@ from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
-from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope, class_member, default_of
+from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
+from stagekit.frontend.state import lookup
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native, mapper_of
 from stagekit.ir import Intrinsic
@@ -148,7 +149,7 @@ def _convert(
 def _bound(
     tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    return static(tracer, frame, node, lambda: fn.run(*args, **kwargs))
+    return static(tracer, frame, node, fn.run, *args, **kwargs)
 
 
 def _builtin(
@@ -215,13 +216,16 @@ def _runs_natively(fn: types.FunctionType) -> bool:
 def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
     """Record that a class says `fn` of its objects, under whatever name: another may be put in its place."""
     cls = owner if isinstance(owner, type) else type(owner)
-    if is_fixed(cls.__module__) or tracer.captures.has(cls, f".{fn.__name__}"):
+    if is_fixed(cls.__module__):
+        return
+    if not tracer.journal.is_born(owner):
+        tracer.captures.note_type(owner)
+    if tracer.captures.has(cls, f".{fn.__name__}"):
         return
     for base in cls.__mro__:
         for name, member in vars(base).items():
-            again = functools.partial(class_member, cls, name)
-            if any(part is fn for part in _functions_of(member)) and again() is member:
-                tracer.captures.note(cls, f".{name}", f"`{cls.__name__}.{name}`", again, member)
+            if any(part is fn for part in _functions_of(member)) and lookup(cls, name) is member:
+                tracer.captures.note_member(cls, name)
 
 
 def _functions_of(member: Any) -> list[Any]:
@@ -234,6 +238,7 @@ def _function(
 ) -> Any:
     """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
     source = snapshot_of(fn).source
+    tracer.captures.note_function(fn)
     plain = _bind_plainly(fn, args, kwargs)
     if plain is not None:
         return run_call(tracer, frame, node, source, fn, None, plain)
@@ -243,9 +248,6 @@ def _function(
         raise tracer.error(
             BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}"), frame, node
         ) from None
-    for name, parameter in _signature(fn).parameters.items():
-        if name not in bound.arguments and parameter.default is not inspect.Parameter.empty:
-            _note_default(tracer, fn, name, parameter.default)
     bound.apply_defaults()
     return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
 
@@ -298,12 +300,6 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 def _plain(signature: inspect.Signature) -> str:
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-
-
-def _note_default(tracer: Tracer, fn: types.FunctionType, name: str, value: Any) -> None:
-    tracer.captures.note(
-        fn, f"default {name}", f"the default of `{name}`", functools.partial(default_of, fn, name), value
-    )
 
 
 def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -410,6 +406,8 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         return language.staged_launch(cls, args, kwargs, frame.loc(node))
     if dataclasses.is_dataclass(cls) and _is_generated(getattr(cls, "__init__", None)):
         return _dataclass(tracer, frame, node, cls, args, kwargs)
+    if not is_fixed(type(cls).__module__) and isinstance(lookup(type(cls), "__call__"), types.FunctionType):
+        return _native(tracer, frame, node, cls, args, kwargs)  # a metaclass makes its objects
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
     is_own = isinstance(init, types.FunctionType) and not _is_generated(init)
     is_plain_new = getattr(cls, "__new__", None) is object.__new__
@@ -419,7 +417,6 @@ def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: lis
         return made
     if cls.__module__ == "builtins" and cls is not dict:
         return _native(tracer, frame, node, cls, args, kwargs)
-    tracer.captures.note_native(cls)
     return carry_out(tracer, frame, node, cls, args, kwargs)
 
 
@@ -484,7 +481,6 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
     if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn, args)), frame, node)
-    tracer.captures.note_native(fn)
     return carry_out(tracer, frame, node, fn, args, kwargs)
 
 

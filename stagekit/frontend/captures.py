@@ -1,192 +1,75 @@
 """What the tracer read from outside the kernel: the evidence on which a compiled kernel stays valid.
 
-Every read of a global, a closure cell, a default or a captured object's attribute is noted with the value seen. Later,
-`Captures.is_current()` says whether reading again would give the same; `changes()` says in words what differs.
-
-`freeze` makes a hashable token of a value with exact types: 1, True, 1.0 and `np.int32(1)` are four tokens, 0.0 and -0.0 two.
+Every read of a global, a closure cell, a default or an attribute of a captured object is noted as rows of `state.py`, and so is
+what CPython could read of what it was handed. `is_current()` says whether all is as it was; `changes()` says in words what
+differs.
 """
 
 from __future__ import annotations
 
-import enum
+import builtins
 import functools
 import types
-from array import array
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from stagekit.diagnostics import shown
-from stagekit.dtypes import DType
-from stagekit.frontend.values import state_of
-from stagekit.ir import Intrinsic
-
-Token = Any
-
-_EXACT = (int, str, bool, bytes, type(None), complex)
-_BY_IDENTITY = (types.ModuleType, types.BuiltinFunctionType, type, DType, Intrinsic, types.MethodDescriptorType)
-
-
-def freeze(value: Any) -> Token:
-    """A hashable token, equal for equal values of the same exact type. Containers and dataclasses by content; functions and
-    objects of unknown classes by identity.
-    """
-    kind = type(value)
-    if kind in _EXACT:
-        return (kind, value)
-    if kind is float:
-        return (float, value.hex())
-    if isinstance(value, np.generic):
-        return (kind, value.dtype.str, value.tobytes())
-    if kind is range:
-        return (range, value.start, value.stop, value.step)
-    for base, items in _CONTENTS:
-        if isinstance(value, base):
-            return (kind, *items(value), *_state(value))
-    if isinstance(value, enum.Enum):
-        return (kind, value.name)
-    if isinstance(value, np.ndarray):
-        return (np.ndarray, value.dtype.str, value.shape, value.tobytes())
-    if is_dataclass(value) and not isinstance(value, type):
-        return (kind, *((f.name, freeze(getattr(value, f.name, None))) for f in fields(value)))
-    for base, plain in _NUMBERS_AND_TEXTS:
-        if isinstance(value, base):
-            return (kind, freeze(plain(value)), *_state(value))
-    return (kind, _ById(value))
-
-
-def _state(value: Any) -> Iterator[Token]:
-    """What an object whose class derives from a built-in one holds besides."""
-    attributes = getattr(value, "__dict__", None)
-    if attributes:
-        yield freeze(attributes)
-
-
-# What holds other values, with those that derive from it (named tuples, counters): its items, whatever its class says of them
-_CONTENTS: tuple[tuple[Any, Callable[[Any], Iterable[Token]]], ...] = (
-    (tuple, lambda value: map(freeze, tuple.__iter__(value))),
-    (list, lambda value: map(freeze, list.__iter__(value))),
-    (dict, lambda value: ((freeze(k), freeze(v)) for k, v in dict.items(value))),
-    (set, lambda value: (frozenset(map(freeze, set.__iter__(value))),)),
-    (frozenset, lambda value: (frozenset(map(freeze, frozenset.__iter__(value))),)),
-    (deque, lambda value: map(freeze, deque.__iter__(value))),
-    (types.MappingProxyType, lambda value: ((freeze(k), freeze(v)) for k, v in value.items())),
-    ((KeysView, ValuesView, ItemsView), lambda value: map(freeze, value)),
-    (functools.partial, lambda value: (freeze(value.func), freeze(value.args), freeze(value.keywords))),
-    ((bytearray, memoryview), lambda value: (bytes(value),)),
-    (array, lambda value: (value.typecode, value.tobytes())),
+from stagekit.frontend.frame import name_of_free, read_free
+from stagekit.frontend.state import (
+    BUILT_IN_CONTAINERS,
+    Row,
+    asking,
+    contents,
+    freeze,
+    holds,
+    is_atomic,
+    is_equal,
+    lookup,
+    now,
+    state_rows,
+    stored,
 )
+from stagekit.frontend.values import is_fixed
+from stagekit.native_tables import ABSENT
+
+Rows = Callable[[], list[Row]]
+_MOST_GIVEN = 5_000  # objects
 
 
-# The same for what derives from a number or a text
-_NUMBERS_AND_TEXTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (int, int.__int__), (float, float.__float__), (str, str.__str__), (bytes, bytes.__bytes__),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class _ById:
-    """Equality by identity, keeping the object alive so that its id is not reused."""
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-_IMMUTABLE = (*_EXACT, float, range, np.generic, enum.Enum, types.FunctionType, *_BY_IDENTITY)
-
-
-def is_immutable(value: Any) -> bool:
-    """Does the same object mean the same value for ever, as far as Python's own means go?"""
-    if isinstance(value, tuple | frozenset):
-        return not hasattr(value, "__dict__") and all(map(is_immutable, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        is_frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]  # every dataclass has it
-        return is_frozen and all(is_immutable(getattr(value, f.name, None)) for f in fields(value))
-    return isinstance(value, _IMMUTABLE)
-
-
-def state(value: Any) -> Token:
-    """All that an object holds and leads to by attributes, for what CPython reads of it without being seen."""
-    found: dict[int, Any] = {}
-    tokens: list[Token] = []
-    ahead = [value]
-    while ahead and len(found) < _MOST_OBJECTS:
-        each = ahead.pop()
-        if id(each) in found or isinstance(each, _IMMUTABLE) or is_fixed_object(each):
-            continue
-        found[id(each)] = each
-        if isinstance(each, dict):
-            ahead += dict.values(each)
-        elif isinstance(each, list | tuple | set | frozenset | deque):
-            ahead += each
-        else:
-            attributes = {name: _unless_large(content) for name, content in state_of(each).items()}
-            tokens.append(freeze(attributes))
-            ahead += attributes.values()
-    return tuple(tokens)
-
-
-_MOST_OBJECTS = 200
-_MOST_BYTES = 1 << 12  # of an array; of a larger one, which one it is
-
-
-def is_fixed_object(value: Any) -> bool:
-    """Is this of a class of ours, such as a kernel? What changes in it means nothing to others."""
-    return str(type(value).__module__).partition(".")[0] == "stagekit"
-
-
-def _unless_large(value: Any) -> Any:
-    return _ById(value) if isinstance(value, np.ndarray) and value.nbytes > _MOST_BYTES else value
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Read:
-    """One read: from which object, how to read again, the object seen; and where it can change inside, its token, and how it
-    looked then.
-    """
+    """One place that was read. make: the rows for what stands there now, that of the place itself first."""
 
-    owner: Any
-    what: str
-    again: Callable[[], Any]
-    seen: Any
-    token: Token | None
-    looked: str = ""
+    __slots__ = ("_make", "looked", "rows", "what")
 
-    def is_current(self) -> bool:
-        try:
-            now = self.again()
-        except Exception:  # what was there is gone; an attribute that is computed may raise anything
+    def __init__(self, what: str, make: Rows, rows: list[Row]) -> None:
+        self.what = what
+        self._make = make
+        self.rows = rows
+        self.looked = shown(self._value()) if len(self.rows) > 1 else ""
+
+    def renew(self) -> bool:
+        """Where equal values stand in place of those that were seen, make the rows anew; else return False."""
+        if not all(map(is_equal, self.rows)):
             return False
-        if now is self.seen and self.token is None:
-            return True
-        return bool(freeze(now) == (freeze(self.seen) if self.token is None else self.token))
+        self.rows = self._make()
+        return True
 
-    @property
-    def is_told_by_identity(self) -> bool:
-        """Is the value as it was whenever the object is the same?"""
-        return self.token is None or is_immutable(self.seen) or self.token == (type(self.seen), _ById(self.seen))
+    def _value(self) -> Any:
+        return self.rows[0][3]
 
     def describe_change(self) -> str:
-        before = self.looked or shown(self.seen)
-        try:
-            value = self.again()
-        except Exception as error:
-            return f"{self.what} changed {before} -> {type(error).__name__}: {error}"
-        now = shown(value)
-        if isinstance(value, types.FunctionType) or now == before:  # its text says nothing
+        value = now(self.rows[0])
+        if value is ABSENT:
+            return f"{self.what} is gone"
+        before, after = self.looked or shown(self._value()), shown(value)
+        if (
+            isinstance(value, types.FunctionType) or before == after or self.rows[0][0] == "ask"
+        ):  # its text says nothing
             return f"{self.what} {'was redefined' if callable(value) else 'changed inside'}"
-        return f"{self.what} changed {before} -> {now}"
-
-
-_STATE = "<state>"
+        return f"{self.what} changed {before} -> {after}"
 
 
 class Captures:
@@ -194,80 +77,245 @@ class Captures:
 
     def __init__(self) -> None:
         self._reads: dict[Any, Read] = {}
-        self.is_repeatable = True  # would another process that reads the same get the same?
+        self.times_renewed = 0  # rows are others since
+        self._given: dict[int, Any] = {}  # by id: what CPython was handed, and what that leads to
 
-    def has(self, owner: Any, name: str) -> bool:
-        return (id(owner), name) in self._reads
+    def _note(self, owner: Any, place: str, what: str, make: Rows) -> None:
+        """Rows keep the owner alive, so its id stands for it."""
+        if (id(owner), place) not in self._reads and (rows := make()):
+            self._reads[id(owner), place] = Read(what, make, rows)
 
-    def note(self, owner: Any, name: str, what: str, again: Callable[[], Any], value: Any) -> None:
-        """Record that reading `name` in `owner` gave `value`. name: of a variable, or ".x" of an attribute."""
-        if not self.has(owner, name):
-            token = None if isinstance(value, _IMMUTABLE) else freeze(value)
-            has_content = token is not None and token != (type(value), _ById(value))
-            looked = shown(value) if has_content else ""
-            self._reads[id(owner), name] = Read(owner, what, again, value, token, looked)
+    def has(self, owner: Any, place: str) -> bool:
+        return (id(owner), place) in self._reads
 
-    def note_state(self, owner: Any) -> None:
-        """Record what an object holds now, after CPython was given it."""
-        token = state(owner)
-        if token:
-            what = f"the state of a {type(owner).__name__}"
-            self._reads[id(owner), _STATE] = Read(owner, what, lambda: state(owner), token, freeze(token))
+    # -- reads of the tracer ------------------------------------------------------------------------------------
 
-    def places(self) -> Iterator[tuple[Any, str]]:
-        """What was read: an object, and a name in it."""
-        return ((read.owner, name) for (_, name), read in self._reads.items())
+    def note_variable(self, fn: types.FunctionType | None, name: str) -> None:
+        """Record what a name that `fn` does not bind means. What installed libraries read is as fixed as their code."""
+        if fn is not None and not self.has(fn, name) and not is_fixed(fn.__globals__.get("__name__")):
+            self._note(fn, name, name_of_free(fn, name), lambda: _variable(fn, name))
 
-    def reads(self) -> Iterator[tuple[str, Read]]:
-        """Each read with the name of its place, as in `note`."""
-        return ((name, read) for (_, name), read in self._reads.items())
+    def note_attribute(self, owner: Any, name: str, what: str) -> None:
+        """Record what an object, a class or a module gives as its attribute."""
+        if not is_atomic(owner) and type(owner) is not np.ndarray and not self.has(owner, f".{name}"):
+            self._note(owner, f".{name}", what, lambda: _with_contents(_attribute(owner, name)))
+            self.note_type(owner)
 
-    def described(self) -> list[str]:
-        """The values that were read, for people; functions, classes and modules are left out."""
-        reads = [r for r in self._reads.values() if not isinstance(r.seen, (types.FunctionType, *_BY_IDENTITY))]
-        return [f"{read.what} = {shown(read.seen, most=60)}" for read in reads]
+    def note_presence(self, owner: Any, name: str) -> None:
+        """Record whether an object has an attribute."""
+        if not is_atomic(owner) and type(owner) is not np.ndarray:
+            self._note(owner, f"has .{name}", f"whether there is `.{name}`", lambda: [_presence(owner, name)])
+            self.note_type(owner)
 
-    def note_native(self, fn: Any) -> None:
-        """Record that CPython ran `fn`, which may have looked anywhere."""
-        self.is_repeatable = self.is_repeatable and _is_repeatable(fn)
+    def note_member(self, cls: type, name: str) -> None:
+        """Record what a class or its bases store under a name."""
+        if not is_fixed(cls.__module__):
+            what = f"`{cls.__name__}.{name}`"
+            self._note(cls, f".{name}", what, lambda: _with_contents(("member", cls, name, lookup(cls, name))))
+
+    def note_own(self, owner: Any, name: str) -> None:
+        """Record that an object leaves an attribute to its class: one of its own by that name would hide it."""
+        own = getattr(owner, "__dict__", None)
+        if type(own) is dict:
+            rows = [("item", own, name, ABSENT), ("attribute", owner, "__dict__", own)]
+            self._note(owner, f".{name}", f"`.{name}`", lambda: rows)
+            self.note_type(owner)
+
+    def note_type(self, owner: Any) -> None:
+        """Record of which class an object is."""
+        if not isinstance(owner, type) and not is_atomic(owner):
+            self._note(
+                owner, "type", f"the class of a {type(owner).__name__}", lambda: [("type", owner, None, type(owner))]
+            )
+
+    def note_function(self, fn: types.FunctionType) -> None:
+        """Record the code and the defaults of a function, which reloading tools replace."""
+        if not self.has(fn, "code") and not is_fixed(fn.__globals__.get("__name__")):
+            self._note(fn, "code", f"`{fn.__name__}`", lambda: _function(fn))
+
+    def note_contents(self, owner: Any) -> None:
+        """Record what a container holds that is known by something else, such as a constexpr."""
+        if not is_atomic(owner):
+            self._note(owner, "contents", f"the contents of a {type(owner).__name__}", lambda: contents(owner))
+
+    # -- what CPython was handed --------------------------------------------------------------------------------
+
+    def note_given(self, value: Any, is_born: Callable[[Any], bool]) -> None:
+        """Record all that CPython can read of a value it was handed: state, classes, and the free names of functions.
+
+        is_born: was an object made by the kernel? Its state is the kernel's own.
+        """
+        ahead = [value]
+        own: dict[int, Any] = {}
+        while ahead:
+            each = ahead.pop()
+            if is_atomic(each) or id(each) in self._given or id(each) in own or len(self._given) > _MOST_GIVEN:
+                continue
+            known = own if is_born(each) else self._given  # what the kernel made may hold something else the next time
+            known[id(each)] = each
+            ahead += self._take_in(each, is_own=known is own)
+
+    def note_derived(self, made: Any) -> None:
+        """Record that something was made of nothing but what CPython was handed, so that all it holds is noted already."""
+        self._given.setdefault(id(made), made)
+
+    def _take_in(self, value: Any, *, is_own: bool) -> Iterable[Any]:
+        """Note one object; gives what it leads to."""
+        if isinstance(value, types.FunctionType):
+            return self._take_in_function(value)
+        if isinstance(value, type):
+            return self._take_in_class(value)
+        if isinstance(value, _OF_PARTS):
+            return [part for name in _PARTS if (part := getattr(value, name, None)) is not None]
+        if isinstance(value, types.ModuleType) or _is_ours(value):
+            return ()
+        if not is_own:
+            self._note(value, "state", f"the state of a {type(value).__name__}", lambda: _state(value))
+        return [*_items(value), *stored(value).values(), type(value)]
+
+    def _take_in_function(self, fn: types.FunctionType) -> Iterator[Any]:
+        if is_fixed(fn.__globals__.get("__name__")):
+            return
+        self.note_function(fn)
+        yield from (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values(), *vars(fn).values())
+        names = dict.fromkeys(_names_in(fn.__code__))
+        for name in names:
+            try:
+                value = read_free(fn, name)
+            except (NameError, ValueError):  # perhaps an attribute's name, or not assigned yet
+                continue
+            self.note_variable(fn, name)
+            yield value
+            if isinstance(value, types.ModuleType):
+                yield from self._take_in_module(value, names)
+
+    def _take_in_module(self, module: types.ModuleType, names: Iterable[str]) -> Iterator[Any]:
+        """The attributes of a module that a function mentions, through further modules too."""
+        for name in names:
+            if name in vars(module) and not self.has(module, f".{name}") and not is_fixed(module.__name__):
+                self.note_attribute(module, name, f"`{module.__name__}.{name}`")
+                value = vars(module)[name]
+                yield value
+                if isinstance(value, types.ModuleType):
+                    yield from self._take_in_module(value, names)
+
+    def _take_in_class(self, cls: type) -> Iterator[Any]:
+        if is_fixed(cls.__module__):
+            return
+        yield type(cls)
+        own = [base for base in cls.__mro__ if not is_fixed(base.__module__)]
+        names = {name for base in own for name in vars(base)} - _MADE_BY_PYTHON
+        for name in sorted(names | _ASKED_BY_PYTHON):
+            self.note_member(cls, name)
+        yield from (lookup(cls, name) for name in names)
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """All rows, each once."""
+        found = {(row[0], id(row[1]), row[2] if isinstance(row[2], str) else None): row for row in self._all_rows()}
+        return list(found.values())
+
+    def _all_rows(self) -> Iterator[Row]:
+        return (row for read in self._reads.values() for row in read.rows)
 
     def is_current(self) -> bool:
         """Would reading everything again give the same values?"""
-        return all(read.is_current() for read in self._reads.values())
+        if len(self._given) > _MOST_GIVEN:
+            return False
+        stale = [read for read in self._reads.values() if not all(map(holds, read.rows))]
+        if not all(read.renew() for read in stale):
+            return False
+        self.times_renewed += bool(stale)
+        return True
 
     def changes(self) -> list[str]:
-        return [read.describe_change() for read in self._reads.values() if not read.is_current()]
+        found = [read.describe_change() for read in self._reads.values() if not all(map(is_equal, read.rows))]
+        too_much = (
+            "Python was handed more objects at compile time than can be watched: the kernel is traced at every call"
+        )
+        return [*found, too_much] if len(self._given) > _MOST_GIVEN else found
 
 
-# Modules whose functions give the same for the same arguments, whenever they are called
-_REPEATABLE_ROOTS = frozenset({
-    "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections", "enum",
-    "dataclasses", "copy", "fractions", "decimal", "_decimal", "statistics", "string", "re", "typing", "bisect", "_bisect",
-    "numpy", "ml_dtypes", "stagekit",
+def _with_contents(*rows: Row) -> list[Row]:
+    """Rows of a place, and of what the value there holds."""
+    return [*rows, *contents(rows[0][3])]
+
+
+def _seen(kind: str, holder: Any, key: Any) -> Row:
+    return (kind, holder, key, now((kind, holder, key, None)))
+
+
+def _variable(fn: types.FunctionType, name: str) -> list[Row]:
+    """As `read_free` finds it: a cell, a global, or what is built in and hidden by no global."""
+    code = fn.__code__
+    if name in code.co_freevars and fn.__closure__ is not None:
+        return _with_contents(_seen("cell", fn.__closure__[code.co_freevars.index(name)], None))
+    own = _seen("item", fn.__globals__, name)
+    return _with_contents(own) if own[3] is not ABSENT else [_seen("item", vars(builtins), name), own]
+
+
+def _attribute(owner: Any, name: str) -> Row:
+    """The cheapest row that says what Python's lookup gives."""
+    row = _seen("attribute", owner, name)
+    if type(owner) is types.ModuleType and vars(owner).get(name, ABSENT) is row[3]:
+        return _seen("item", vars(owner), name)
+    if isinstance(owner, type) and lookup(type(owner), name) is ABSENT and lookup(owner, name) is row[3]:
+        return _seen("member", owner, name)
+    return row if holds(row) else asking(lambda: freeze(getattr(owner, name)))
+
+
+def _presence(owner: Any, name: str) -> Row:
+    row = _seen("attribute", owner, name)
+    return row if holds(row) else asking(lambda: hasattr(owner, name))
+
+
+def _function(fn: types.FunctionType) -> list[Row]:
+    rows = [_seen(kind, fn, None) for kind in ("code", "defaults", "keywords")]
+    return [*rows, *(row for part in rows[1:] for row in contents(part[3]))]
+
+
+def _state(value: Any) -> list[Row]:
+    rows = contents(value)
+    if not rows and type(value) not in BUILT_IN_CONTAINERS:
+        state_rows(value, rows)
+    return rows
+
+
+# -- what is in what ------------------------------------------------------------------------------------------------------
+
+_OF_PARTS = (
+    types.MethodType, staticmethod, classmethod, property, functools.cached_property, functools.partial, functools.partialmethod
+)  # fmt: skip
+_PARTS = ("__func__", "__self__", "fget", "fset", "func", "args", "keywords")
+_MADE_BY_PYTHON = frozenset({
+    "__dict__", "__weakref__", "__module__", "__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl",
+    "__parameters__", "__orig_bases__", "__slotnames__",
 })  # fmt: skip
-_ELSEWHERE = frozenset({
-    "open", "input", "id", "hash", "eval", "exec", "compile", "globals", "locals", "vars", "dir", "breakpoint", "__import__",
-    "load", "loadtxt", "fromfile", "genfromtxt", "memmap",
+_ASKED_BY_PYTHON = frozenset({
+    "__getattr__", "__getattribute__", "__eq__", "__hash__", "__lt__", "__bool__", "__len__", "__iter__", "__getitem__",
+    "__contains__", "__str__", "__repr__", "__format__", "__index__", "__int__", "__float__",
 })  # fmt: skip
+"""What a class need not say, and what changes the meaning of its objects when it comes to say it."""
 
 
-def _is_repeatable(fn: Any) -> bool:
-    if isinstance(fn, type):
-        return _is_known(fn.__module__) or all(_only_assigns(getattr(fn, name)) for name in ("__new__", "__init__"))
-    owner = getattr(fn, "__self__", None)
-    if owner is None or isinstance(owner, types.ModuleType):
-        module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", None)
-    else:
-        module = (owner if isinstance(owner, type) else type(owner)).__module__
-    return _is_known(module) and getattr(fn, "__name__", "") not in _ELSEWHERE
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """The names in code that may be free, nested functions' too."""
+    yield from (*code.co_freevars, *code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
 
 
-def _is_known(module: str | None) -> bool:
-    words = str(module).split(".")
-    return words[0] in _REPEATABLE_ROOTS and "random" not in words
+def _items(value: Any) -> list[Any]:
+    """What a container holds, whatever its class says of it."""
+    if isinstance(value, dict | types.MappingProxyType):
+        entries = dict.items(value) if isinstance(value, dict) else value.items()
+        return [part for item in entries for part in item]
+    base = next((base for base in (tuple, list, set, frozenset, deque) if isinstance(value, base)), None)
+    return [] if base is None else list(base.__iter__(value))
 
 
-def _only_assigns(method: Any) -> bool:
-    """Is it Python's own, or generated for a dataclass or a named tuple?"""
-    code = getattr(method, "__code__", None)
-    return code is None or code.co_filename.startswith("<string>") or code.co_filename == enum.__file__
+def _is_ours(value: Any) -> bool:
+    """Is this of a class of ours, such as a kernel or a stand-in? What changes in it means nothing to others."""
+    return str(type(value).__module__).partition(".")[0] == "stagekit"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,7 +60,7 @@ def compare(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: An
         from stagekit.frontend.contents import compare_contents  # whose items are compared here
 
         return compare_contents(tracer, frame, node, op, left, right)
-    return static(tracer, frame, node, lambda: python(left, right))
+    return static(tracer, frame, node, python, left, right)
 
 
 def _compare_stand_ins(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
@@ -101,7 +102,7 @@ def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: 
     if method is not None:
         return truth(tracer, frame, node, invoke(tracer, frame, node, method, [container, item]))
     if not holds_run_time(item) and not holds_run_time(container) and not isinstance(container, Iterator):
-        return bool(static(tracer, frame, node, lambda: item in container))
+        return bool(static(tracer, frame, node, operator.contains, container, item))
     if isinstance(container, StagedRange) and is_numeric(item) and not default_dtype(item).is_float:
         return rangeloop.holds(tracer, container, item, frame.loc(node))
     if isinstance(container, range) and is_numeric(item):

@@ -28,7 +28,7 @@ def truth(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool | Num
         method = user_method(value, name)
         if method is not None:
             return truth(tracer, frame, node, invoke(tracer, frame, node, method, [value]))
-    return bool(static(tracer, frame, node, lambda: bool(value)))
+    return bool(static(tracer, frame, node, bool, value))
 
 
 def condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool | Number:

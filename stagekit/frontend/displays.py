@@ -51,7 +51,7 @@ def set_of(tracer: Tracer, frame: Frame, node: ast.AST, elements: list[Any]) -> 
     for element in elements:
         if holds_run_time(element):
             raise needs_static(tracer, frame, node, "an element of a set", element)
-    return static(tracer, frame, node, lambda: set(elements))
+    return static(tracer, frame, node, set, elements)
 
 
 def key_of(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:

@@ -6,6 +6,7 @@ Which function evaluates which kind of node is a table in `expressions.py`.
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StaticFailure
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import describe_type, is_numeric
+from stagekit.frontend.state import BUILT_IN_CONTAINERS, is_atomic
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
 from stagekit.frontend.values import AskedTooEarly
 from stagekit.recursion import is_deep
@@ -42,16 +44,30 @@ def invoke(
     return call(tracer, frame, node, fn, args, dict(kwargs))
 
 
-def static(tracer: Tracer, frame: Frame, node: ast.AST, compute: Callable[[], Any]) -> Any:
-    """Run Python at compile time; what it raises becomes an error at `node`."""
+def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """`fn(*args, **kwargs)` by CPython, at compile time; what it raises becomes an error at `node`.
+
+    All that it may read of its arguments is noted.
+    """
+    is_noted = not any(fn is each for each in _READ_NO_STATE)
+    for value in (fn, getattr(fn, "__self__", None), *args, *kwargs.values()) if is_noted else args:
+        if not is_atomic(value) and (is_noted or type(value) not in BUILT_IN_CONTAINERS):
+            tracer.captures.note_given(value, tracer.journal.is_born)
     try:
-        return compute()
+        made = fn(*args, **kwargs)
     except (StagekitError, InternalError, NeedMoreThreads):
         raise
     except Exception as error:
         if isinstance(error, RecursionError) and not is_deep():
             raise  # it may end with a larger stack
         raise tracer.error(_failure(error), frame, node) from error
+    if is_noted and not is_atomic(made):
+        tracer.captures.note_derived(made)
+    return made
+
+
+_READ_NO_STATE = (operator.getitem, iter, next, len, reversed)
+"""Of a container of Python's own, these hand out what the tracer then reads itself."""
 
 
 def _failure(error: Exception) -> Diagnostic:

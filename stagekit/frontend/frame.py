@@ -143,20 +143,3 @@ def read_free(function: types.FunctionType | None, name: str) -> Any:
 
 
 _BUILTINS = vars(builtins)
-
-
-def default_of(function: types.FunctionType, name: str) -> Any:
-    """The default of a parameter as it is now, None where it has lost it."""
-    if name in (function.__kwdefaults__ or {}):
-        return (function.__kwdefaults__ or {})[name]
-    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
-    defaults = function.__defaults__ or ()
-    if name not in positional:
-        return None
-    place = positional.index(name) - (len(positional) - len(defaults))
-    return defaults[place] if place >= 0 else None
-
-
-def class_member(cls: type, name: str) -> Any:
-    """What a class or its bases store under `name`, as it stands there; None where they store nothing."""
-    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)

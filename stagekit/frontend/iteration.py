@@ -104,7 +104,7 @@ def _bounded(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, items: Ite
 
 def _live(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Thunk]:
     """The items of one of Python's own iterables, from the moment of the call."""
-    iterator = static(tracer, frame, node, lambda: iter(value))
+    iterator = static(tracer, frame, node, iter, value)
 
     def rest() -> Iterator[Thunk]:
         while (item := next_native(tracer, frame, node, iterator, is_own=iterator is not value)) is not _END:
@@ -116,9 +116,9 @@ def _live(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[T
 def next_native(tracer: Tracer, frame: Frame, node: ast.AST, iterator: Any, *, is_own: bool) -> Any:
     """The next item of one of Python's own iterators, `_END` after the last. is_own: nobody else sees this iterator."""
     if is_own:
-        return static(tracer, frame, node, lambda: next(iterator, _END))
+        return static(tracer, frame, node, next, iterator, _END)
     note_use(tracer, frame, node, iterator, f"the next item of {describe(iterator)}")
-    return own_iterators(tracer, static(tracer, frame, node, lambda: next(iterator, _END)))
+    return own_iterators(tracer, static(tracer, frame, node, next, iterator, _END))
 
 
 def note_use(tracer: Tracer, frame: Frame, node: ast.AST, iterator: Any, what: str) -> None:
@@ -157,7 +157,7 @@ def stream(tracer: Tracer, frame: Frame, node: ast.AST, make: Callable[[], Itera
 
     def thunks() -> Iterator[Thunk]:
         native = make()
-        while (item := static(tracer, frame, node, lambda: next(native, _END))) is not _END:
+        while (item := static(tracer, frame, node, next, native, _END)) is not _END:
             yield lambda item=item: item  # type: ignore[misc]
 
     return iterator(tracer, thunks)

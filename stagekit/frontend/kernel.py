@@ -111,6 +111,8 @@ class _Trace:
 
     def run(self) -> Traced:
         variables = dict(self.request.constexprs)
+        for value in variables.values():
+            self.tracer.captures.note_contents(value)
         variables.update(self._arguments())
         frame = self._frame(variables)
         if isinstance(self.source.node, ast.Lambda):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 from typing import Any
 
 from stagekit.frontend.errors import UnboundLocal, UnknownName
-from stagekit.frontend.frame import Frame, name_of_free, read_free
+from stagekit.frontend.frame import Frame, read_free
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import Tracer, suggest
 
@@ -38,7 +37,5 @@ def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
         raise tracer.error(UnknownName(name, suggest(name, known)), frame, node) from None
     except ValueError:  # an empty cell
         raise tracer.error(UnboundLocal(name), frame, node) from None
-    if not tracer.captures.has(function, name):
-        again = functools.partial(read_free, function, name)
-        tracer.captures.note(function, name, name_of_free(function, name), again, value)
+    tracer.captures.note_variable(function, name)
     return value

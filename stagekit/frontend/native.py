@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
-import sys
+import copy
+import dataclasses
+import inspect
+import itertools
+import json
+import operator
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import FunctionType, ModuleType
+from types import FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from stagekit.frontend.control import describe
@@ -15,7 +21,7 @@ from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.iteration import note_use, own_iterators, values_of
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Generator, Number, is_open
+from stagekit.frontend.values import Generator, Number, is_native, is_open
 
 Builtin = Callable[..., Any]  # (tracer, frame, node, *args, **kwargs): the staged meaning of a Python function
 
@@ -33,49 +39,41 @@ def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, k
     _use_up(tracer, frame, node, getattr(fn, "__self__", None))
     given = [native_argument(tracer, frame, node, a) for a in args]
     named = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
-    made = static(tracer, frame, node, lambda: fn(*given, **named))
-    if fn not in _OF_CLASSES:
-        for value in (getattr(fn, "__self__", None), *args, *kwargs.values()):
-            note_state(tracer, value)
-    is_new = references(made) <= FRESH  # and not what somebody else holds too, as `table.get("key")` hands out
+    made = static(tracer, frame, node, fn, *given, **named)
+    is_new = _makes_new(fn, made) and not any(made is each for each in (*args, *kwargs.values()))
     if is_new and type(made) is tuple:
         return own_iterators(tracer, made)
     return tracer.journal.born(made) if is_new and _can_change(made) else made
-
-
-def note_state(tracer: Tracer, value: Any) -> None:
-    """CPython, or the tracer itself, may have read anything of an object from outside the kernel."""
-    if not isinstance(value, (*_SEEN, *_BY_CONTENT)) and not tracer.journal.is_born(value):
-        tracer.captures.note_state(value)
-
-
-_OF_CLASSES = (isinstance, issubclass, type, id, callable)  # which see nothing of an object but its class
-_SEEN: tuple[Any, ...] = (int, float, str, bytes, type, ModuleType, FunctionType, Closure, Generator, type(None))
-_BY_CONTENT: tuple[Any, ...] = (
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    deque,
-)  # what is in them was noted when they were read
 
 
 def _can_change(made: Any) -> bool:
     return isinstance(made, list | dict | set | deque | bytearray | Iterator) or is_open(made)
 
 
-def references(value: Any) -> int:
-    """How many references there are to what the caller holds in one variable."""
-    return sys.getrefcount(value)
+def _makes_new(fn: Any, made: Any) -> bool:
+    """Does `fn` make a new object each time, rather than hand out what somebody else holds too, as `table.get("key")` does?"""
+    if isinstance(fn, type):
+        return isinstance(made, fn) and not isinstance(fn.__new__, FunctionType)
+    if isinstance(fn, FunctionType):
+        is_pythons = isinstance(made, GeneratorType) and is_native(fn.__globals__.get("__name__"))
+        return is_pythons or bool(fn.__code__.co_flags & inspect.CO_GENERATOR)
+    owner = getattr(fn, "__self__", None)
+    if owner is None or isinstance(owner, ModuleType):
+        return any(fn is maker for maker in _MAKERS)
+    kind = owner if isinstance(owner, type) else type(owner)
+    return is_native(kind.__module__) and fn.__name__ in _MAKING_METHODS
 
 
-def _to_a_new_list() -> int:
-    made: list[Any] = []
-    return references(made)
-
-
-FRESH = _to_a_new_list()
+_MAKERS = (
+    sorted, copy.copy, copy.deepcopy, itertools.tee, dataclasses.asdict, dataclasses.astuple, operator.add, operator.concat,
+    operator.mul, operator.or_, operator.and_, operator.sub, operator.xor, json.loads, re.findall, re.split,
+)  # fmt: skip
+_MAKING_METHODS = frozenset({
+    "copy", "__copy__", "keys", "values", "items", "fromkeys", "most_common", "elements", "union", "intersection", "difference",
+    "symmetric_difference", "split", "rsplit", "splitlines", "tolist", "findall", "_asdict", "__iter__", "__reversed__",
+    "__add__", "__mul__", "__rmul__", "__or__", "__and__", "__sub__", "__xor__",
+})  # fmt: skip
+"""Of Python's and NumPy's own classes."""
 
 
 class HandedOut:

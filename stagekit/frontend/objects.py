@@ -19,10 +19,10 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.familiar import name_here
-from stagekit.frontend.frame import Closure, Frame, class_member
+from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
-from stagekit.frontend.values import STAND_INS, is_fixed, is_native
+from stagekit.frontend.values import STAND_INS, is_native
 from stagekit.ir import Intrinsic
 
 
@@ -65,33 +65,12 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
         raise tracer.error(NoAttribute(describe_owner(owner), name, hint), frame, node) from None
     if not tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
-            _note(tracer, node, owner, name, value)
+            tracer.captures.note_attribute(owner, name, f"`{_place_text(node, name)}`")
         elif isinstance(value, types.MethodType) and name not in _state(owner):
-            _note_unhidden(tracer, owner, name)
+            tracer.captures.note_own(owner, name)
     elif name not in _state(owner):
-        _note_of_class(tracer, type(owner), name)
+        tracer.captures.note_member(type(owner), name)
     return value
-
-
-def _note_of_class(tracer: Tracer, cls: type, name: str) -> None:
-    """Record what an object of the kernel has from its class."""
-    member = class_member(cls, name)
-    if member is not None and not is_fixed(cls.__module__) and not isinstance(member, types.MemberDescriptorType):
-        again = functools.partial(class_member, cls, name)
-        tracer.captures.note(cls, f".{name}", f"`{cls.__name__}.{name}`", again, member)
-
-
-def _note_unhidden(tracer: Tracer, owner: Any, name: str) -> None:
-    """Record that an object leaves a method to its class: a function of its own by that name would hide it."""
-    if type(getattr(owner, "__dict__", None)) is dict:
-        fields = vars(owner)
-        tracer.captures.note(owner, f".{name}", f"`.{name}`", lambda: fields.get(name, MISSING), MISSING)
-
-
-def _note(tracer: Tracer, node: ast.AST, owner: Any, name: str, value: Any) -> None:
-    if not tracer.captures.has(owner, f".{name}"):
-        what = f"`{_place_text(node, name)}`"
-        tracer.captures.note(owner, f".{name}", what, lambda: getattr(owner, name), value)
 
 
 def describe_owner(owner: Any) -> str:

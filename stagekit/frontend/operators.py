@@ -41,7 +41,7 @@ METHODS = {
 def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol right` for any two values."""
     if is_literal(left) and is_literal(right):
-        return static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+        return static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     loc = tracer.at(frame, node)
     if is_numeric(left) and is_numeric(right):
         if symbol == "**":
@@ -59,7 +59,7 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
         raise tracer.error(_refusal(symbol, left, right), frame, node)
     if isinstance(left, str) and holds_run_time(right):
         raise needs_static(tracer, frame, node, "what is formatted into a string", right)
-    made = static(tracer, frame, node, lambda: _SYMBOLS[symbol](left, right))
+    made = static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     return tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
 
 
@@ -136,7 +136,7 @@ def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], op
         return invoke(tracer, frame, node, method, [operand])
     if isinstance(operand, STAND_INS):
         raise tracer.error(BadOperands(name, describe(operand), ""), frame, node)
-    return static(tracer, frame, node, lambda: python(operand))
+    return static(tracer, frame, node, python, operand)
 
 
 UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {

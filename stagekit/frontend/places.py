@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,7 @@ def _put_item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: An
         raise tracer.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint), frame, node)
     shown = ast.unparse(node) if isinstance(node, ast.Subscript) else f"[{index!r}]"
     tracer.check_mutable(owner, f"`{shown} = ...`", frame.loc(node))
-    if isinstance(owner, dict) and not static(tracer, frame, node, lambda: index in owner):
+    if isinstance(owner, dict) and not static(tracer, frame, node, operator.contains, owner, index):
         containers.put_key(tracer, frame, node, owner, index, value)
         return
     if isinstance(owner, list):

@@ -43,7 +43,7 @@ def _formatted(tracer: Tracer, frame: Frame, node: ast.FormattedValue) -> str | 
         message = f"a format of {describe(value)}"
         raise tracer.error(BadCall(message, "show its run-time numbers one by one"), frame, node)
     convert = _CONVERSIONS.get(node.conversion, _as_shown)
-    found: str = static(tracer, frame, node, lambda: format(convert(value), spec))
+    found: str = static(tracer, frame, node, lambda v: format(convert(v), spec), value)
     return found
 
 

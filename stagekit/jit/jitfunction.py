@@ -18,11 +18,11 @@ from stagekit.diagnostics import Loc, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.forks import new_lock
 from stagekit.frontend.calls import keep_snapshot
-from stagekit.frontend.captures import freeze, is_immutable
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
+from stagekit.frontend.state import freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
 from stagekit.jit.argtypes import Untyped
@@ -239,14 +239,14 @@ class JitFunction(Inspectable):
         launched = kernel.launch_values(key, run_time, None)
         if launched is not None:
             variant, machine = launched
-            self._native.offer(key, machine, lambda: self._call_shape(kernel, variant))
+            self._native.offer(key, machine, lambda: self._call_shape(kernel, variant), variant.guards)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         kernel, run_time = self._split(args, kwargs)
         return kernel.prepare_values(key, run_time, None)
 
-    def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape | None:
-        """How this function is called when it launches `variant`; None where a constexpr can change inside."""
+    def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
+        """How this function is called when it launches `variant`."""
         run_time = {p.name: p for p in kernel.native_parameters()}
         rows: list[native.Parameter] = []
         for p in self.parameters.all:
@@ -254,8 +254,6 @@ class JitFunction(Inspectable):
                 rows.append(run_time[p.name])
             elif p.name not in self._fixed:
                 value = kernel.constexprs[p.name]
-                if not is_immutable(value):
-                    return None
                 default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
                 rows.append(native.Parameter(p.name, default, None, expected=value))
         keyword_only = sum(row.name not in self._positional for row in rows)

@@ -105,13 +105,19 @@ class NativeLaunchers:
                 found = self._add(key, kernel, shape) or found
         return found
 
-    def offer(self, key: Any, kernel: Kernel, shape: Callable[[], CallShape | None]) -> None:
-        """After a launch the general way: have a callable for the next one. shape: how the kernel is called."""
+    def offer(self, key: Any, kernel: Kernel, shape: Callable[[], CallShape], guards: Guards | None = None) -> None:
+        """After a launch the general way: have a callable for the next one. shape: how the kernel is called, with `guards`."""
         launches = self._launches.get(kernel, 0) + 1
         self._launches[kernel] = launches
         if launches < _MADE_AT or not (key is None or is_exact(key)) or not native.is_available():
             return
         behind = self._behind.get(key, ())
+        before = self._known.get(kernel)
+        if kernel in behind and guards is not (
+            before and before.guards
+        ):  # equal values stand in place of what was read
+            self._drop(key)
+            behind = ()
         if kernel in behind or key in self._without.get(kernel, ()):
             return
         if len(behind) >= _MAX_CHAIN and launches % _MADE_ANEW_AT:

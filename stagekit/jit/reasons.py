@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stagekit.diagnostics import shown
-from stagekit.frontend.captures import freeze
 from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
+from stagekit.frontend.state import freeze
 
 if TYPE_CHECKING:
     from stagekit.jit.specialization import Specialization

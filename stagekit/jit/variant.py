@@ -60,6 +60,7 @@ class Variant:
         why: str,
     ) -> None:
         self.traced = traced
+        self._guards: tuple[int, Guards] | None = None
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
@@ -70,14 +71,17 @@ class Variant:
         self._artifacts: dict[Any, Artifact] = {}
         self._kernels: dict[Any, Kernel] = {}
 
-    @functools.cached_property
+    @property
     def guards(self) -> Guards:
         """What native launchers look at before they trust that nothing has changed."""
-        return Guards.of(self.traced.captures)
+        times = self.traced.captures.times_renewed
+        if self._guards is None or self._guards[0] != times:
+            self._guards = times, Guards.of(self.traced.captures)
+        return self._guards[1]
 
     def is_current(self) -> bool:
         """Is everything that the trace read outside the kernel as it was?"""
-        return self.guards.hold() or self.traced.captures.is_current()
+        return self.traced.captures.is_current()
 
     @property
     def ir(self) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import struct
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ import numpy as np
 from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.native_tables import ABSENT
 from stagekit.runtime import numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
@@ -68,6 +70,7 @@ def is_available() -> bool:
         sys.implementation.name == "cpython"
         and sys.platform == "linux"
         and sys.byteorder == "little"
+        and hasattr(ctypes.pythonapi, "_PyType_Lookup")
         and _has_plain_objects()
         and numpy_fields.has_layout()
         and _environment() is not None
@@ -78,7 +81,13 @@ def _has_plain_objects() -> bool:
     """Is an object a count and a type, of one word each? Free-threaded builds have more."""
     probe = (1, 2)
     type_word = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["type"]).value
-    return object.__basicsize__ == 2 * tables.WORD and type_word == id(tuple)
+    return object.__basicsize__ == 2 * tables.WORD and type_word == id(tuple) and _has_plain_lists()
+
+
+def _has_plain_lists() -> bool:
+    probe = [object()]
+    items = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["list_items"]).value
+    return list.__basicsize__ == 5 * tables.WORD and ctypes.c_size_t.from_address(items).value == id(probe[0])
 
 
 def _environment() -> dict[bytes, bytes] | None:
@@ -255,18 +264,21 @@ class NativeCode:
         weakref.finalize(self, closer).atexit = False
 
 
+Guard = tuple[str, Any, Any, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Calling:
     """How the parameters of a callable are given. defaults: `...` where there is none. expected: of constexprs.
 
-    guards: (dict, key, object) or (cell, None, object) that must be so at each call; an object may be ABSENT. ask: must then
-    be true as well.
+    guards: what must be so at each call: (kind, holder, key, seen), see `native_tables.GUARD_KINDS`; ABSENT where nothing
+    is to be there. ask: must then be true as well.
     """
 
     names: Sequence[str] = ()
     defaults: Sequence[Any] = ()
     expected: Sequence[Any] = ()
-    guards: Sequence[tuple[Any, Any, Any]] = ()
+    guards: Sequence[Guard] = ()
     ask: Callable[[], bool] | None = None
 
 
@@ -288,14 +300,16 @@ _new_function = _python_api("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void
 
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, calling: Calling) -> Any:
     """A built-in function that launches. general: what does a whole call that the code does not recognise."""
-    guards = _guards(calling.guards)
+    guards, compared = _guards(calling.guards)
     words = dict(
         state.words, process=process().address, guards=ctypes.addressof(guards), guard_count=len(calling.guards)
     )
     objects = {**state.objects, "general": general, **({} if calling.ask is None else {"ask": calling.ask})}
     tail = [*calling.names, *(ABSENT if d is ... else d for d in calling.defaults), *calling.expected]
     memory = _state_memory(words, objects, tail)
-    return _function(code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, calling))
+    return _function(
+        code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, compared, calling)
+    )
 
 
 def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Callable[[], None]:
@@ -303,10 +317,6 @@ def make_prepared(function: str, name: str, general: Callable[[], Any], state: S
     objects = {**state.objects, "general": general}
     memory = _state_memory(dict(state.words, process=process().address), objects, ())
     return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))  # type: ignore[no-any-return]
-
-
-ABSENT = object()
-"""Stands for no object: a default that there is not, a key that must not be there."""
 
 
 def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
@@ -319,13 +329,28 @@ def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Se
     return memory
 
 
-def _guards(rows: Sequence[tuple[Any, Any, Any]]) -> Any:
-    words = [
-        0 if part is ABSENT or (part is None and place == 1) else id(part)
-        for row in rows
-        for place, part in enumerate(row)
-    ]
-    return (ctypes.c_uint64 * max(len(words), 1))(*words)
+def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
+    """The rows as native launchers read them, and memory that they refer to."""
+    words: list[int] = []
+    compared: list[Any] = []
+    for kind, holder, key, seen in rows:
+        words += (tables.GUARD_KINDS.index(kind), id(holder))
+        if kind in ("list", "dict", "items"):
+            words += (0, _address_of(compared, len(seen), *map(id, seen)))
+        elif kind == "array":
+            layout = struct.unpack(f"<{len(key) // tables.WORD}q", key)
+            contents = ctypes.create_string_buffer(seen, len(seen) or 1)
+            compared.append(contents)
+            words += (_address_of(compared, len(layout) // 2 - 1, len(seen), *layout), ctypes.addressof(contents))
+        else:
+            words += (0 if key is None else id(key), 0 if seen is ABSENT else id(seen))
+    return (ctypes.c_uint64 * max(len(words), 1))(*words), compared
+
+
+def _address_of(kept: list[Any], *words: int) -> int:
+    memory = (ctypes.c_int64 * len(words))(*words)
+    kept.append(memory)
+    return ctypes.addressof(memory)
 
 
 def _function(address: int, name: str, flags: int, memory: Any, keep: tuple[Any, ...]) -> Any:

@@ -25,6 +25,7 @@ from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue
 from stagekit.backends.launcher.support.functions import Function
 from stagekit.backends.launcher.support.numbers import is_expected, read_number
 from stagekit.backends.launcher.support.prepared import state_of
+from stagekit.backends.launcher.support.rows import is_current
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
