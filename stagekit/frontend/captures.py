@@ -19,7 +19,9 @@ import numpy as np
 from stagekit.diagnostics import shown
 from stagekit.frontend.frame import name_of_free, read_free
 from stagekit.frontend.state import (
+    ANOTHER_OBJECT,
     BUILT_IN_CONTAINERS,
+    ById,
     Row,
     asking,
     contents,
@@ -37,6 +39,11 @@ from stagekit.native_tables import ABSENT
 
 Rows = Callable[[], list[Row]]
 _MOST_GIVEN = 5_000  # objects
+_NAMELESS = (
+    "state",
+    "contents",
+    "type",
+)  # places that a person would call otherwise, and that were mostly read by a name too
 
 
 class Read:
@@ -65,6 +72,8 @@ class Read:
         if value is ABSENT:
             return f"{self.what} is gone"
         before, after = self.looked or shown(self._value()), shown(value)
+        if before == after and not callable(value) and isinstance(freeze(value), ById) and value is not self._value():
+            return f"{self.what} is another object, which counts by identity ({ANOTHER_OBJECT})"
         if (
             isinstance(value, types.FunctionType) or before == after or self.rows[0][0] == "ask"
         ):  # its text says nothing
@@ -230,7 +239,9 @@ class Captures:
         return True
 
     def changes(self) -> list[str]:
-        found = [read.describe_change() for read in self._reads.values() if not all(map(is_equal, read.rows))]
+        stale = {key: read for key, read in self._reads.items() if not all(map(is_equal, read.rows))}
+        named = [read for (_, place), read in stale.items() if place not in _NAMELESS]
+        found = [read.describe_change() for read in named or stale.values()]
         too_much = (
             "Python was handed more objects at compile time than can be watched: the kernel is traced at every call"
         )

@@ -1,4 +1,4 @@
-"""What the state of an object is: for a key in memory, and for the check at each call. docs/decisions/0015 has the rule.
+"""What the state of an object is: for a key in memory, and for the check at each call. docs/decisions/0016 has the rule.
 
     freeze(1.0)              the digest: equal for equal values of the same exact type, and for nothing else
     contents(value)          rows: what must stay as it is for `value` to mean what it means
@@ -162,6 +162,9 @@ def stored(value: Any) -> dict[str, Any]:
     """The attributes that an object itself holds, in slots or in its dict."""
     slots = ((name, _now_attribute(value, name)) for name in _slot_names(type(value)))
     return {**{name: held for name, held in slots if held is not ABSENT}, **getattr(value, "__dict__", {})}
+
+
+ANOTHER_OBJECT = "make it once, or let its class say its state by `__stagekit_key__`"
 
 
 def key_of(value: Any) -> Callable[[], Any] | None:

@@ -185,6 +185,12 @@ class JitFunction(Inspectable):
             raise SpecializeError(
                 BadConstexpr(name, shown(value), kind, "it is not hashable", hint), self.loc
             ) from None
+        try:
+            freeze(value)
+        except Exception as error:  # what a `__stagekit_key__` raises
+            why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
+            hint = "return a number, a text or a tuple of such that says what the object holds"
+            raise SpecializeError(BadConstexpr(name, shown(value), kind, why, hint), self.loc) from None
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
         return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))

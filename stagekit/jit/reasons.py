@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stagekit.diagnostics import shown
 from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
-from stagekit.frontend.state import freeze
+from stagekit.frontend.state import ANOTHER_OBJECT, ById, freeze
 
 if TYPE_CHECKING:
     from stagekit.jit.specialization import Specialization
@@ -28,7 +28,15 @@ def why_new(outdated: Specialization | None, last: Specialization | None, values
         return FIRST_USE
     before = last.constexprs
     changed = [name for name, value in values.items() if freeze(value) != freeze(before.get(name))]
-    return ", ".join(f"{n} {_value(before.get(n))} -> {_value(values[n])}" for n in changed) or FIRST_USE
+    return ", ".join(_change(name, before.get(name), values[name]) for name in changed) or FIRST_USE
+
+
+def _change(name: str, before: Any, now: Any) -> str:
+    """Fresh objects of a class that says nothing of its state each make a kernel, which nobody may have meant."""
+    is_lookalike = type(before) is type(now) and (isinstance(freeze(now), ById) or _value(before) == _value(now))
+    if is_lookalike and not isinstance(now, type):
+        return f"{name} is another `{type(now).__name__}`, which counts by identity ({ANOTHER_OBJECT})"
+    return f"{name} {_value(before)} -> {_value(now)}"
 
 
 def why_types(before: Sequence[ArgType] | None, now: Sequence[ArgType], parameters: Parameters) -> str | None:

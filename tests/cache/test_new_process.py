@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.cache.places import Run
+from tests.cases.captured_state import ALL, HEAD, KERNEL
 
 FILL = """
 @sk.jit
@@ -376,3 +377,31 @@ def test_printing_while_specialising_is_repeated(new_process: Run) -> None:
     )
 
     assert "four\n" == new_process(program)["result"] == new_process(program)["result"]
+
+
+CASES = """
+import importlib
+RESULT = []
+for number in range({count}):
+    case = importlib.import_module(f"case_{{number}}")
+    out = np.zeros(1)
+    case.kernel[1, 1](out)
+    assert out[0] == case.read(), number
+    RESULT.append(out[0])
+"""
+
+
+def test_R1_R3_R4_what_another_process_left_on_disk_is_taken_only_where_it_means_the_same(new_process: Run) -> None:
+    """Each kind of state outside, as it is and changed before the kernel is first used."""
+    cases = {kind: case for kind, case in ALL.items() if "id(" not in case[0]}
+    program = CASES.format(count=len(cases))
+    texts = [(f"{HEAD}{setup}{KERNEL.format(read=read)}", change) for setup, read, change in cases.values()]
+    there = {f"case_{number}": text for number, (text, _) in enumerate(texts)}
+    changed = {f"case_{number}": f"{text}\n{change}\n" for number, (text, change) in enumerate(texts)}
+
+    before, after = new_process(program, **there), new_process(program, **changed)
+    again = new_process(program, **there)
+
+    assert before["result"] == again["result"]
+    assert all(a != b for a, b in zip(before["result"], after["result"], strict=True))
+    assert 0 == again["compiled"]

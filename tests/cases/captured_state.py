@@ -207,3 +207,13 @@ ROWS = {  # each kind of place that can be read
 }
 
 ALL = {**STATE, **LOST, **RUN, **ROWS}
+
+HEAD = "import collections, dataclasses, functools\nimport numpy as np\nimport stagekit as sk\n"
+KERNEL = """
+def read(): return {read}
+
+@sk.jit
+def kernel(out: sk.Tensor((None,), sk.float64)):
+    out[0] = {read}
+"""
+"""What is behind a setup: in Python, and in a kernel."""

@@ -12,16 +12,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from tests.cases.captured_state import ALL
-
-HEAD = "import collections, dataclasses, functools\nimport numpy as np\nimport stagekit as sk\n"
-KERNEL = """
-def read(): return {read}
-
-@sk.jit
-def kernel(out: sk.Tensor((None,), sk.float64)):
-    out[0] = {read}
-"""
+from tests.cases.captured_state import ALL, HEAD, KERNEL
 
 
 def module_of(text: str, place: Path) -> Any:
@@ -168,3 +159,62 @@ def test_equal_values_share_one_kernel(kind: str) -> None:
         out[0] = 1
 
     assert kernel.specialize(V=SHARED[kind]()) is kernel.specialize(V=SHARED[kind]())
+
+
+class Keyed:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __stagekit_key__(self) -> Any:
+        return self.value, 1 // len(self.value)
+
+
+@sk.jit
+def keyed(out: sk.Tensor((None,), sk.float64), V: sk.constexpr):  # type: ignore[no-untyped-def, valid-type]
+    out[0] = len(V.value)
+
+
+def test_a_class_says_its_state_by_a_key() -> None:
+    assert keyed.specialize(V=Keyed("a")) is keyed.specialize(V=Keyed("a"))
+    assert [1, 2, 1] == [launched(keyed, Keyed(value)) for value in ("a", "ab", "b")]
+    with pytest.raises(sk.SpecializeError, match="its `__stagekit_key__` raised ZeroDivisionError"):
+        keyed.specialize(V=Keyed(""))
+
+
+def test_a_captured_object_is_asked_for_its_key_at_each_launch() -> None:
+    captured = Keyed("a")
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float64)):  # type: ignore[no-untyped-def, valid-type]
+        out[0] = len(captured.value)
+
+    assert [1] * 3 == [launched(kernel) for _ in range(3)]
+    captured.value = "ab"
+    assert [2] * 3 == [launched(kernel) for _ in range(3)]
+
+
+class Plain:
+    x = 1
+
+
+def test_fresh_objects_that_make_a_kernel_each_are_named_in_explain() -> None:
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float64), V: sk.constexpr):  # type: ignore[no-untyped-def, valid-type]
+        out[0] = V.x
+
+    for _ in range(2):
+        launched(kernel, Plain())
+    assert "V is another `Plain`, which counts by identity" in kernel.explain()
+    assert "__stagekit_key__" in kernel.explain()
+
+
+def test_more_than_can_be_watched_is_traced_at_every_call() -> None:
+    held = Plain()
+    held.__dict__["many"] = [Plain() for _ in range(6_000)]
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float64)):  # type: ignore[no-untyped-def, valid-type]
+        out[0] = len(str(held)) > 0
+
+    assert [1, 1] == [launched(kernel) for _ in range(2)]
+    assert "more objects at compile time than can be watched" in kernel.explain()
