@@ -43,8 +43,9 @@ def compile(request: LauncherRequest) -> LauncherCode | None:
 def load_support() -> tuple[dict[str, int], LoadedCode]:
     """The addresses of the functions that launchers and Python call, and the code that must be kept."""
     code = kept("support", identity("cpu"), _compile_support)  # versions of this package are in every name
-    loaded = load(code, next(iter(support.SYMBOLS.values())))
-    return {name: loaded.address_of(symbol) for name, symbol in support.SYMBOLS.items()}, loaded
+    functions = (*support.CALLED, *support.PREPARED)
+    loaded = load(code, functions[0].symbol)
+    return {function.name: loaded.address_of(function.symbol) for function in functions}, loaded
 
 
 def _compile_support() -> bytes:

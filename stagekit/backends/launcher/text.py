@@ -29,7 +29,7 @@ from stagekit.backends.launcher.support.rows import is_current
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
-from stagekit.dtypes import bool_, int32, int64
+from stagekit.dtypes import int32, int64
 from stagekit.hostexpr import HostExpr, Op, Slot
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
@@ -104,7 +104,7 @@ def _open(r: Routine, request: LauncherRequest) -> Frame:
     frame = Frame(r, request, state.field("process", tables.PROCESS), state)
     r.require(frame.call(is_undiverted, frame.process))
     if request.has_guards:
-        r.require(r.call_at(frame.process.field("is_current"), bool_, state))
+        r.require(frame.call(is_current, state))
     return frame
 
 
