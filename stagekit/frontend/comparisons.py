@@ -124,7 +124,11 @@ def _in_range(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, numbers: r
     first, last, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
     loc = tracer.at(frame, node)
     low, high = (tracer.arithmetic.compare(op, item, end, loc) for op, end in ((ast.GtE, first), (ast.LtE, last)))
-    wide = item if default_dtype(item).is_float else tracer.arithmetic.convert(item, dtypes.INDEX)
-    past = tracer.arithmetic.binary("%", tracer.arithmetic.binary("-", wide, first, loc), step, loc)
+    if default_dtype(item).is_float:
+        distance = tracer.arithmetic.binary("-", item, first, loc)
+    else:  # as uint64, which holds the distance of any two integers
+        wide = tracer.arithmetic.convert(tracer.arithmetic.convert(item, dtypes.INDEX), dtypes.uint64)
+        distance = tracer.arithmetic.binary("-", wide, first % 2**64, loc)
+    past = tracer.arithmetic.binary("%", distance, step, loc)
     on_step = tracer.arithmetic.compare(ast.Eq, past, 0, loc)
     return Number(tracer.builder.and_(tracer.builder.and_(low.value, high.value), on_step.value))

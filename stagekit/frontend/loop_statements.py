@@ -230,18 +230,29 @@ def _counted_while(
     exits: list[str],
     body: Callable[[Value], None],
 ) -> None:
-    """A `for` that may be left early: a `while` with its own counter."""
+    """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
+    not tested: whether there is another number is carried too.
+    """
     builder = tracer.builder
-    counter = Location(tracer.journal.born({}), "counter", False)
-    counter.put(Number(loop.start))
-    carried.add(counter, Number(loop.start), Number(loop.start), [LeafType(loop.start.type, False)])
+
+    def own(name: str, start: Value) -> Location:
+        made = Location(tracer.journal.born({}), name, False)
+        made.put(Number(start))
+        carried.add(made, Number(start), Number(start), [LeafType(start.type, False)])
+        return made
+
+    counter = own("counter", loop.start)
+    is_more = own("more", loop.goes_on(builder, loop.start, loop.stop)) if loop.may_wrap else None
+    last_stop = loop.last_stop(builder) if loop.may_wrap else None
 
     def test() -> bool | Number:
-        return Number(loop.goes_on(builder, counter.get().value))
+        return is_more.get() if is_more else Number(loop.goes_on(builder, counter.get().value, loop.stop))
 
     def advance() -> None:
         now = counter.get().value
         body(now)
+        if is_more and last_stop:
+            tracer.journal.assign(is_more, Number(loop.goes_on(builder, now, last_stop)))
         tracer.journal.assign(counter, Number(builder.add(now, loop.step)))
 
     _staged_while(tracer, frame, carried, exits, test, advance, runs=loop.runs)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note
+from stagekit.dtypes import DType
 from stagekit.frontend.control import describe, join_dtype, repair_of_join
-from stagekit.frontend.errors import BadOperands, JoinMismatch, MaybeUndefined, RunTimeValue, StagingError
+from stagekit.frontend.errors import (
+    BadOperands,
+    JoinMismatch,
+    MaybeUndefined,
+    MixedPromotion,
+    RunTimeValue,
+    StagingError,
+)
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.slices import most_of
@@ -17,11 +26,16 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.ir import Builder, CompareKind, Value
 
+Make = Callable[[], Value]
+
 
 @dataclass(frozen=True)
 class Range:
-    """start, stop, step: int64 values. is_empty, runs: known at compile time to run no iteration, or at least one."""
+    """start, stop, step: values of `dtype`, int64 or uint64. is_empty, runs: known at compile time to run no iteration, or at
+    least one. may_wrap: may a step from a number before `stop` leave the dtype?
+    """
 
+    dtype: DType
     start: Value
     stop: Value
     step: Value
@@ -29,25 +43,47 @@ class Range:
     unroll: int | None
     is_empty: bool
     runs: bool
+    may_wrap: bool
 
     @property
     def bounds(self) -> tuple[Value, Value, Value]:
         return self.start, self.stop, self.step
 
-    def goes_on(self, builder: Builder, counter: Value) -> Value:
-        """Is `counter` still inside?"""
-        below = builder.compare(CompareKind.LT, counter, self.stop)
+    def goes_on(self, builder: Builder, counter: Value, stop: Value) -> Value:
+        """Is `counter` still before `stop`, in the direction of the step?"""
+        return self._by_sign(
+            builder,
+            lambda: builder.compare(CompareKind.LT, counter, stop),
+            lambda: builder.compare(CompareKind.GT, counter, stop),
+            builder.false,
+        )
+
+    def last_stop(self, builder: Builder) -> Value:
+        """`stop - step`, cut to the dtype: what a number is before if one more step from it is before `stop`."""
+        found = builder.sub(self.stop, self.step)
+
+        def cut(kind: CompareKind, limit: int) -> Value:
+            is_wrapped = builder.compare(kind, found, self.stop)
+            return builder.select(is_wrapped, builder.constant(limit, self.dtype), found)
+
+        return self._by_sign(
+            builder,
+            lambda: cut(CompareKind.GT, self.dtype.min),
+            lambda: cut(CompareKind.LT, self.dtype.max),
+            lambda: found,
+        )
+
+    def _by_sign(self, builder: Builder, up: Make, down: Make, neither: Make) -> Value:
         if self.static_step is not None:
-            return below if self.static_step > 0 else builder.compare(CompareKind.GT, counter, self.stop)
-        zero = builder.index(0)
-        above = builder.compare(CompareKind.GT, counter, self.stop)
+            return up() if self.static_step > 0 else down()
+        zero = builder.constant(0, self.dtype)
         is_up = builder.compare(CompareKind.GT, self.step, zero)
         is_down = builder.compare(CompareKind.LT, self.step, zero)
-        return builder.or_(builder.and_(is_up, below), builder.and_(is_down, above))
+        return builder.select(is_up, up(), builder.select(is_down, down(), neither()))
 
 
 def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
-    """Bring the bounds of a range to int64 values."""
+    """Bring the bounds of a range to values of one dtype."""
     if isinstance(iterable, range):
         iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None)
     bounds = (iterable.start, iterable.stop, iterable.step)
@@ -57,9 +93,25 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
             raise StagingError(BadOperands("range", shown, "bounds and step are integers"), loc)
     is_static = not any(isinstance(b, Number) for b in bounds)
     runs = bool(range(*(int(b) for b in bounds))) if is_static else None
-    start, stop, step = (tracer.arithmetic.to_value(b, dtypes.INDEX, loc) for b in bounds)
+    dtype = _dtype(loc, *bounds)
+    start, stop, step = (tracer.arithmetic.to_value(b, dtype, loc) for b in bounds)
     static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
-    return Range(start, stop, step, static_step, iterable.unroll, runs is False, runs is True)
+    is_near = static_step is not None and abs(static_step) == 1
+    is_inside = is_literal(iterable.stop) and static_step is not None and dtype.holds(int(iterable.stop) + static_step)
+    return Range(
+        dtype, start, stop, step, static_step, iterable.unroll, runs is False, runs is True, not (is_near or is_inside)
+    )
+
+
+def _dtype(loc: Loc, *numbers: Any) -> DType:
+    """What a range counts in: int64, with a uint64 among its bounds uint64. That and a signed one do not mix, as in sums."""
+    found = [each.dtype for each in numbers if isinstance(each, Number) and not each.is_weak]
+    if dtypes.uint64 not in found:
+        return dtypes.INDEX
+    signed = next((each for each in found if each.is_signed), None)
+    if signed is not None:
+        raise StagingError(MixedPromotion(left=signed.name, right="uint64"), loc)
+    return dtypes.uint64
 
 
 def most_of_counter(tracer: Tracer, loop: Range) -> int | None:
@@ -67,14 +119,14 @@ def most_of_counter(tracer: Tracer, loop: Range) -> int | None:
     if loop.static_step is None or loop.static_step < 0 or most_of(tracer, loop.start) is None:
         return None
     most = most_of(tracer, loop.stop)
-    return loop.start.type.dtype.max if most is None else most
+    return loop.dtype.max if most is None else most
 
 
 def may_carry(before: Any, loop: Range) -> bool:
-    """Can the loop variable go on after the loop: was it an integer of the index dtype before, or will the loop run for sure?"""
+    """Can the loop variable go on after the loop: was it an integer of its dtype before, or will the loop run for sure?"""
     if before is MISSING:
         return True
-    return is_numeric(before) and join_dtype(before, Number(loop.start)) is dtypes.INDEX
+    return is_numeric(before) and join_dtype(before, Number(loop.start)) is loop.dtype
 
 
 def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
@@ -83,20 +135,23 @@ def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
     if before is MISSING:
         return Poison(MaybeUndefined(name, f"the loop at line {loc.line} may run no iteration", "loop"), note)
     repair = repair_of_join(before, Number(loop.start))
-    return Poison(JoinMismatch(name, describe(before), "run-time int64", repair), note)
+    return Poison(JoinMismatch(name, describe(before), describe(Number(loop.start)), repair), note)
 
 
 # -- a range as a sequence -----------------------------------------------------------------------------------------------
 
 
 def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
-    """How many numbers there are."""
+    """How many numbers there are, int64. Ends are subtracted as uint64, which holds the distance of any two."""
     step = _static_step(iterable, loc)
-    span = tracer.arithmetic.binary("-", _wide(tracer, iterable.stop, loc), _wide(tracer, iterable.start, loc), loc)
-    rounded = tracer.arithmetic.binary("+", span, step - 1 if step > 0 else step + 1, loc)
-    count = tracer.arithmetic.binary("//", rounded, step, loc)
-    is_none = tracer.arithmetic.compare(ast.Lt, count, 0, loc)
-    return tracer.arithmetic.select(is_none.value, 0, count, loc)
+    ends = _wide(tracer, iterable, iterable.start, loc), _wide(tracer, iterable, iterable.stop, loc)
+    low, high = ends if step > 0 else ends[::-1]
+    count = _distance(tracer, high, low, loc)
+    if abs(step) > 1:
+        before = tracer.arithmetic.binary("-", count, 1, loc)
+        count = tracer.arithmetic.binary("+", tracer.arithmetic.binary("//", before, abs(step), loc), 1, loc)
+    is_any = tracer.arithmetic.compare(ast.Lt, low, high, loc)
+    return tracer.arithmetic.select(is_any.value, tracer.arithmetic.convert(count, dtypes.INDEX), 0, loc)
 
 
 def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
@@ -105,32 +160,51 @@ def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
         raise StagingError(BadOperands("range(...)[...]", describe(index), "an index is an integer"), loc)
     if is_literal(index) and index < 0:
         index = tracer.arithmetic.binary("+", length(tracer, iterable, loc), index, loc)
-    moved = tracer.arithmetic.binary("*", _wide(tracer, index, loc), _static_step(iterable, loc), loc)
-    found: Number = tracer.arithmetic.binary("+", _wide(tracer, iterable.start, loc), moved, loc)
+    start = _wide(tracer, iterable, iterable.start, loc)
+    count = Number(tracer.arithmetic.to_value(index, start.dtype, loc))
+    moved = tracer.arithmetic.binary("*", count, _static_step(iterable, loc), loc)
+    found: Number = tracer.arithmetic.binary("+", start, moved, loc)
     return found
 
 
 def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
-    """The same numbers from the last to the first."""
+    """The same numbers from the last to the first; of none, from the new end to the new end."""
     step = _static_step(iterable, loc)
-    last = item(tracer, iterable, -1, loc)
-    stop = tracer.arithmetic.binary("-", _wide(tracer, iterable.start, loc), step, loc)
+    start, end = (_wide(tracer, iterable, each, loc) for each in (iterable.start, iterable.stop))
+    stop = tracer.arithmetic.binary("-", start, 1 if step > 0 else -1, loc)
+    is_any = tracer.arithmetic.compare(ast.Lt if step > 0 else ast.Gt, start, end, loc)
+    last = tracer.arithmetic.select(is_any.value, item(tracer, iterable, -1, loc), stop, loc)
     return StagedRange(last, stop, -step, iterable.unroll)
 
 
 def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Number:
     """Is an integer one of the numbers?"""
     builder, step = tracer.builder, _static_step(iterable, loc)
-    past = tracer.arithmetic.binary("-", _wide(tracer, number, loc), _wide(tracer, iterable.start, loc), loc)
-    place = tracer.arithmetic.binary("//", past, step, loc)
-    on_step = tracer.arithmetic.compare(ast.Eq, tracer.arithmetic.binary("%", past, step, loc), 0, loc)
-    not_before = tracer.arithmetic.compare(ast.GtE, place, 0, loc)
-    not_after = tracer.arithmetic.compare(ast.Lt, place, length(tracer, iterable, loc), loc)
-    return Number(builder.and_(on_step.value, builder.and_(not_before.value, not_after.value)))
+    given = (number, iterable.start, iterable.stop)
+    dtype = _dtype(loc, *given)
+    value, start, stop = (Number(tracer.arithmetic.to_value(each, dtype, loc)) for each in given)
+    reached, before = (ast.GtE, ast.Lt) if step > 0 else (ast.LtE, ast.Gt)
+    found: Value = builder.and_(
+        tracer.arithmetic.compare(reached, value, start, loc).value,
+        tracer.arithmetic.compare(before, value, stop, loc).value,
+    )
+    if abs(step) == 1:
+        return Number(found)
+    high, low = (value, start) if step > 0 else (start, value)
+    past = tracer.arithmetic.binary("%", _distance(tracer, high, low, loc), abs(step), loc)
+    return Number(builder.and_(found, tracer.arithmetic.compare(ast.Eq, past, 0, loc).value))
 
 
-def _wide(tracer: Tracer, bound: Any, loc: Loc) -> Number:
-    return Number(tracer.arithmetic.to_value(bound, dtypes.INDEX, loc))
+def _distance(tracer: Tracer, high: Number, low: Number, loc: Loc) -> Number:
+    """`high - low` of int64 or uint64, as uint64."""
+    a, b = (tracer.arithmetic.convert(each, dtypes.uint64) for each in (high, low))
+    found: Number = tracer.arithmetic.binary("-", a, b, loc)
+    return found
+
+
+def _wide(tracer: Tracer, iterable: StagedRange, bound: Any, loc: Loc) -> Number:
+    dtype = _dtype(loc, iterable.start, iterable.stop, iterable.step)
+    return Number(tracer.arithmetic.to_value(bound, dtype, loc))
 
 
 def _static_step(iterable: StagedRange, loc: Loc) -> int:

@@ -150,7 +150,7 @@ def _trips(start: Array, stop: Array, step: Array) -> Array:
     runs = (is_up & (start < stop)) | (is_down & (start > stop))
     low, high = np.where(is_up, start, stop), np.where(is_up, stop, start)
     distance = high.astype(np.uint64) - low.astype(np.uint64)
-    size = np.where(is_down, -step.astype(np.int64), step).astype(np.uint64) | (step == 0)
+    size = np.where(is_down, (-step.astype(np.int64)).astype(np.uint64), step.astype(np.uint64)) | (step == 0)
     return np.where(runs, (distance - np.uint64(1)) // size + np.uint64(1), np.uint64(0))
 
 
