@@ -465,11 +465,11 @@ def told(call):
         return str(error)
     raise AssertionError("nothing was said")
 
-FAR = 1 << 40
+FAR = np.int64(1 << 40)
 x = sk.cuda.to_device(np.zeros(4, np.float32))
 for _ in range(4):
     innocent[1, 1](x)
-    culprit[1, 1](x, 1)
+    culprit[1, 1](x, np.int64(1))
 sk.cuda.synchronize()
 """
 FAULTS = {
@@ -515,7 +515,7 @@ def test_on_a_gpu_debug_names_the_kernel_at_its_launch(tmp_path: Path) -> None:
         tmp_path,
         """
 for _ in range(3):
-    checked[1, 1](x, 1)
+    checked[1, 1](x, np.int64(1))
 text = told(lambda: checked[1, 1](x, FAR))
 assert "the kernel `checked` failed" in text, text
 """,
