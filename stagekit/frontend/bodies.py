@@ -7,6 +7,7 @@ only where no flag is set: not at all when one is set for certain, under a run-t
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,8 +15,9 @@ from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.frame import Frame
+from stagekit.frontend.journal import Location
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Number
+from stagekit.frontend.values import Number, Partial
 
 # Kind of node -> its function; `statements.py` fills it, since those functions need this module.
 RUNNERS: dict[type[ast.stmt], Callable[..., None]] = {}
@@ -50,8 +52,31 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
 
 def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
     """Run `rest` where no exit was taken."""
+
+    def then() -> None:
+        have_values(tracer, frame)
+        run_body(tracer, frame, rest)
+
     go_on = tracer.builder.not_(stopped.value)
-    branch(tracer, go_on, lambda: run_body(tracer, frame, rest), lambda: _exit_known(tracer, frame), loc)
+    branch(tracer, go_on, then, lambda: _exit_known(tracer, frame), loc, is_left=True)
+
+
+def have_values(tracer: Tracer, frame: Frame) -> None:
+    """Here no exit was taken: what only those leave without a value has one."""
+    variables = frame.scope.variables
+    for name, held in list(variables.items()):
+        if isinstance(held, Partial) and held.is_set:
+            tracer.journal.assign(Location(variables, name, False), held.value)
+
+
+def meet_exits(tracer: Tracer, frame: Frame, flag: str, first: int, *, is_only: bool = False) -> None:
+    """Here the paths that took `flag` go on, with those that took no exit, or without them (`is_only`)."""
+    variables = frame.scope.variables
+    partial = [(name, held) for name, held in variables.items() if isinstance(held, Partial)]
+    taken = tracer.exits_by(frame, flag, first) if partial else frozenset()
+    for name, held in partial:
+        is_set = (is_only or held.is_set) and taken <= held.exits
+        tracer.journal.assign(Location(variables, name, False), dataclasses.replace(held, is_set=is_set))
 
 
 def may_exit(statement: ast.stmt) -> bool:

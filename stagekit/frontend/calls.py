@@ -30,13 +30,14 @@ from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, St
 from stagekit.frontend.evaluation import evaluate, static
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
+from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, names_of
 from stagekit.frontend.state import lookup
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import BoundMethod, holds_run_time, is_fixed, is_native, mapper_of
+from stagekit.frontend.values import BoundMethod, Partial, Poison, holds_run_time, is_fixed, is_native, mapper_of
 from stagekit.ir import Intrinsic
 
 DEEP = 16  # calls nested deeper have a budget: those of a recursion may double at each level
@@ -327,8 +328,19 @@ def run_call(
     if isinstance(source.node, ast.Lambda):
         return evaluate(tracer, inner, source.node.body)
     run_body_of(tracer, inner)
+    _forget_exits(tracer, inner)
     tracer.builder.loc = frame.loc(node)
     return _returned(tracer, inner)
+
+
+def _forget_exits(tracer: Tracer, frame: Frame) -> None:
+    """Behind a call all its exits meet: what some leave without a value has none."""
+    for name in frame.source.names.nonlocal_:
+        owner = frame.scope.owner_of(name)
+        variables = owner.variables if owner is not None else {}
+        held = variables.get(name)
+        if isinstance(held, Partial):
+            tracer.journal.assign(Location(variables, name, False), Poison(held.diagnostic, held.notes))
 
 
 def run_body_of(tracer: Tracer, frame: Frame) -> None:

@@ -18,7 +18,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import Closure, is_guarded
+from stagekit.frontend.frame import Closure, is_exit_flag, is_guarded
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
@@ -27,6 +27,7 @@ from stagekit.frontend.values import (
     Array,
     Generator,
     Number,
+    Partial,
     Poison,
     StagedRange,
     Text,
@@ -155,6 +156,16 @@ class Arm:
     block: OpenBlock
     result: Any
     changes: dict[Any, Change]
+    exits: range  # of `Tracer.exits`, those in it
+    is_left: bool  # for certain, by one of them or one before
+
+    def of(self, held: Any) -> tuple[Any, bool, frozenset[int]]:
+        """What a variable that ends up so holds, and where: as in `Partial`."""
+        if isinstance(held, Partial):
+            return held.value, held.is_set or self.is_left, held.exits
+        if held is MISSING or isinstance(held, Poison):
+            return MISSING, self.is_left, frozenset()
+        return held, True, frozenset(self.exits)
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,14 @@ class _Leaf:
 class _Parts:
     like: Any
     parts: list[Any]
+
+
+@dataclass(frozen=True)
+class _Partial:
+    plan: Any
+    undefined: Poison
+    is_set: bool
+    exits: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -205,6 +224,24 @@ class Join:
             pairs = zip(parts_of(a) or [], parts_of(b) or [])
             return _Parts(a, [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs])
         return _Known(self._mismatch(a, b, name, places))
+
+    def plan_at(self, location: Location, name: str, a: Any, b: Any, places: Places) -> Any:
+        """What a location will hold. A variable keeps a value that only paths which are left do not give it."""
+        plan = self.plan(a, b, name, is_lenient=is_guarded(name), places=places)
+        if (
+            location.is_attribute
+            or is_guarded(name)
+            or not (isinstance(plan, _Known) and isinstance(plan.value, Poison))
+        ):
+            return plan
+        undefined = Poison(plan.value.diagnostic, plan.value.notes)  # and no value that one arm alone knows
+        (left, is_set, exits), (right, is_also_set, more) = self.then.of(a), self.other.of(b)
+        if not (is_set and is_also_set) and not exits | more:
+            return _Known(undefined)
+        inner = self.plan(left, right, name, is_lenient=True, places=places)
+        if isinstance(inner, _Known) and (isinstance(inner.value, Poison) or inner.value is MISSING):
+            return _Known(undefined)
+        return _Partial(inner, undefined, is_set and is_also_set, exits | more)
 
     def _half(self, present: Any, name: str, absent: Arm) -> Any:
         """One side has no value and will never be looked at: give it zeros."""
@@ -272,6 +309,9 @@ class Join:
     def finish(self, plan: Any, results: tuple[Value, ...]) -> Any:
         if isinstance(plan, _Known):
             return plan.value
+        if isinstance(plan, _Partial):
+            why, value = plan.undefined, self.finish(plan.plan, results)
+            return Partial(why.diagnostic, why.notes, value, plan.is_set, plan.exits)
         if isinstance(plan, _Parts):
             return rebuild(self.tracer, plan.like, [self.finish(p, results) for p in plan.parts])
         value = results[plan.index]
@@ -360,28 +400,36 @@ def repair_of_join(a: Any, b: Any) -> str:
 
 
 def branch(
-    tracer: Tracer, condition: Value, then: Thunk, otherwise: Thunk, loc: Loc, half: dict[Any, Any] | None = None
+    tracer: Tracer,
+    condition: Value,
+    then: Thunk,
+    otherwise: Thunk,
+    loc: Loc,
+    half: dict[Any, Any] | None = None,
+    *,
+    is_left: bool = False,
 ) -> Any:
     """Run both arms, join their effects on variables, and return their joined results.
 
     half: takes up, by location identity, (location, value) of what one arm alone gave a value, for who knows that it ran.
+    is_left: `otherwise` is for the paths that have taken an exit before.
     """
-    arms = []
+    arms: list[Arm] = []
     tracer.count_branch(loc)
     tracer.control_depth += 1
     for thunk in (then, otherwise):
-        mark = tracer.journal.mark()
+        mark, first_exit = tracer.journal.mark(), len(tracer.exits)
         with tracer.builder.block() as block:
             result = thunk()
         tracer.refuse_structure_change(mark, loc)
-        arms.append(Arm(block, result, tracer.journal.undo(mark)))
+        changes = tracer.journal.undo(mark)
+        is_gone = any(c.after is True and is_exit_flag(c.location.key) for c in changes.values())
+        exits = range(first_exit, len(tracer.exits))
+        arms.append(Arm(block, result, changes, exits, is_gone or (is_left and len(arms) == 1)))
     tracer.control_depth -= 1
     join = Join(tracer, condition, arms[0], arms[1], loc)
     pairs = _pairs(tracer, *arms)
-    plans = [
-        (location, join.plan(a, b, name, is_lenient=is_guarded(name), places=places))
-        for location, name, a, b, places in pairs
-    ]
+    plans = [(location, join.plan_at(location, name, a, b, places)) for location, name, a, b, places in pairs]
     halves = [] if half is None else [row for row in pairs if _is_half(row[2], row[3]) and not is_guarded(row[1])]
     half_plans = [(location, join.plan(a, b, name, is_lenient=True)) for location, name, a, b, _ in halves]
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)

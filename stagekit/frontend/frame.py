@@ -18,8 +18,13 @@ from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
 
 RETURN = "<return>"
+BROKEN, CONTINUED = "<broken", "<continued"  # before the number of the loop
 VALUE = "<return value>"
 CAPTURE = "<captured>"  # before the name that a pattern captures
+
+
+def is_exit_flag(name: Any) -> bool:
+    return isinstance(name, str) and (name == RETURN or name.startswith((BROKEN, CONTINUED)))
 
 
 def is_guarded(name: str) -> bool:
@@ -93,6 +98,7 @@ class LoopFlags:
 
     broken: str
     continued: str
+    first_exit: int  # of `Tracer.exits` that the loop may have
 
 
 @dataclass(frozen=True, eq=False)

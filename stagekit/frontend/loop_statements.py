@@ -10,15 +10,15 @@ from stagekit import dtypes
 from stagekit.diagnostics import shown
 from stagekit.frontend import rangeloop
 from stagekit.frontend.assignments import assign
-from stagekit.frontend.bodies import exit_taken, nested, run_body
+from stagekit.frontend.bodies import exit_taken, have_values, meet_exits, nested, run_body
 from stagekit.frontend.conditions import assume, condition, conjunction
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable
 from stagekit.frontend.evaluation import evaluate
-from stagekit.frontend.frame import RETURN, Frame, LoopFlags
+from stagekit.frontend.frame import BROKEN, CONTINUED, RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
-from stagekit.frontend.loops import Carried, LeafType, settle
+from stagekit.frontend.loops import Carried, Ends, LeafType, settle
 from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Number, StagedRange, StaticRange
@@ -49,7 +49,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
 
     def test() -> bool | Number:
         holds = condition(tracer, frame, node.test)
-        carried.read_after = _read_after(frame, node) if holds is True else set()
+        carried.read_after = _read_after(frame, node) if holds is True or node.orelse else set()
         return holds
 
     def body() -> None:
@@ -61,7 +61,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
 
 def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
     serial = len(frame.control)
-    flags = LoopFlags(f"broken{serial}", f"continued{serial}")
+    flags = LoopFlags(f"{BROKEN}{serial}>", f"{CONTINUED}{serial}>", len(tracer.exits))
     tracer.assign(frame.control, flags.broken, False)
     tracer.assign(frame.control, flags.continued, False)
     frame.loops.append(flags)
@@ -71,20 +71,33 @@ def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
 def _leave_loop(tracer: Tracer, frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> None:
     """The loop is over; its `else` runs where no `break` or `return` ended it, and belongs to the loop around."""
     frame.loops.pop()
-    if not node.orelse:
-        return
     left = exit_taken(tracer, frame, [RETURN, flags.broken])
-    if left is False:
+    if not node.orelse or left is True:
+        meet_exits(tracer, frame, flags.broken, flags.first_exit)
+    elif left is False:
         run_body(tracer, frame, node.orelse)
-    elif isinstance(left, Number):
-        go_on = tracer.builder.not_(left.value)
-        branch(tracer, go_on, lambda: run_body(tracer, frame, node.orelse), _nothing, frame.loc(node))
+    else:
+
+        def otherwise() -> None:
+            have_values(tracer, frame)
+            run_body(tracer, frame, node.orelse)
+
+        def broken() -> None:
+            meet_exits(tracer, frame, flags.broken, flags.first_exit, is_only=True)
+
+        branch(tracer, tracer.builder.not_(left.value), otherwise, broken, frame.loc(node))
+    if frame.control[flags.broken] is not False:
+        tracer.assign(frame.control, flags.broken, False)
+    if exit_taken(tracer, frame, frame.flags()) is False:
+        have_values(tracer, frame)
 
 
 def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
     """One pass through a loop's body; `continue` ends here."""
     tracer.assign(frame.control, flags.continued, False)
+    first = len(tracer.exits)
     run_body(tracer, frame, body)
+    meet_exits(tracer, frame, flags.continued, first)
     tracer.assign(frame.control, flags.continued, False)
 
 
@@ -106,6 +119,7 @@ def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk
     def once(thunk: Thunk) -> None:
         value = thunk()
         frame.iteration = (f"{target} = {_short(value)}", *outer)
+        have_values(tracer, frame)
         assign(tracer, frame, node.target, value)
         with frame.certain():
             _iteration(tracer, frame, flags, node.body)
@@ -119,7 +133,7 @@ def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk
             once(thunk)
         else:
             go_on = tracer.builder.not_(stopped.value)
-            branch(tracer, go_on, lambda thunk=thunk: once(thunk), _nothing, loc)  # type: ignore[misc]
+            branch(tracer, go_on, lambda thunk=thunk: once(thunk), _nothing, loc, is_left=True)  # type: ignore[misc]
         stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
         if stopped is True:
             return False  # before the next item is asked for
@@ -173,7 +187,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
     loc = frame.loc(node)
     carried = Carried(tracer, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
-    if loop.runs:
+    if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)
     scope = binding_scope(frame, node.target.id)
     variable = Location(scope.variables, node.target.id, False)
@@ -219,7 +233,7 @@ def _plain_for(
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results, is_after=True)
-    carried.leave(changes)
+    carried.leave(changes, Ends(loop.runs))
 
 
 def _counted_while(
@@ -270,6 +284,7 @@ def _staged_while(
 ) -> None:
     """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
     builder, loc = tracer.builder, carried.loc
+    first_exit = len(tracer.exits)
     last: dict[str, Any] = {}  # of the last round: what the test gave, and at the end of the body each exit
     for name in exits:
         start = frame.control.get(name, False)
@@ -311,7 +326,9 @@ def _staged_while(
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results, is_after=True)
-    carried.leave(changes)
+    is_endless = last[_TEST] is True
+    taken = [tracer.exits_by(frame, flag, first_exit) for flag in (frame.loops[-1].broken, RETURN)]
+    carried.leave(changes, Ends(runs or is_endless, is_endless, *taken))
     sure = _sure_exit(exits, last, runs)
     if sure is not None:
         tracer.assign(frame.control, sure, True)

@@ -10,7 +10,7 @@ Each round joins what the body gives with what there was before the loop, and no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc
@@ -33,7 +33,7 @@ from stagekit.frontend.frame import VALUE, Frame
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Assigned, Tracer
-from stagekit.frontend.values import Address, Generator, Number, Poison, is_run_time
+from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
 from stagekit.ir import Pointer, Scalar, Type, Value
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
@@ -68,6 +68,8 @@ class Item:
     found: Leaves | None = None
     is_late: bool = False
     handed: Sequence[Value] = ()
+    unset: Any = MISSING  # what a late one holds before its iteration has set it
+    last: Any = None  # what it held at the end of the last round's body
 
     @property
     def name(self) -> str:
@@ -94,6 +96,16 @@ def leaf_type(leaf: Any) -> LeafType:
     if isinstance(leaf, Address):
         return LeafType(leaf.type, False)
     return LeafType(Scalar(default_dtype(leaf)), is_weak_number(leaf))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How a loop may end. runs: at least one iteration does. is_endless: only its exits end it. Those are by number."""
+
+    runs: bool
+    is_endless: bool = False
+    broken: frozenset[int] = frozenset()
+    returned: frozenset[int] = frozenset()
 
 
 class Carried:
@@ -142,8 +154,10 @@ class Carried:
 
     def _current(self, item: Item) -> list[Value]:
         now = item.location.get()
-        if item.is_late and now is MISSING:
+        if item.is_late and now is item.unset:
             return list(item.handed)
+        item.last = now
+        now = now.value if isinstance(now, Partial) else now
         try:
             found = self._types_of(item, now)
         except StagingError as error:
@@ -214,14 +228,16 @@ class Carried:
             is_back = same_static(change.before, change.after) and identity not in self.tested
             if identity in self.items or is_back:
                 continue  # what the test changes, the body sees changed, whatever it makes of it
-            is_late = change.before is MISSING and change.location.key != VALUE and identity not in self.tested
-            if is_late and (identity not in self.read_after - self.dropped or isinstance(change.after, Poison)):
+            is_unset = change.before is MISSING or isinstance(change.before, Poison)
+            is_late = is_unset and change.location.key != VALUE and identity not in self.tested
+            after = change.after.value if isinstance(change.after, Partial) else change.after
+            if is_late and (identity not in self.read_after - self.dropped or isinstance(after, Poison)):
                 continue  # see `leave`
-            if isinstance(change.before, Poison):
+            if is_unset and not is_late and change.before is not MISSING:
                 continue
             try:
-                self._carry(change)
-                self.items[identity].is_late = is_late
+                self._carry(replace(change, before=MISSING if is_late else change.before, after=after))
+                self.items[identity].is_late, self.items[identity].unset = is_late, change.before
                 is_new = True
             except StagingError as error:
                 self.errors.append(error)
@@ -276,18 +292,36 @@ class Carried:
         notes = assigned_here(name, (before, after), places)
         return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 
-    def leave(self, changes: dict[Any, Change]) -> None:
+    def leave(self, changes: dict[Any, Change], ends: Ends) -> None:
         """After the loop: what only the body assigned may have no value."""
+        for item in self.items.values():
+            if item.is_late:
+                self._leave_late(item, ends)
         for identity, change in changes.items():
             if identity not in self.items and change.before is MISSING:
                 self._leave_undefined(change.location)
         for location, _ in self.assumed.values():
             self._leave_undefined(location)
 
+    def _leave_late(self, item: Item, ends: Ends) -> None:
+        """It has a value if each way that leads out of the loop sets it."""
+        is_partial = isinstance(item.last, Partial)
+        taken = ends.broken | ends.returned
+        exits = taken & item.last.exits if is_partial else taken
+        is_set = ends.runs and ends.broken <= exits and (ends.is_endless or not is_partial or item.last.is_set)
+        if is_set and exits == taken:
+            return
+        poison = self._undefined(item.location)
+        kept = Partial(poison.diagnostic, poison.notes, item.location.get(), is_set, exits)
+        self.tracer.journal.assign(item.location, kept)
+
     def _leave_undefined(self, location: Location) -> None:
+        self.tracer.journal.assign(location, self._undefined(location))
+
+    def _undefined(self, location: Location) -> Poison:
         name = location.describe()
         why = f"only the loop at line {self.loc.line} assigns it, which may run no iteration"
-        self.tracer.journal.assign(location, Poison(MaybeUndefined(name, why, "loop"), ()))
+        return Poison(MaybeUndefined(name, why, "loop"), ())
 
 
 def _new_leaves(value: Any) -> Leaves:

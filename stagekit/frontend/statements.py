@@ -52,15 +52,15 @@ def trace_assert(tracer: Tracer, frame: Frame, node: ast.Assert) -> None:
 def trace_return(tracer: Tracer, frame: Frame, node: ast.Return) -> None:
     value = evaluate(tracer, frame, node.value) if node.value else None
     tracer.assign(frame.control, VALUE, value)
-    tracer.assign(frame.control, RETURN, True)
+    tracer.exit(frame, RETURN)
 
 
 def trace_break(tracer: Tracer, frame: Frame, node: ast.Break) -> None:
-    tracer.assign(frame.control, frame.loops[-1].broken, True)
+    tracer.exit(frame, frame.loops[-1].broken)
 
 
 def trace_continue(tracer: Tracer, frame: Frame, node: ast.Continue) -> None:
-    tracer.assign(frame.control, frame.loops[-1].continued, True)
+    tracer.exit(frame, frame.loops[-1].continued)
 
 
 def trace_if(tracer: Tracer, frame: Frame, node: ast.If) -> None:

@@ -87,6 +87,7 @@ class Checkpoint:
 
     journal: Mark
     printed: int
+    exits: int
     unrolled_total: int
 
 
@@ -107,6 +108,7 @@ class Tracer:
     )  # of dynamic shared memory: elements, bytes of each
     uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
     printed: list[str] = field(default_factory=list)
+    exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
     written: set[Any] = field(default_factory=set)
     unrolled: dict[Loc, int] = field(default_factory=dict)
     unrolled_total: int = 0
@@ -135,11 +137,12 @@ class Tracer:
 
     def checkpoint(self) -> Checkpoint:
         """Here begins what may have to be traced again."""
-        return Checkpoint(self.journal.mark(), len(self.printed), self.unrolled_total)
+        return Checkpoint(self.journal.mark(), len(self.printed), len(self.exits), self.unrolled_total)
 
     def forget(self, start: Checkpoint) -> None:
         """What was printed and unrolled since was not. The journal is undone by who asks it what changed."""
         del self.printed[start.printed :]
+        del self.exits[start.exits :]
         self.unrolled_total = start.unrolled_total
 
     # -- state --------------------------------------------------------------------------------------------------
@@ -147,6 +150,16 @@ class Tracer:
     def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
         """The one way to store into a variable, item or attribute."""
         self.journal.assign(Location(container, key, is_attribute), value, self.builder.loc)
+
+    def exit(self, frame: Frame, flag: str) -> None:
+        """Take an exit of a loop or call."""
+        self.exits.append((frame.control, flag))
+        self.assign(frame.control, flag, True)
+
+    def exits_by(self, frame: Frame, flag: str, first: int = 0) -> frozenset[int]:
+        """The exits from number `first` on that set this flag."""
+        rows = enumerate(self.exits[first:], first)
+        return frozenset(number for number, (control, name) in rows if name == flag and control is frame.control)
 
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""

@@ -109,6 +109,17 @@ class Poison:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Partial(Poison):
+    """A variable that some path leaves without a value. is_set: it has one where no exit was taken. exits: it has one where one
+    of these was, by their number in `Tracer.exits`. value: what it then holds.
+    """
+
+    value: Any
+    is_set: bool
+    exits: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class StagedRange(_RunTime):
     """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop."""
 
