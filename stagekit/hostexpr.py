@@ -36,6 +36,13 @@ class Op:
 HostExpr = Const | Slot | Op
 
 
+def slots_in(expr: object) -> list[int]:
+    """The slots that an expression reads, in order; none for what is no expression."""
+    if isinstance(expr, Slot):
+        return [expr.index]
+    return [i for a in expr.args for i in slots_in(a)] if isinstance(expr, Op) else []
+
+
 def _wrap(value: int) -> int:
     value &= _MASK
     return value - (1 << 64) if value >> 63 else value

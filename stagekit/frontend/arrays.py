@@ -48,12 +48,11 @@ def _index_hint(index: Any) -> str:
     """What to write instead of an index that is no integer. A bool is not taken for 0 or 1: NumPy would select by it."""
     if mapper_of(index) is not None:
         return "a tile goes with a pointer: read `sk.load(p + i)`, write `sk.store(p + i, value)`"
-    is_bool = is_numeric(index) and default_dtype(index) is dtypes.bool_
-    return (
-        "select by `sk.where(c, a, b)` or `if c:`; write `int(c)` if 0 or 1 is meant"
-        if is_bool
-        else "convert it: `sk.int64(x)`"
-    )
+    if not is_numeric(index):
+        return "give an integer for each axis, or a slice"
+    if default_dtype(index) is dtypes.bool_:
+        return "select by `sk.where(c, a, b)` or `if c:`; write `int(c)` if 0 or 1 is meant"
+    return "`/` gives a float: integers are divided by `//`; other floats are converted by `sk.int64(x)`"
 
 
 def distance(tracer: Tracer, left: Address, right: Address, loc: Loc) -> Number:
@@ -240,6 +239,12 @@ def load(tracer: Tracer, pointer: Address) -> Number:
     return Number(tracer.builder.load(pointer.value))
 
 
+def the_number_in(value: Any) -> str:
+    """A hint for an array without axes where a number is needed; "" for other values."""
+    is_one = isinstance(value, Array) and value.ndim == 0
+    return f"`{value.name}` is an array without axes: the number in it is `{value.name}[()]`" if is_one else ""
+
+
 _ONE_ELEMENT = "write a tile by `sk.store(p + i, v)`, or reduce it to a number: `sk.reduce_sum(v)`"
 
 
@@ -247,7 +252,7 @@ def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
     """Store a number, converted to the element dtype."""
     if not is_numeric(value):
         is_tile = mapper_of(value) is not None
-        hint = _ONE_ELEMENT if is_tile else "a number is needed; convert or index it first"
+        hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
         raise StagingError(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint), loc)
     tracer.builder.loc = loc
     tracer.builder.store(pointer.value, tracer.arithmetic.to_value(value, pointer.dtype, loc))

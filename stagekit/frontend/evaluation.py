@@ -91,8 +91,13 @@ _STAND_IN_NAMES = {
 }
 
 
-def needs_static(tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any) -> StagekitError:
+_CHOOSE = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
+UNROLL = "loop by `static_range(...)`, whose index is known; for a choice at run time use memory from `alloc_local`"
+
+
+def needs_static(
+    tracer: Tracer, frame: Frame, node: ast.AST, what: str, value: Any, hint: str = _CHOOSE
+) -> StagekitError:
     """The error for a run-time `value` where Python itself needs to know it."""
-    hint = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
     shown = describe_type(value) if is_numeric(value) else describe(value)
     return tracer.error(RunTimeValue(what, shown, hint), frame, node)

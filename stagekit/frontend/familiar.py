@@ -49,6 +49,28 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
+# What other systems have and stagekit lacks, and what to do instead.
+_INSTEAD = {
+    "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
+    "cumsum cumprod scan associative_scan": "there is no scan yet: use `sk.shfl_up_sync` in a warp, shared memory in a block",
+    "argmax argmin": "there is none yet: find the best value, then `sk.reduce_min(sk.where(v == best, i, n))`",
+    "rand randn randint philox": "there is no random generator yet: pass random numbers as an array",
+    "sort argsort topk": "there is none: sort in shared memory by a loop of compare and exchange, or on the host",
+    "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
+    "flip gather cat join split permute reshape broadcast_to expand_dims": "tiles are not rearranged: compute addresses",
+    "histogram": "use `sk.atomic_add`, as in examples/histogram.py",
+    "clamp": "write `sk.minimum(sk.maximum(v, low), high)`",
+    "wgmma mma mma_sync wmma ldmatrix tcgen05": "there are no operations of tensor cores yet; `sk.inline_asm` reaches them",
+    "cp_async async_copy tma mbarrier": "there are no asynchronous copies yet; `sk.inline_asm` reaches them",
+    "float2 float3 float4 int2 int3 int4 uint2 uint3 uint4 half2 double2": "there are no vector types: index the elements",
+}  # fmt: skip
+_ABSENT = {name: text for names, text in _INSTEAD.items() for name in names.split()}
+_DTYPES_OF_C = {
+    "half": "float16", "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
+    "long": "int64", "uint": "uint32",
+}  # fmt: skip
+
+
 def _familiar_table() -> dict[int, Intrinsic]:
     known = {spec.name: spec for spec in registry.all_intrinsics()}
     table: dict[int, Intrinsic] = {}
@@ -101,6 +123,9 @@ SPREAD = (
 )
 
 
+ONE_AXIS = "a tile has one axis: make one tile of `rows * columns` elements, with `i // columns` and `i % columns`"
+
+
 def of_tiles(name: str) -> str:
     """A hint for what NumPy calls `name`, wanted of a tile. "" where nothing is known."""
     found = _OF_TILES.get(name)
@@ -118,8 +143,14 @@ def name_here(owner: Any, name: str) -> str:
         return of_tiles(name)
     if getattr(owner, "__name__", None) not in _NAMESPACES:
         return ""
-    found = _ELSEWHERE.get(name) or _in_another_namespace(name)
+    if name in _ABSENT:
+        return _ABSENT[name]
+    found = _ELSEWHERE.get(name) or _in_another_namespace(name) or _named_dtype(name)
     return f"here it is {found}" if found else ""
+
+
+def _named_dtype(name: str) -> str:
+    return f"`sk.{_DTYPES_OF_C[name]}`" if name in _DTYPES_OF_C else ""
 
 
 def _in_another_namespace(name: str) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 from stagekit.frontend import arrays, containers, objects, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NotCallable
-from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
-from stagekit.frontend.familiar import SPREAD
+from stagekit.frontend.evaluation import UNROLL, evaluate, invoke, needs_static, static
+from stagekit.frontend.familiar import ONE_AXIS, SPREAD
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.numbers import is_numeric
@@ -36,7 +36,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     """`owner[index]`."""
     if isinstance(owner, Array):
         return arrays.load_item(tracer, frame.loc(node), owner, index)
-    refuse_index(tracer, frame, node, owner)
+    refuse_index(tracer, frame, node, owner, index)
     if hasattr(type(owner), "__stagekit_fixed__"):
         hint = "a kernel cannot launch another; called without brackets, the other's body becomes part of this one"
         raise tracer.error(NotCallable(f"`{owner.name}[...]` is a launch", hint), frame, node)
@@ -49,7 +49,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
         if isinstance(owner, np.ndarray):
             hint = "pass the array to the kernel as an argument: a captured one is known at compile time only"
             raise tracer.error(BadIndex("a captured NumPy array with an index known at run time", hint), frame, node)
-        raise needs_static(tracer, frame, node, "the index of a Python container", index)
+        raise needs_static(tracer, frame, node, "the index of a Python container", index, UNROLL)
     if isinstance(owner, STAND_INS):
         raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
     if static(tracer, frame, node, lambda: containers.lacks_key(owner, index)):
@@ -60,7 +60,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     return tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
 
 
-def refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> None:
+def refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> None:
     """What has no items, whatever the index."""
     if isinstance(owner, Address):
         hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
@@ -70,7 +70,9 @@ def refuse_index(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> Non
             BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"), frame, node
         )
     if mapper_of(owner) is not None and not hasattr(type(owner), "__getitem__"):
-        raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", SPREAD), frame, node)
+        makes_axes = isinstance(index, tuple) and None in index
+        hint = ONE_AXIS if index is None or makes_axes else SPREAD
+        raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", hint), frame, node)
 
 
 def trace_slice(tracer: Tracer, frame: Frame, node: ast.Slice) -> Any:

@@ -39,7 +39,7 @@ from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number
-from stagekit.hostexpr import Const, HostExpr, Slot
+from stagekit.hostexpr import Const, HostExpr, Slot, slots_in
 from stagekit.hostexpr import Op as HostOp
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, ops, walk
 from stagekit.ir.printer import print_function
@@ -468,7 +468,7 @@ def _prune(
     host = [e for s in specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
     host += [*launch.grid, *launch.block, launch.shared_bytes] if launch else []
     host += needs
-    needed = {i for e in host for i in _slots_in(e)}
+    needed = {i for e in host for i in slots_in(e)}
     kept = [
         i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed
     ]
@@ -487,12 +487,6 @@ def _prune(
         launch = LaunchSpec(grid, block, _renumber(launch.shared_bytes, number))
     needs = _renumber_all(needs, number)
     return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch, needs
-
-
-def _slots_in(expr: Any) -> list[int]:
-    if isinstance(expr, Slot):
-        return [expr.index]
-    return [i for a in expr.args for i in _slots_in(a)] if isinstance(expr, HostOp) else []
 
 
 def _renumber(expr: Any, number: dict[int, int]) -> Any:

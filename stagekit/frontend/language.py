@@ -108,7 +108,10 @@ def _static_int(call: Call, value: Any, what: str, hint: str = "use a constexpr"
 def _pointer(call: Call, pointer: Any) -> Address:
     if not isinstance(pointer, Address | Array):
         raise StagingError(
-            BadOperands("load/store", describe(pointer), "the first argument is a pointer: `A + i`"), call.loc
+            BadOperands(
+                "load/store", describe(pointer), "the first argument is a pointer: `A + i`, not the element `A[i]`"
+            ),
+            call.loc,
         )
     return arrays.base_of(pointer, call.loc)
 

@@ -61,7 +61,10 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     try:
         value = getattr(owner, name)
     except AttributeError:
-        hint = name_here(owner, name) or suggest(name, dir(owner), CLOSE)
+        same_digits = [
+            each for each in dir(owner) if _digits(each) == _digits(name)
+        ]  # `float4` is no misspelt `float64`
+        hint = name_here(owner, name) or suggest(name, same_digits, CLOSE)
         raise tracer.error(NoAttribute(describe_owner(owner), name, hint), frame, node) from None
     if not tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
@@ -71,6 +74,10 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     elif name not in _state(owner):
         tracer.captures.note_member(type(owner), name)
     return value
+
+
+def _digits(name: str) -> str:
+    return "".join(filter(str.isdigit, name))
 
 
 def describe_owner(owner: Any) -> str:

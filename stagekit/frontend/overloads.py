@@ -18,7 +18,7 @@ from stagekit.diagnostics import Loc, counted
 from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadCall, NoOverload, RunTimeValue
+from stagekit.frontend.errors import BadCall, BadOperands, NoOverload, RunTimeValue
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
 from stagekit.frontend.tracer import Tracer, suggest
@@ -172,6 +172,10 @@ def _operand(tracer: Tracer, value: Any, type_: Type, loc: Loc) -> Value:
 
 def _no_overload(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any]) -> Exception:
     types = ", ".join(map(describe, values))
+    for place, value in enumerate(values):
+        if is_numeric(value) and all(isinstance(sig.args[place], Pointer) for sig in spec.sigs):
+            hint = f"`{spec.args[place]}` is a pointer: `A + i`, not the element `A[i]`"
+            return tracer.error(BadOperands(spec.name, types, hint), frame, node)
     shown = [str(s) for s in spec.sigs[:6]]
     more = f", and {len(spec.sigs) - 6} more" if len(spec.sigs) > 6 else ""
     return tracer.error(NoOverload(spec.name, types, ", ".join(shown) + more), frame, node)

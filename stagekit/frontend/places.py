@@ -13,7 +13,7 @@ import numpy as np
 from stagekit.frontend import arrays, containers, objects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnsupportedSyntax
-from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
+from stagekit.frontend.evaluation import UNROLL, evaluate, invoke, needs_static, static
 from stagekit.frontend.frame import Frame, Scope
 from stagekit.frontend.items import item, refuse_index
 from stagekit.frontend.iteration import items_of
@@ -65,7 +65,7 @@ def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: A
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(tracer, loc, owner, index)
         return Place(lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value))
-    refuse_index(tracer, frame, node, owner)
+    refuse_index(tracer, frame, node, owner, index)
     method = user_method(owner, "__setitem__")
     if method is not None:
         return Place(
@@ -73,7 +73,7 @@ def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: A
             lambda value: invoke(tracer, frame, node, method, [owner, index, value]),
         )
     if holds_run_time(index):
-        raise needs_static(tracer, frame, node, "the index of a Python container", index)
+        raise needs_static(tracer, frame, node, "the index of a Python container", index, UNROLL)
     return Place(
         lambda: tracer.read(item(tracer, frame, node, owner, index), frame, node),
         lambda value: _put_item(tracer, frame, node, owner, index, value),

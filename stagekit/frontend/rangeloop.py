@@ -10,6 +10,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note
 from stagekit.dtypes import DType
+from stagekit.frontend.arrays import the_number_in
 from stagekit.frontend.control import describe, join_dtype, repair_of_join
 from stagekit.frontend.errors import (
     BadOperands,
@@ -90,7 +91,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
     for bound in bounds:
         if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
             shown = describe_type(bound) if is_numeric(bound) else describe(bound)
-            raise StagingError(BadOperands("range", shown, "bounds and step are integers"), loc)
+            raise StagingError(BadOperands("range", shown, the_number_in(bound) or "bounds and step are integers"), loc)
     is_static = not any(isinstance(b, Number) for b in bounds)
     runs = bool(range(*(int(b) for b in bounds))) if is_static else None
     dtype = _dtype(loc, *bounds)

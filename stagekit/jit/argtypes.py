@@ -20,7 +20,7 @@ from stagekit.frontend.errors import UnsupportedArgument
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, Parameters, ScalarArg
 from stagekit.runtime.args import describe, read_array
-from stagekit.runtime.binding import Binder
+from stagekit.runtime.binding import OF_AN_OBJECT, Binder
 from stagekit.runtime.errors import ArgumentError
 from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
 
@@ -170,6 +170,8 @@ def _any(name: str, value: Any) -> Typed:
 
 def _way_out(name: str, value: Any) -> str:
     """What to do about an argument that kernels do not take."""
+    if name == "self":
+        return OF_AN_OBJECT
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         return f"its bytes are in the order of other machines: pass {name}.astype({name}.dtype.newbyteorder('='))"
     if isinstance(value, list | tuple | array | memoryview | bytearray):

@@ -21,6 +21,7 @@ from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.options import Options, read_options
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime.args import describe
+from stagekit.runtime.binding import OF_AN_OBJECT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,6 +121,8 @@ def _refuse_open_constexprs(kernel: JitFunction) -> None:
 
 def _refuse_untyped(kernel: Specialization) -> None:
     if untyped := kernel.untyped_parameters():
+        if untyped[0] == "self":
+            raise kernel.types_unknown(f"a kernel is not bound to an object: {OF_AN_OBJECT}")
         example = f"`{untyped[0]}: sk.Tensor((None,), sk.float32)`"
         raise kernel.types_unknown(f"annotate every parameter, as in {example}, or use `@jit`, which waits for a call")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from stagekit.diagnostics import hide_frames
-from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.kernel import Kernel, prepared
 from stagekit.runtime.launch_config import NO_BRACKETS
 
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
@@ -64,7 +63,7 @@ class Launchable:
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         """A launch that lacks nothing. What has no quicker way launches like any other."""
-        return functools.partial(Launcher(self._launch, key), *args, **kwargs)
+        return prepared(getattr(self, "__name__", "launch"), self._launch, key, args, kwargs)
 
 
 class Preparation:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overlo
 
 from stagekit import config
 from stagekit.diagnostics import hide_frames
-from stagekit.frontend.errors import BadOption, SpecializeError, UnsupportedSyntax
+from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launcher import Launchable
 from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
 from stagekit.runtime import native
+from stagekit.runtime.args import describe
+from stagekit.runtime.kernel import prepared
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Sanitizer:
         """A launch for later; what is wrong with its brackets and arguments is said now."""
         kernel = variant.checked(self.options)
         kernel.check(args, _request(kernel, key))
-        return functools.partial(self.launch, variant, key, args, {})
+        return prepared(kernel.artifact.kernel_name, self.launch, variant, key, args, {})
 
 
 def _request(kernel: Kernel, key: Any) -> LaunchRequest:
@@ -190,8 +192,7 @@ def sanitize(
     `nan` and `rounding` are on; `nan=False` leaves one out.
     """
     if kernel is not None and not isinstance(kernel, Launchable):
-        what = f"`sanitize` of a {type(kernel).__name__}"
-        raise SpecializeError(UnsupportedSyntax(what, "give a kernel, or use `with sk.sanitize():`"))
+        raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
     for name in checks.keys() - set(CHECKS):
         raise unknown_option("sanitize", name, _RULES)
     given = {

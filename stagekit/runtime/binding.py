@@ -58,7 +58,13 @@ class Binder:
                 raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
 
     def _error(self, diagnostic: Diagnostic) -> ArgumentError:
-        return ArgumentError(diagnostic, notes=(Note(f"the signature is {self._kernel}{self._signature}"),))
+        notes = [Note(f"the signature is {self._kernel}{self._signature}")]
+        if self._names[:1] == ("self",):
+            notes.append(Note(f"a kernel is not bound to an object: {OF_AN_OBJECT}"))
+        return ArgumentError(diagnostic, notes=tuple(notes))
+
+
+OF_AN_OBJECT = "annotate `self: sk.constexpr` and pass the object first, or let a closure capture what is needed of it"
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.dtypes import float32, float64
-from stagekit.hostexpr import compile_expressions
+from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
 from stagekit.runtime import args, driver
 from stagekit.runtime.errors import (
     ArgumentError,
@@ -221,7 +221,7 @@ def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
         )
     for axis, (expected, size) in enumerate(zip(spec.shape, view.shape)):
         if isinstance(expected, int) and size != expected:
-            raise ArgumentError(WrongSize(spec.name, axis, expected, size, view.shape))
+            raise ArgumentError(WrongSize(spec.name, axis, expected, "", size, view.shape))
     if view.strides is None:
         raise ArgumentError(UnevenStrides(spec.name, spec.dtype.name, str(view)))
     if spec.is_contiguous and not view.is_contiguous:
@@ -299,18 +299,29 @@ def _size_check(signature: Signature) -> Callable[[list[int | float], Native], N
         wanted = expected_values(values)  # type: ignore[arg-type]
         if actual_values(flat) == wanted:
             return
-        for (kind, index, axis, _), position, expected in zip(related, where, wanted):
+        for (kind, index, axis, expression), position, expected in zip(related, where, wanted):
             if flat[position] != expected:
                 spec, start = signature.specs[index], positions["size", index, 0]
                 shape = tuple(flat[start : start + spec.rank])  # type: ignore[union-attr]
-                _refuse(kind, spec.name, axis, expected, flat[position], shape)  # type: ignore[arg-type]
+                bound_by = _bound_by(signature, expression)
+                _refuse(kind, spec.name, axis, expected, bound_by, flat[position], shape)  # type: ignore[arg-type]
 
     return check
 
 
-def _refuse(kind: str, name: str, axis: int, expected: int, found: int, shape: tuple[int, ...]) -> None:
+def _bound_by(signature: Signature, expression: HostExpr) -> str:
+    """Which arguments decide a size."""
+    slots = [signature.slots[index] for index in slots_in(expression)]
+    names = dict.fromkeys(
+        f"`{signature.names[s.argument]}`" + (f", axis {s.axis}" if s.kind == "size" else "") for s in slots
+    )
+    word = "as" if isinstance(expression, Slot) else "from"
+    return f" ({word} {' and '.join(names)})" if names else ""
+
+
+def _refuse(kind: str, name: str, axis: int, expected: int, bound_by: str, found: int, shape: tuple[int, ...]) -> None:
     if kind == "size":
-        raise ArgumentError(WrongSize(name, axis, expected, found, shape))
+        raise ArgumentError(WrongSize(name, axis, expected, bound_by, found, shape))
     if _is_stepped(shape, axis):
         raise ArgumentError(WrongStride(name, axis, expected, found, shape))
 

@@ -123,11 +123,12 @@ class WrongRank(Diagnostic):
 
 class WrongSize(Diagnostic):
     title = "Wrong size"
-    label = "`{name}`: expected {expected} element(s) along axis {axis}, got {size} (shape {shape})"
+    label = "`{name}`: expected {expected} element(s) along axis {axis}{bound_by}, got {size} (shape {shape})"
 
     name: str
     axis: int
     expected: int
+    bound_by: str
     size: int
     shape: tuple[int, ...]
 
@@ -230,10 +231,12 @@ class MaskedArray(Diagnostic):
 class NotANumber(Diagnostic):
     title = "A number is needed"
     label = "`{name}`: expected {dtype}, got {received}"
+    help = "{hint}"
 
     name: str
     dtype: str
     received: str
+    hint: str
 
 
 class FloatForInteger(Diagnostic):

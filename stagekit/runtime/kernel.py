@@ -6,16 +6,15 @@ works out grid and block, and leaves the rest to its target.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
-from stagekit.diagnostics import InternalError
+from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
 from stagekit.runtime.binding import Binder
-from stagekit.runtime.checks import Native, compile_reader
-from stagekit.runtime.errors import LaunchError, SharedMemoryTooSmall
+from stagekit.runtime.checks import ArgumentReader, Native, compile_reader
+from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
     LaunchRequest,
@@ -38,7 +37,7 @@ class Kernel:
         self._name = artifact.kernel_name
         self._constexprs = dict(constexprs or {})
         self._bind = Binder(self._name, artifact.signature)
-        self._read = compile_reader(artifact.signature, artifact.target)
+        self._read = _naming(self._name, compile_reader(artifact.signature, artifact.target))
         self._last_request: tuple[Any, LaunchRequest] = None, NO_BRACKETS
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
         needs = artifact.signature.shared_needs
@@ -60,7 +59,7 @@ class Kernel:
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         """A function that launches with these arguments, one per parameter, which it keeps alive."""
-        return functools.partial(self.launch, args, {}, brackets)
+        return prepared(self._name, self.launch, args, {}, brackets)
 
     def native_state(self, request: LaunchRequest) -> State | None:
         """What a native launcher of this kernel works with; None where launches must go the general way.
@@ -86,6 +85,29 @@ class Kernel:
         if size is None:
             raise missing_brackets(self.artifact.style, self._name)
         return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
+
+
+def prepared(kernel: str, launch: Callable[..., None], *given: Any) -> Callable[[], None]:
+    """`launch(*given)` as a function of the kernel's name without parameters."""
+
+    def run() -> None:
+        launch(*given)
+
+    run.__name__ = run.__qualname__ = kernel
+    return hide_frames(run)
+
+
+def _naming(kernel: str, read: ArgumentReader) -> ArgumentReader:
+    """The reader, whose errors say what was launched."""
+
+    def named(*given: Any) -> Native:
+        try:
+            return read(*given)
+        except ArgumentError as error:
+            error.context = (*error.context, f"while launching `{kernel}`")
+            raise
+
+    return named
 
 
 class IdleKernel(Kernel):

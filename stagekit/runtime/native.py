@@ -353,8 +353,14 @@ def _address_of(kept: list[Any], *words: int) -> int:
     return ctypes.addressof(memory)
 
 
+class launch(tuple[Any, ...]):
+    """What a native function keeps. Its name stands in what Python says of a call that does not fit: `launch.add() takes ...`."""
+
+    __slots__ = ()
+
+
 def _function(address: int, name: str, flags: int, memory: Any, keep: tuple[Any, ...]) -> Any:
     """A built-in function whose `self` begins with the address of `memory`, and keeps everything else."""
     method = _MethodDef(name.encode(), address, flags, None)
-    own = (ctypes.addressof(memory), memory, method, keep)
+    own = launch((ctypes.addressof(memory), memory, method, keep))
     return _new_function(ctypes.addressof(method), own, None)

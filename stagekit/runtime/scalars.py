@@ -32,7 +32,9 @@ def convert(spec: ScalarSpec, value: Any) -> int | float:
     dtype = spec.dtype
     number = python_number(value)
     if number is None:
-        raise ArgumentError(NotANumber(spec.name, dtype.name, describe(value)))
+        is_in_array = isinstance(value, np.ndarray) and value.ndim == 0
+        hint = f"pass the number in the array: `{spec.name}[()]`" if is_in_array else ""
+        raise ArgumentError(NotANumber(spec.name, dtype.name, describe(value), hint))
     if dtype.is_float:
         return float_payload(number, dtype)
     if isinstance(number, float):

@@ -64,11 +64,13 @@ def test_sizes_that_depend_on_other_arguments_must_hold() -> None:
 
     read(signature, A, B, 7, C)
 
-    with pytest.raises(ArgumentError, match=r"`B`: expected 5 element\(s\) along axis 0, got 4 \(shape \(4, 3\)\)"):
+    with pytest.raises(ArgumentError, match=r"`B`: expected 5 element\(s\) along axis 0 \(from `A`, axis 0\), got 4 "):
         read(signature, A, A, 7, C)
-    with pytest.raises(ArgumentError, match=r"`B`: expected 3 element\(s\) along axis 1, got 5 \(shape \(5, 5\)\)"):
+    with pytest.raises(
+        ArgumentError, match=r"`B`: expected 3 element\(s\) along axis 1 \(as `A`, axis 1\), got 5 \(shape \(5, 5\)\)"
+    ):
         read(signature, A, np.zeros((5, 5), np.float32), 7, C)
-    with pytest.raises(ArgumentError, match=r"`C`: expected 8 element\(s\) along axis 0, got 7"):
+    with pytest.raises(ArgumentError, match=r"`C`: expected 8 element\(s\) along axis 0 \(as `n`\), got 7"):
         read(signature, A, B, 8, C)
 
 

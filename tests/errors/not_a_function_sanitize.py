@@ -1,0 +1,3 @@
+import stagekit as sk
+
+sk.sanitize(5)
