@@ -50,20 +50,24 @@ from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSl
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: the name in machine code."""
+    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: the name in machine code.
+    has_hosts: trace what inline assembly means on targets that have no PTX?
+    """
 
     parameters: Parameters
     constexprs: Mapping[str, Any]
     arg_types: tuple[ArgType, ...]
     options: TraceOptions
     symbol: str
+    has_hosts: bool = True
 
 
 @dataclass(frozen=True)
 class Traced:
     """The result: everything the driver needs to compile and launch.
 
-    pruned: sizes and strides that no target needs as parameters, and of which argument they are.
+    pruned: sizes and strides that no target needs as parameters, and of which argument they are. lacks_hosts: was the meaning of
+    inline assembly elsewhere left out, so that only cuda can run it?
     """
 
     function: Function
@@ -74,6 +78,7 @@ class Traced:
     captures: Captures
     printed: tuple[str, ...]
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
+    lacks_hosts: bool = False
 
     @cached_property
     def ir(self) -> str:
@@ -103,7 +108,7 @@ class _Trace:
         self.source: Source = request.parameters.snapshot.source
         self.loc = self.source.loc(self.source.node, None, ())
         self.builder = Builder(self.loc)
-        self.tracer = Tracer(self.builder, request.options, threads)
+        self.tracer = Tracer(self.builder, request.options, threads, has_hosts=request.has_hosts)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []
@@ -273,9 +278,8 @@ class _Trace:
         pruned = tuple((v, s) for v, s in zip(self.params, self.slots, strict=True) if v not in kept)
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         signature = Signature(specs, slots, defaults, shared_needs=needs)
-        return Traced(
-            function, signature, launch, style, block, self.tracer.captures, tuple(self.tracer.printed), pruned
-        )
+        captures, printed = self.tracer.captures, tuple(self.tracer.printed)
+        return Traced(function, signature, launch, style, block, captures, printed, pruned, self.tracer.lacks_hosts)
 
     def _address_of(self, position: int) -> Value:
         index = next(i for i, s in enumerate(self.slots) if s.kind == "address" and s.argument == position)

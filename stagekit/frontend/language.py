@@ -460,7 +460,7 @@ def inline_asm(
     """PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.
 
     dtype: the result's dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.
-    host: a function with the same arguments and results, its meaning on targets that have no PTX.
+    host: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.
     """
     loc, builder = call.loc, call.tracer.builder
     for name, given_text in (("text", text), ("constraints", constraints)):
@@ -475,7 +475,9 @@ def inline_asm(
     _check_constraints(call, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
-    if host is not None:
+    if host is not None and not call.tracer.has_hosts:
+        call.tracer.lacks_hosts = True
+    elif host is not None:
         params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
         with builder.block(params) as block:
             given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]

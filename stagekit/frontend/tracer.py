@@ -114,6 +114,8 @@ class Tracer:
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
+    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
+    lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
     most: dict[Value, int] = field(default_factory=dict)  # of values that no op makes and that are at least 0: a bound
     grants: dict[Value, Grants] = field(

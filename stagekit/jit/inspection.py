@@ -25,7 +25,7 @@ class Inspectable(NativelyLaunchable):
 
     def trace(self) -> Traced:
         """The traced kernel of the variant that the properties show."""
-        return self._shown().traced
+        return self._shown().whole()
 
     @hide_frames
     def compile(

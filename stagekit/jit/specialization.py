@@ -143,33 +143,35 @@ class Specialization(Inspectable):
 
     # -- variants -----------------------------------------------------------------------------------------------
 
-    def _variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
+    def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda") -> Variant:
+        """The variant for these types. A new one is traced as `target` needs it."""
         found = self._variants.get(arg_types)
         if found is None:
             with self._lock:
                 found = self._variants.get(arg_types)
                 if found is None:
-                    found = self._variants[arg_types] = self._new_variant(arg_types)
+                    found = self._variants[arg_types] = self._new_variant(arg_types, target)
         self._last = found
         return found
 
-    def _new_variant(self, arg_types: tuple[ArgType, ...]) -> Variant:
+    def _new_variant(self, arg_types: tuple[ArgType, ...], target: str) -> Variant:
         config.check_switches()
         history, watch = self._owner.history, Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
-        traced = self._trace(arg_types)
+        traced = self._trace(arg_types, has_hosts=target != "cuda")
         history.note("traced", "", why, watch.elapsed_s)
         for line in traced.printed:
             sys.stdout.write(line + "\n")
-        return Variant(self.name, self.constexprs, traced, self._explained, history, why)
+        whole = functools.partial(self._trace, arg_types, has_hosts=True)
+        return Variant(self.name, self.constexprs, traced, whole, self._explained, history, why)
 
     def _types_before(self) -> tuple[ArgType, ...] | None:
         """Those of the variant made last."""
         return next(reversed(self._variants), None)
 
-    def _trace(self, arg_types: tuple[ArgType, ...]) -> Traced:
-        symbol = symbol_of(self.name, self.constexprs)
-        request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, self._owner.options.trace, symbol)
+    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool) -> Traced:
+        symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
+        request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, options, symbol, has_hosts)
         with self._explained():
             return repeated_deeply(trace)(request, self._meanings.__getitem__)
 
@@ -216,7 +218,7 @@ class Specialization(Inspectable):
 
     def launch_values(self, key: Any, given: Sequence[Any], target: str | None) -> tuple[Variant, Kernel] | None:
         """The same with the arguments in order."""
-        values, variant, device = self._typed(given)
+        values, variant, device = self._typed(given, target)
         watch = sanitizing.current()
         if watch is not None:
             watch.launch(variant, key, values, {})
@@ -232,17 +234,18 @@ class Specialization(Inspectable):
 
     def prepare_values(self, key: Any, given: Sequence[Any], target: str | None) -> Callable[[], None]:
         """A launch that lacks nothing, of the arguments in order. One prepared in a checked session is checked."""
-        values, variant, device = self._typed(given)
+        values, variant, device = self._typed(given, target)
         watch = sanitizing.current()
         if watch is not None:
             return watch.prepare(variant, key, values)
         return variant.prepare(key, values, self._target(target, device), device)
 
-    def _typed(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], Variant, Device]:
+    def _typed(self, given: Sequence[Any], target: str | None) -> tuple[tuple[Any, ...], Variant, Device]:
         """The arguments, the variant for their types, and where they live."""
         values = tuple(given)
         arg_types, device = self._argument_types.of(values)
-        return values, self._variant(arg_types), device
+        where = "interp" if sanitizing.current() is not None else self._target(target, device)
+        return values, self._variant(arg_types, where), device
 
     def _target(self, wanted: str | None, device: Device) -> str:
         return wanted or config.TARGET.get() or self._owner.options.target or target_of(device)

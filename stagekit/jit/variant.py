@@ -48,18 +48,22 @@ def _short(value: Any) -> str:
 
 
 class Variant:
-    """explained: a context manager that tells errors which specialisation they belong to. why: it was made, in words."""
+    """traced: as far as the targets so far need it. whole: traces what the others need too. explained: a context manager that
+    tells errors which specialisation they belong to. why: it was made, in words.
+    """
 
     def __init__(
         self,
         name: str,
         constexprs: Mapping[str, Any],
         traced: Traced,
+        whole: Callable[[], Traced],
         explained: Callable[[], AbstractContextManager[None]],
         history: History,
         why: str,
     ) -> None:
         self.traced = traced
+        self._whole = whole
         self._guards: tuple[int, Guards] | None = None
         self._name = name
         self._constexprs = dict(constexprs)
@@ -85,7 +89,14 @@ class Variant:
 
     @property
     def ir(self) -> str:
-        return self.traced.ir
+        return self.whole().ir
+
+    def whole(self) -> Traced:
+        """The traced kernel with what inline assembly means on other targets than cuda, which may be traced only now."""
+        with self._lock:
+            if self.traced.lacks_hosts:
+                self.traced, self._guards = self._whole(), None
+            return self.traced
 
     # -- launching ----------------------------------------------------------------------------------------------
 
@@ -111,7 +122,7 @@ class Variant:
                 ("cuda", capability),
                 lambda: compilation.load_cuda(self.artifact("cuda", capability, None), self._constexprs),
             )
-        block = self.traced.block or block_of(self._idle, key, args)
+        block = self.whole().block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
@@ -120,7 +131,7 @@ class Variant:
         """The kernel on the checking interpreter."""
         made = self._loaded(
             ("interp", options),
-            lambda: compilation.load_interp(self.traced, self._naming, self._constexprs, options),
+            lambda: compilation.load_interp(self.whole(), self._naming, self._constexprs, options),
         )
         return cast("InterpKernel", made)
 
@@ -150,10 +161,11 @@ class Variant:
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
+        traced = self.whole()
         if block is not None:
-            check_block(self._name, self.traced.block, block)
-        x, y, z = self.traced.block or block or (1, 1, 1)
-        return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(self.traced, self._naming, (x, y, z)))
+            check_block(self._name, traced.block, block)
+        x, y, z = traced.block or block or (1, 1, 1)
+        return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(traced, self._naming, (x, y, z)))
 
     def _made(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         with self._lock:

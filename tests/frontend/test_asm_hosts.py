@@ -1,0 +1,92 @@
+"""What `inline_asm` means elsewhere (`host=`) is traced for the targets that need it, and for those alone (R18)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+
+
+def sum_of(a, b):
+    sk.static_print("traced")
+    return a + b
+
+
+@sk.jit
+def added(out, x):
+    out[0] = sk.inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [x, sk.int32(1)], sk.int32, pure=True, host=sum_of)
+
+
+KINDS = {"out": sk.Tensor((None,), sk.int32), "x": sk.int32}
+
+
+def test_ptx_does_not_trace_the_host_function_and_the_kernel_runs_on_the_cpu_afterwards_r18(capsys):
+    made = added.specialize(**KINDS)
+
+    assert "add.s32" in made.ptx
+    assert "traced" not in capsys.readouterr().out
+    for target in ("cpu", "interp"):
+        out = np.zeros(1, np.int32)
+        sk.compile(made, target)[1, 1](out, 41)
+        assert out[0] == 42
+    assert "host" in made.ir or "yield" in made.ir
+    assert "add.s32" in made.ptx
+
+
+def test_a_first_launch_on_the_cpu_traces_once_r18():
+    @sk.jit
+    def kernel(out, x):
+        out[0] = sk.inline_asm("neg.s32 $0, $1;", "=r,r", [x], sk.int32, pure=True, host=lambda a: -a)
+
+    out = np.zeros(1, np.int32)
+    kernel[1, 1](out, 3)
+    kernel[1, 1](out, 4)
+
+    assert out[0] == -4
+    assert kernel.explain().count("traced") == 1
+
+
+@sk.jit
+def only_on_a_gpu(out, x):
+    out[0] = sk.inline_asm("neg.s32 $0, $1;", "=r,r", [x], sk.int32, host=lambda a: undefined_name)  # noqa: F821
+
+
+def test_an_invalid_host_function_is_refused_where_it_is_needed_r18():
+    made = only_on_a_gpu.specialize(**KINDS)
+
+    assert "neg.s32" in made.ptx
+    for _ in range(2):
+        with pytest.raises(sk.StagingError, match="undefined_name"):
+            made[1, 1](np.zeros(1, np.int32), 3)
+    assert "neg.s32" in made.ptx
+
+
+def test_the_sanitizer_traces_the_host_function_r18():
+    made = added.specialize(**KINDS)
+    assert "add.s32" in made.ptx
+
+    out = np.zeros(1, np.int32)
+    sk.sanitize(made)[1, 1](out, 1)
+
+    assert out[0] == 2
+
+
+FACTOR = 2
+
+
+@sk.jit
+def scaled(out, x):
+    out[0] = sk.inline_asm("shl.b32 $0, $1, 1;", "=r,r", [x], sk.int32, pure=True, host=lambda a: a * FACTOR)
+
+
+def test_what_the_host_function_reads_is_looked_at_once_it_is_traced_r18(monkeypatch):
+    out = np.zeros(1, np.int32)
+    assert "shl" in scaled.specialize(**KINDS).ptx
+    scaled[1, 1](out, np.int32(5))
+    assert out[0] == 10
+
+    monkeypatch.setitem(globals(), "FACTOR", 7)
+    scaled[1, 1](out, np.int32(5))
+
+    assert out[0] == 35
