@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from types import MappingProxyType
 
 from stagekit.dtypes import ALL_DTYPES, DType
@@ -48,6 +49,18 @@ EXCHANGE = _numbered("type read stream_of flags")
 EXCHANGES = 8  # rows; types beyond go the general way
 NEVER_READ_ONLY = 1  # flags, also of a READING: DLPack's struct does not say who may be written to
 MAY_BE_NEGATED = 2  # torch: an array may stand for its negative
+
+LAUNCH: Mapping[str, int] = MappingProxyType(
+    {
+        **{f"{what}_{axis}": 4 * place for place, (what, axis) in enumerate(product(("grid", "block"), "xyz"))},
+        "shared_bytes": 24,
+        "stream": 32,
+        "attributes": 40,
+        "attribute_count": 48,
+    }
+)
+"""The driver's `CUlaunchConfig`. attributes: a launch has none so far; clusters and cooperative launches are such."""
+LAUNCH_BYTES = 56
 
 DEVICE = _numbered("function context allowed_shared")
 DEVICES = 64  # rows; GPUs beyond go the general way

@@ -77,9 +77,8 @@ class CudaKernel(Kernel):
             is_waited_for = self.artifact.is_debug and not driver.is_capturing(stream)
             if is_waited_for:
                 driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
-            driver.call(
-                "cuLaunchKernel", module.function, *size.grid, *size.block, shared_bytes, stream, buffer.pointers, 0
-            )  # fmt: skip
+            launch = driver.launch_settings(size.grid, size.block, shared_bytes, stream)
+            driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
             driver.note_launch(device, self._number)
             self._packer.give_back(buffer)  # the driver has copied it
             if is_waited_for:
@@ -226,7 +225,7 @@ class _Module:
 @hide_frames
 def _fail_launch(status: int) -> None:
     """What a native launcher calls when the driver refuses."""
-    driver.check("cuLaunchKernel", driver.api().CUresult(status))
+    driver.check("cuLaunchKernelEx", driver.api().CUresult(status))
 
 
 _GET_CONTEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
@@ -256,7 +255,7 @@ def _complete_process() -> None:
     os.register_at_fork(after_in_child=_leave_driver)
 
 
-_FUNCTIONS = {"launch_kernel": "cuLaunchKernel", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}
+_FUNCTIONS = {"launch_kernel": "cuLaunchKernelEx", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}
 
 
 def _load(artifact: Artifact, device: int) -> Any:

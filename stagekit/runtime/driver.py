@@ -22,7 +22,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -161,6 +161,15 @@ def kernel_number(name: str) -> int:
 def last_launches_address() -> int:
     """The table of last launches: for each device the number of the kernel. Native launchers write to it too."""
     return ctypes.addressof(_last_launches)
+
+
+def launch_settings(grid: Sequence[int], block: Sequence[int], shared_bytes: int, stream: int) -> Any:
+    """A `CUlaunchConfig`; what native launchers fill is `native_tables.LAUNCH`."""
+    made = api().CUlaunchConfig()
+    made.gridDimX, made.gridDimY, made.gridDimZ = grid
+    made.blockDimX, made.blockDimY, made.blockDimZ = block
+    made.sharedMemBytes, made.hStream = shared_bytes, stream
+    return made
 
 
 def note_launch(device: int, number: int) -> None:

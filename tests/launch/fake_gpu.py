@@ -9,7 +9,20 @@ from stagekit.runtime import native
 from stagekit.runtime.dlpack import _Tensor
 from tests.runtime.fake_driver import FakeDriver, Status
 
-_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+
+class _Launch(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch), *[ctypes.c_void_p] * 3)
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
 _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 
@@ -24,7 +37,7 @@ class FakeNativeDriver(FakeDriver):
         self.native: list[tuple[Any, ...]] = []
         self.status = 0
         self._functions = {
-            b"cuLaunchKernel": _LAUNCH(self._launch),
+            b"cuLaunchKernelEx": _LAUNCH(self._launch),
             b"cuCtxGetCurrent": _GET(self._get),
             b"cuCtxSetCurrent": _SET(self._set),
         }
@@ -43,8 +56,9 @@ class FakeNativeDriver(FakeDriver):
         self.current = context
         return 0
 
-    def _launch(self, function: int, *rest: Any) -> int:
-        *sizes, stream, pointers, _ = rest
+    def _launch(self, launch: Any, function: int, pointers: int, _: int) -> int:
+        *sizes, stream, attributes, count = (getattr(launch[0], name) for name, *_ in _Launch._fields_)
+        assert (attributes, count) == (None, 0)
         slots = (ctypes.POINTER(ctypes.c_uint64) * self.parameter_count).from_address(pointers)
         parameters = tuple(slot[0] for slot in slots)
         self.native.append((function, self.current, sizes, stream or 0, parameters))

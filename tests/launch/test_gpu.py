@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Const, Slot
 from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
@@ -366,3 +368,15 @@ def test_a_prepared_launch_of_cupys_arrays_asks_cupy_for_the_stream_each_time(
 
     assert [call[8] for call in gpu.named("cuLaunchKernel")] == [1, 2]
     assert not gpu.native
+
+
+def test_the_settings_of_a_launch_are_where_the_driver_reads_them() -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    made = bindings.CUlaunchConfig()
+    made.gridDimX, made.gridDimY, made.gridDimZ, made.blockDimX, made.blockDimY, made.blockDimZ = range(1, 7)
+    made.sharedMemBytes, made.hStream = 7, 8
+
+    memory = ctypes.string_at(made.getPtr(), tables.LAUNCH_BYTES)
+
+    words = {name: int.from_bytes(memory[at : at + 4], "little") for name, at in tables.LAUNCH.items()}
+    assert list(words.values()) == [1, 2, 3, 4, 5, 6, 7, 8, 0, 0]

@@ -155,6 +155,19 @@ class FakeDriver:
 
     do_cuMemcpyDtoH = do_cuMemcpyHtoD
 
+    CUlaunchConfig = SimpleNamespace
+
+    def cuLaunchKernelEx(self, launch: Any, function: str, pointers: int, extra: int) -> tuple[Any, ...]:
+        """It is noted under the name and with the arguments of the older function."""
+        grid, block = (
+            (launch.gridDimX, launch.gridDimY, launch.gridDimZ),
+            (launch.blockDimX, launch.blockDimY, launch.blockDimZ),
+        )
+        result: tuple[Any, ...] = self.cuLaunchKernel(
+            function, *grid, *block, launch.sharedMemBytes, launch.hStream, pointers, extra
+        )
+        return result
+
     def do_cuLaunchKernel(self, function: str, *sizes: int) -> None:
         *_, pointers, _ = sizes
         slots = (ctypes.POINTER(ctypes.c_uint64) * 8).from_address(pointers)

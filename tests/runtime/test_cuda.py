@@ -99,7 +99,7 @@ def test_a_failing_call_is_named(fake: FakeDriver) -> None:
     kernel, arguments = saxpy(), (*saxpy_arrays(), 1.0)
     fake.failing = {"cuLaunchKernel"}
 
-    with pytest.raises(CudaError, match=r"cuLaunchKernel: CUDA_ERROR_INVALID_PTX \(it did not work\)"):
+    with pytest.raises(CudaError, match=r"cuLaunchKernelEx: CUDA_ERROR_INVALID_PTX \(it did not work\)"):
         kernel.launch(arguments, {})
 
 

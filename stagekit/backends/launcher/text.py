@@ -21,7 +21,7 @@ from stagekit.backends.launcher.sizes import Evaluator
 from stagekit.backends.launcher.support.arrays import agree_on_device, read_array
 from stagekit.backends.launcher.support.binding import bind
 from stagekit.backends.launcher.support.conditions import is_undiverted
-from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue
+from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue, launch_of
 from stagekit.backends.launcher.support.functions import Function
 from stagekit.backends.launcher.support.numbers import is_expected, read_number
 from stagekit.backends.launcher.support.prepared import state_of
@@ -246,15 +246,17 @@ def _own_size(frame: Frame, launch: LaunchSpec, evaluator: Evaluator) -> Size:
 
 def _run(frame: Frame, values: Values, size: Size) -> None:
     memory = frame.request.scratch_bytes, size.shared_bytes
-    frame.r.give(frame.call(run, frame.state, values.slots, size.grid, size.blocks, *memory))
+    code = frame.state.field("code")
+    frame.r.give(frame.call(run, frame.state, code, values.slots, size.grid, size.blocks, *memory))
 
 
 def _enqueue(frame: Frame, values: Values, size: Size) -> None:
     r, slots = frame.r, frame.request.slots
     device, stream_of = _device(frame, values)
     pointers = r.words([values.slots.word(place) for place in range(len(slots))])
-    shared_bytes = size.shared_bytes + frame.request.added_shared_bytes
-    result = frame.call(enqueue, frame.state, pointers, size.grid, size.block, shared_bytes, device, stream_of)
+    launch = launch_of(r, size.grid, size.block, size.shared_bytes + frame.request.added_shared_bytes)
+    code = frame.state.field("code")
+    result = frame.call(enqueue, frame.state, code, pointers, launch, device, stream_of)
     r.require(result != r.value(PTR, NOTHING_DONE))
     r.give(result)
 

@@ -17,48 +17,53 @@ NOTHING_DONE = "inttoptr (i64 1 to ptr)"
 _CUDA = 2  # DLPack's device type
 
 
+def launch_of(r: Routine, grid: Value, block: Value, shared_bytes: Value) -> Value:
+    """A LAUNCH that lacks its stream. grid, block: pointers to three words each."""
+    launch = r.room(tables.LAUNCH_BYTES, tables.LAUNCH)
+    for what, three in (("grid", grid), ("block", block)):
+        for place, axis in enumerate("xyz"):
+            launch.place(f"{what}_{axis}").store(three.item(place, int32))
+    launch.place("shared_bytes").store(shared_bytes.to(int32))
+    launch.place("attributes").store(r.null)
+    launch.place("attribute_count").store(r.number(0, int32))
+    return launch
+
+
 @function(
     PTR,
     failure=NOTHING_DONE,
     state=tables.STATE,
+    code=PTR,
     pointers=PTR,
-    grid=PTR,
-    block=PTR,
-    shared_bytes=int64,
+    launch=tables.LAUNCH,
     given_device=int32,
     stream_of=PTR,
 )
 def enqueue(
-    r: Routine,
-    state: Value,
-    pointers: Value,
-    grid: Value,
-    block: Value,
-    shared_bytes: Value,
-    given_device: Value,
-    stream_of: Value,
+    r: Routine, state: Value, code: Value, pointers: Value, launch: Value, given_device: Value, stream_of: Value
 ) -> None:
     """Give a kernel to a GPU's stream: the one in the brackets, or the current one of whom the first array is from.
 
-    given_device: -1 where no argument says which GPU; it is then the one whose context is current.
+    code: the DEVICE rows. pointers: to each parameter of the kernel. given_device: -1 where no argument says which GPU; it is
+    then the one whose context is current.
     """
     process = state.field("process", tables.PROCESS)
-    size = [three.item(axis, int32) for three in (grid, block) for axis in range(3)]
-    with r.when(reduce(or_, (axis == 0 for axis in size))):
+    sizes = [launch.field(f"{what}_{axis}", int32) for what in ("grid", "block") for axis in "xyz"]
+    with r.when(reduce(or_, (size == 0 for size in sizes))):
         r.give_object(process.field("none"))
     context = _current_context(r, process)
-    device = r.choose(given_device == -1, lambda: _device_of(r, state, context), lambda: given_device)
+    device = r.choose(given_device == -1, lambda: _device_of(r, code, context), lambda: given_device)
     r.require(device.to(uint32) < tables.DEVICES)
-    row = _row(state, device.to(int64))
-    function = row.field("function")
-    r.require(function.is_set() & (shared_bytes <= row.field("allowed_shared", int64)))
+    row = _row(code, device.to(int64))
+    r.require(row.field("function").is_set())
+    r.require(launch.field("shared_bytes", int32).to(int64) <= row.field("allowed_shared", int64))
     stream = r.choose(
         state.field("has_stream", int64) != 0,
         lambda: state.field("stream"),
         lambda: _current_stream(r, process, device, stream_of),
     )
-    settings = (*size, shared_bytes.to(int32), stream, pointers, r.null)
-    fault = _launch(r, process, context, row.field("context"), function, *settings)
+    launch.place("stream").store(stream)
+    fault = _launch(r, process, context, row, launch, pointers)
     with r.when(fault != 0):
         r.give(r.tell(state.field("fail"), fault))
     # A launch that was refused is not noted: what the driver then reports is the fault of a kernel before it.
@@ -74,13 +79,13 @@ def _current_context(r: Routine, process: Value) -> Value:
     return context
 
 
-def _row(state: Value, device: Value) -> Value:
-    return state.field("code").at(device * tables.size(tables.DEVICE), tables.DEVICE)
+def _row(code: Value, device: Value) -> Value:
+    return code.at(device * tables.size(tables.DEVICE), tables.DEVICE)
 
 
-def _device_of(r: Routine, state: Value, context: Value) -> Value:
+def _device_of(r: Routine, code: Value, context: Value) -> Value:
     devices = r.number(tables.DEVICES)
-    return r.find(devices, lambda device: _row(state, device).field("context") == context).to(int32)
+    return r.find(devices, lambda device: _row(code, device).field("context") == context).to(int32)
 
 
 def _current_stream(r: Routine, process: Value, device: Value, stream_of: Value) -> Value:
@@ -109,14 +114,15 @@ def _torch_stream(r: Routine, process: Value) -> Value:
     return stream_of
 
 
-def _launch(r: Routine, process: Value, context: Value, wanted: Value, *settings: Value) -> Value:
-    """Call the driver in the context that is wanted, without the GIL: what it says."""
-    is_other, set_context = context != wanted, process.field("set_context")
+def _launch(r: Routine, process: Value, context: Value, row: Value, launch: Value, pointers: Value) -> Value:
+    """Call the driver in the row's context, without the GIL: what it says."""
+    wanted, set_context = row.field("context"), process.field("set_context")
+    is_other = context != wanted
     with r.when(is_other):
         r.call_at(set_context, int32, wanted)
-    launch_kernel = process.field("launch_kernel")
+    launch_kernel, function = process.field("launch_kernel"), row.field("function")
     thread = r.call(PTR, "PyEval_SaveThread")
-    fault = r.call_at(launch_kernel, int32, *settings)
+    fault = r.call_at(launch_kernel, int32, launch, function, pointers, r.null)
     r.call_nothing("PyEval_RestoreThread", thread)
     with r.when(is_other):
         r.call_at(set_context, int32, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
-from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue
+from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue, launch_of
 from stagekit.backends.launcher.support.functions import function
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Value
@@ -21,22 +21,16 @@ def state_of(r: Routine, own: Value) -> Value:
 def run_prepared(r: Routine, own: Value, ignored: Value) -> None:
     state = state_of(r, own)
     blocks, scratch_bytes, shared_bytes = (state.field(n, int64) for n in ("blocks", "scratch_bytes", "shared_bytes"))
-    r.give(run.call(r, state, state.field("slots"), state.place("grid_x"), blocks, scratch_bytes, shared_bytes))
+    code, slots, grid = state.field("code"), state.field("slots"), state.place("grid_x")
+    r.give(run.call(r, state, code, slots, grid, blocks, scratch_bytes, shared_bytes))
 
 
 @function(PTR, failure="null", own=PTR, ignored=PTR)
 def enqueue_prepared(r: Routine, own: Value, ignored: Value) -> None:
     state = state_of(r, own)
-    result = enqueue.call(
-        r,
-        state,
-        state.field("pointers"),
-        state.place("grid_x"),
-        state.place("block_x"),
-        state.field("shared_bytes", int64),
-        state.field("device", int32),
-        state.field("stream_of"),
-    )
+    code, pointers, device = state.field("code"), state.field("pointers"), state.field("device", int32)
+    launch = launch_of(r, state.place("grid_x"), state.place("block_x"), state.field("shared_bytes", int64))
+    result = enqueue.call(r, state, code, pointers, launch, device, state.field("stream_of"))
     with r.when(result == r.value(PTR, NOTHING_DONE)):
         r.give(r.call_python(state.field("general")))
     r.give(result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.support.functions import function
@@ -20,6 +22,7 @@ _MONOTONIC = 1  # CLOCK_MONOTONIC
     PTR,
     failure="null",
     state=tables.STATE,
+    code=PTR,
     slots=PTR,
     grid=PTR,
     blocks=int64,
@@ -27,9 +30,16 @@ _MONOTONIC = 1  # CLOCK_MONOTONIC
     shared_bytes=int64,
 )
 def run(
-    r: Routine, state: Value, slots: Value, grid: Value, blocks: Value, scratch_bytes: Value, shared_bytes: Value
+    r: Routine,
+    state: Value,
+    code: Value,
+    slots: Value,
+    grid: Value,
+    blocks: Value,
+    scratch_bytes: Value,
+    shared_bytes: Value,
 ) -> None:
-    """Run a cpu kernel: here while that is quicker than waking other threads, else through `share`.
+    """Run a cpu kernel whose entry is `code`: here while that is quicker than waking other threads, else through `share`.
 
     It starts with a sixty-fourth of the blocks and looks at the clock, as `runtime/pool.py` does. A single block has nobody to
     share with, however long it took when it was measured.
@@ -49,7 +59,12 @@ def run(
         share(r.number(0))
     is_brief = (known > 0.0) & (estimate < WORTH_RELEASING_NS)
     thread = r.choose(is_brief, lambda: r.null, lambda: r.call(PTR, "PyEval_SaveThread"))
-    ran, fault = _run_here(r, state, slots, grid, blocks, cost, r.stack(memory, _SCRATCH_ALIGN))
+    scratch = r.stack(memory, _SCRATCH_ALIGN)
+
+    def run_blocks(first: Value, last: Value) -> Value:
+        return r.call_at(code, int32, slots, grid, first, last, scratch)
+
+    ran, fault = _run_here(r, run_blocks, blocks, cost)
     with r.when(thread.is_set()):
         r.call_nothing("PyEval_RestoreThread", thread)
     with r.when(fault != 0):
@@ -60,13 +75,9 @@ def run(
 
 
 def _run_here(
-    r: Routine, state: Value, slots: Value, grid: Value, blocks: Value, cost: Value, scratch: Value
+    r: Routine, run_blocks: Callable[[Value, Value], Value], blocks: Value, cost: Value
 ) -> tuple[Value, Value]:
     """How many blocks ran, and what the kernel reports. cost: where the time of a block is kept."""
-
-    def run_blocks(first: Value, last: Value) -> Value:
-        return r.call_at(state.field("code"), int32, slots, grid, first, last, scratch)
-
     part = blocks >> 6
     first = (part == 0).select(r.number(1), part)
     before = _now(r)
