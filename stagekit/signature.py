@@ -6,7 +6,9 @@ its address and those sizes and strides that are not fixed; a scalar gives itsel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from stagekit.dtypes import DType
@@ -83,6 +85,16 @@ class ParamSlot:
     argument: int
     dtype: DType  # int64 for sizes and strides; the element dtype for addresses
     axis: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it takes among the native parameters. Its value is at the low end."""
+        return 8
+
+
+def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
+    """Where each native parameter begins, in bytes; and last, where what follows them does."""
+    return list(accumulate((slot.size_bytes for slot in slots), initial=0))
 
 
 @dataclass(frozen=True, slots=True)

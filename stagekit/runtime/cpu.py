@@ -17,15 +17,17 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
+from stagekit.native_tables import WORD
 from stagekit.runtime import native
 from stagekit.runtime.checks import Native
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native import State
-from stagekit.runtime.pack import SLOT_BYTES, Buffer, Packer
+from stagekit.runtime.pack import Buffer, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
+from stagekit.signature import slot_offsets
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
@@ -50,8 +52,8 @@ class CpuKernel(Kernel):
         self._address = address
         self._entry = _ENTRY_TYPE(address)
         self._packer = Packer(artifact.signature.slots, extra="Q3q" if artifact.has_records else "3q")
-        self._record_slot = len(artifact.signature.slots)
-        self._grid_offset = SLOT_BYTES * (self._record_slot + artifact.has_records)
+        self._slots_end = slot_offsets(artifact.signature.slots)[-1]
+        self._grid_offset = self._slots_end + WORD * artifact.has_records
         self._scratch_bytes = artifact.scratch_bytes
         self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
@@ -144,9 +146,9 @@ class CpuKernel(Kernel):
 
     def _record(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
         """A whole launch whose kernel writes records: it gets the memory for them behind its arguments."""
-        records, buffer = self._take_records(), Buffer(self._record_slot + 1)
-        ctypes.memmove(buffer.address, slots, SLOT_BYTES * self._record_slot)
-        buffer.memory[self._record_slot] = records.address
+        records, buffer = self._take_records(), Buffer([self._slots_end, self._slots_end + WORD])
+        ctypes.memmove(buffer.address, slots, self._slots_end)
+        buffer.memory[-1] = records.address
         try:
             self._share(buffer.address, grid, first, total, shared_bytes)
             report(records, self.artifact.record_sites)

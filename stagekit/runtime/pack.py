@@ -1,4 +1,4 @@
-"""Native parameters in memory: eight bytes per slot, then whatever else a target wants to pass.
+"""Native parameters in memory: the slots, then whatever else a target wants to pass, in eight bytes each.
 
     packer = Packer(signature.slots, extra="3q")       # and three int64
     buffer = packer.take((address, n, 3.0), grid)
@@ -17,9 +17,8 @@ import struct
 from collections.abc import Sequence
 
 from stagekit.dtypes import DType
-from stagekit.signature import ParamSlot
-
-SLOT_BYTES = 8
+from stagekit.native_tables import WORD
+from stagekit.signature import ParamSlot, slot_offsets
 
 _FORMATS = {
     "bool": "B",
@@ -36,10 +35,12 @@ class Buffer:
 
     __slots__ = ("address", "memory", "pointers", "pointers_memory")
 
-    def __init__(self, words: int) -> None:
-        self.memory = (ctypes.c_uint64 * max(words, 1))()
+    def __init__(self, offsets: Sequence[int]) -> None:
+        """offsets: of each parameter, and where they end."""
+        *places, size = offsets
+        self.memory = (ctypes.c_uint64 * max(size // WORD, 1))()
         self.address = ctypes.addressof(self.memory)
-        self.pointers_memory = (ctypes.c_void_p * max(words, 1))(*(self.address + SLOT_BYTES * i for i in range(words)))
+        self.pointers_memory = (ctypes.c_void_p * max(len(places), 1))(*(self.address + place for place in places))
         self.pointers = ctypes.addressof(self.pointers_memory)
 
 
@@ -48,7 +49,8 @@ class Packer:
 
     def __init__(self, slots: Sequence[ParamSlot], extra: str = "") -> None:
         self._struct = struct.Struct("<" + "".join(map(_slot_format, slots)) + extra)
-        self._words = self._struct.size // SLOT_BYTES
+        end = slot_offsets(slots)
+        self._offsets = [*end[:-1], *range(end[-1], self._struct.size + 1, WORD)]
         self._free: list[Buffer] = []
 
     def take(self, values: Sequence[int | float], extra: Sequence[int] = ()) -> Buffer:
@@ -56,7 +58,7 @@ class Packer:
         try:
             buffer = self._free.pop()
         except IndexError:
-            buffer = Buffer(self._words)
+            buffer = Buffer(self._offsets)
         self._struct.pack_into(buffer.memory, 0, *values, *extra)
         return buffer
 
@@ -65,10 +67,8 @@ class Packer:
 
 
 def _slot_format(slot: ParamSlot) -> str:
-    if slot.kind == "address":
-        return "Q"
-    code = _value_format(slot.dtype) if slot.kind == "value" else "q"
-    return f"{code}{SLOT_BYTES - struct.calcsize('<' + code)}x"
+    code = {"address": "Q", "value": _value_format(slot.dtype)}.get(slot.kind, "q")
+    return f"{code}{slot.size_bytes - struct.calcsize('<' + code)}x"
 
 
 def _value_format(dtype: DType) -> str:

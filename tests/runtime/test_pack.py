@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.dtypes import ALL_DTYPES, DType, float32, int64
-from stagekit.runtime.pack import SLOT_BYTES, Packer
+from stagekit.runtime.pack import Packer
 from stagekit.runtime.scalars import convert
 from stagekit.signature import ParamSlot, ScalarSpec
 
@@ -25,8 +25,8 @@ def test_a_slot_holds_the_value_at_its_low_end_and_zeros_above(dtype: DType, dat
 
     buffer = Packer([ParamSlot("value", 0, dtype)]).take([convert(ScalarSpec("x", dtype), number)])
 
-    expected = np.array(number).astype(dtype.numpy).tobytes().ljust(SLOT_BYTES, b"\0")
-    assert ctypes.string_at(buffer.address, SLOT_BYTES) == expected
+    expected = np.array(number).astype(dtype.numpy).tobytes().ljust(8, b"\0")
+    assert ctypes.string_at(buffer.address, 8) == expected
 
 
 def test_pointers_point_to_each_slot() -> None:

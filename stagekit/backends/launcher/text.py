@@ -32,7 +32,7 @@ from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.dtypes import int32, int64
 from stagekit.hostexpr import HostExpr, Op, Slot
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
-from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec
+from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, slot_offsets
 
 ENTRY = "stagekit_launcher"
 _PARAMETERS: dict[str, Type] = {"own": PTR, "args": PTR, "given": int64, "keywords": PTR}
@@ -92,9 +92,9 @@ class ArrayValues:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What was read. slots: memory of the native parameters. arrays: by argument. readings: memory with one per array."""
+    """What was read. slots: where each native parameter is. arrays: by argument. readings: memory with one per array."""
 
-    slots: Value
+    slots: list[Value]
     readings: Value
     arrays: dict[int, ArrayValues]
 
@@ -128,7 +128,9 @@ def _bind(frame: Frame) -> list[Value]:
 def _read(frame: Frame, objects: Sequence[Value]) -> Values:
     r, request = frame.r, frame.request
     arrays = sum(isinstance(spec, ArraySpec | PointerSpec) for spec in request.specs)
-    values = Values(r.room(tables.WORD * len(request.slots)), r.room(tables.READING_BYTES * arrays), {})
+    *offsets, size = slot_offsets(request.slots)
+    slots = r.room(size)
+    values = Values([slots.at(offset) for offset in offsets], r.room(tables.READING_BYTES * arrays), {})
     for place, (parameter, object_) in enumerate(zip(request.parameters, objects, strict=True)):
         if parameter.argument is None:
             _check_constexpr(frame, place, object_)
@@ -138,7 +140,7 @@ def _read(frame: Frame, objects: Sequence[Value]) -> Values:
             r.require(object_ == frame.process.field("none"))
         elif isinstance(spec, ScalarSpec):
             words = r.constant("number", wanted.number_words(spec.dtype, is_declared=parameter.is_declared))
-            slot = values.slots.word(_slot_of_number(request, parameter.argument))
+            slot = values.slots[_slot_of_number(request, parameter.argument)]
             r.require(frame.call(read_number, frame.process, object_, slot, words))
         else:
             values.arrays[parameter.argument] = _read_array(frame, spec, object_, values)
@@ -170,10 +172,10 @@ def _check_constexpr(frame: Frame, place: int, object_: Value) -> None:
 
 
 def _fill_slots(frame: Frame, values: Values) -> None:
-    """Native parameters: 8 bytes each, the value at the low end. Numbers are there already."""
-    for place, slot in enumerate(frame.request.slots):
+    """Put addresses, sizes and strides among the native parameters. Numbers are there already."""
+    for slot, place in zip(frame.request.slots, values.slots, strict=True):
         if slot.kind != "value":
-            values.slots.word(place).store(_array_word(slot, values.arrays[slot.argument]))
+            place.store(_array_word(slot, values.arrays[slot.argument]))
 
 
 def _array_word(slot: ParamSlot, array: ArrayValues) -> Value:
@@ -185,7 +187,7 @@ def _array_word(slot: ParamSlot, array: ArrayValues) -> Value:
 def _integers(frame: Frame, values: Values) -> dict[int, Value]:
     """The slots that expressions read."""
     used = {index for expr in expressions(frame.request) for index in _slots_of(expr)}
-    return {index: values.slots.item(index, int64) for index in sorted(used)}
+    return {index: values.slots[index].load(int64) for index in sorted(used)}
 
 
 def _slots_of(expr: HostExpr) -> set[int]:
@@ -247,16 +249,16 @@ def _own_size(frame: Frame, launch: LaunchSpec, evaluator: Evaluator) -> Size:
 def _run(frame: Frame, values: Values, size: Size) -> None:
     memory = frame.request.scratch_bytes, size.shared_bytes
     code = frame.state.field("code")
-    frame.r.give(frame.call(run, frame.state, code, values.slots, size.grid, size.blocks, *memory))
+    slots = values.slots[0] if values.slots else frame.r.null
+    frame.r.give(frame.call(run, frame.state, code, slots, size.grid, size.blocks, *memory))
 
 
 def _enqueue(frame: Frame, values: Values, size: Size) -> None:
-    r, slots = frame.r, frame.request.slots
+    r = frame.r
     device, stream_of = _device(frame, values)
-    pointers = r.words([values.slots.word(place) for place in range(len(slots))])
     launch = launch_of(r, size.grid, size.block, size.shared_bytes + frame.request.added_shared_bytes)
     code = frame.state.field("code")
-    result = frame.call(enqueue, frame.state, code, pointers, launch, device, stream_of)
+    result = frame.call(enqueue, frame.state, code, r.words(values.slots), launch, device, stream_of)
     r.require(result != r.value(PTR, NOTHING_DONE))
     r.give(result)
 
