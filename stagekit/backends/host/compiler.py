@@ -27,7 +27,7 @@ from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
 from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Function, Space, Value, ops, walk
+from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
 
 MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
@@ -92,6 +92,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             EMITTERS,
             fork,
             _used(fn),
+            any(map(_retypes_local, walk(fn.body))),
             block_values=dict(frame.params),
             decided=frame.decided,
         )
@@ -100,6 +101,16 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
     return module.text(), static.size_bytes, max(layout.padded_bytes for layout in layouts)
+
+
+def _retypes_local(op: Op) -> bool:
+    """Does `op` make of a pointer to LOCAL memory one to elements of another size?"""
+    if not isinstance(op, ops.Bitcast):
+        return False
+    source, target = op.operand.type, op.result.type
+    if not isinstance(source, Pointer) or not isinstance(target, Pointer):
+        return False
+    return source.space is Space.LOCAL and source.dtype.itemsize != target.dtype.itemsize
 
 
 def _used(fn: Function) -> frozenset[Value]:
@@ -138,7 +149,7 @@ def _place_local(kernel: Kernel, fn: Function, layout: Layout, *, is_one_piece: 
             continue
         if op.count is None:
             raise InternalError("a LOCAL allocation needs a size")
-        size = max(op.count, 1) * LANES * op.dtype.itemsize
+        size = kernel.local_pitch(op) * LANES * op.dtype.itemsize
         if is_one_piece and stack_bytes + size <= MAX_STACK_BYTES:
             stack_bytes += size
             kernel.local[op] = LocalPlace(kernel.w.emit_entry(f"alloca [{size} x i8], align {ALIGN}"), 0)

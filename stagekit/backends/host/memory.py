@@ -53,8 +53,12 @@ def _element_address(warp: Warp, type_: Pointer, form: Form) -> Address:
 def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
     if op.space is Space.SHARED:
         warp[op.result] = at(warp.kernel.shared[op])
-    else:
-        warp[op.result] = at(warp.kernel.local_base(op, warp.number))
+        return
+    base = at(warp.kernel.local_base(op, warp.number))
+    if warp.kernel.retypes_local:
+        pitch = warp.kernel.local_pitch(op)
+        base = Address(base.base, Linear(number(0), tuple(lane * pitch for lane in range(LANES))))
+    warp[op.result] = base
 
 
 def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:

@@ -2,7 +2,8 @@
 
     A + (row * n + col)     Address("%A", Linear(...))
 
-Elements of LOCAL memory lie lane by lane: element i of lane l is at `base + i * 32 + l`; only an access knows that.
+Elements of LOCAL memory lie side by side for the lanes: element i of lane l is at `base + i * 32 + l`; only an access knows that.
+In a kernel that retypes such memory each lane has its elements side by side instead, at an ordinary address that says which lane.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def lane_elements(warp: Warp, dtype: DType, base: Uniform | Vector, index: Vecto
 
 def _placed(warp: Warp, type_: Pointer, address: Address) -> Address:
     """The address with its index as memory is laid out: an element of LOCAL memory is a row of 32."""
-    if type_.space is not Space.LOCAL:
+    if type_.space is not Space.LOCAL or warp.kernel.retypes_local:
         return address
     return Address(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
 
@@ -110,9 +111,6 @@ def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address
     old, new = source.dtype.itemsize, target.dtype.itemsize
     if old == new:
         return address
-    if source.space is Space.LOCAL:
-        # Lane by lane storage has no bytes in common with storage of another element size.
-        raise InternalError("a pointer to per-thread memory cannot change its element size on the cpu target")
     if old % new == 0:
         return Address(
             address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(old // new))
@@ -136,6 +134,8 @@ def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
 
 def local_element(warp: Warp, type_: Pointer, address: Address) -> Address:
     """Where the lanes' own copies of an element of LOCAL memory are, as an ordinary address."""
+    if warp.kernel.retypes_local:
+        return address
     placed = _placed(warp, type_, address)
     lanes = Linear(number(0), tuple(range(LANES)))
     return Address(placed.base, integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, placed.index, lanes))

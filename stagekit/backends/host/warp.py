@@ -17,8 +17,9 @@ from stagekit.backends.host.linear import Pattern
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Block, Op, Value
+from stagekit.ir import Block, Op, Value, ops
 
+_LONGEST = 8  # bytes of an element
 FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
 
 
@@ -36,6 +37,7 @@ class Kernel:
 
     emitters: how each kind of op is written (`emit.py`). fork: tried before each (`forks.py`). block_idx, grid_dim: scalars
     of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
+    retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. fault: the label
     that leaves the kernel with a fault.
@@ -50,6 +52,7 @@ class Kernel:
     emitters: Mapping[type[Op], Callable[[Warp, Any], None]]
     fork: Callable[[Warp, Block, int], tuple[Form, ...] | None]
     used: frozenset[Value]
+    retypes_local: bool
     decided: Mapping[Value, bool] = field(default_factory=dict)
     fault: str = "fault"
     block_values: dict[Value, Form] = field(default_factory=dict)
@@ -84,6 +87,11 @@ class Kernel:
         if key not in self.buffers:
             self.buffers[key] = self.w.emit_entry(f"alloca [{count} x {element}], align 64")
         return self.buffers[key]
+
+    def local_pitch(self, op: ops.Alloc) -> int:
+        """How many elements of a LOCAL allocation there is room for per lane: in a kernel that retypes some, whole 8 bytes."""
+        count, size = max(op.count or 1, 1), op.dtype.itemsize
+        return -(-count * size // _LONGEST) * _LONGEST // size if self.retypes_local else count
 
     def local_base(self, op: Op, warp_number: Uniform) -> str:
         """The pointer to one warp's part of a LOCAL allocation."""
