@@ -170,6 +170,8 @@ computed this page (`python -m stagekit.intrinsics.docs docs` refreshes it). Whi
 - **float16 and bfloat16** compute each operation in float32 and round back; for `+ - * /` and `sqrt` that is correct rounding.
 - **Conversions** round once, to nearest even. Float to integer drops the fraction and saturates, NaN gives 0; integer
   to integer keeps the low bits; to bool is `!= 0`, so NaN is true. float8_e4m3fn has no infinity: too large gives NaN.
+- **`int`, `float` and `round`** of a number known at compile time are Python's own. At run time `int(x)` and `round(x)` are int32
+  where that holds every value of the dtype, else int64, and 64-bit integers stay; `float(x)` is float32, float64 of a float64.
 - **Comparisons** with NaN are false, but `!=` is true. `minimum` and `maximum` propagate NaN, `fmin` and `fmax` ignore it.
 
 `fastmath=True` gives up these promises for one kernel.
