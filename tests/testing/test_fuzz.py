@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -196,6 +197,70 @@ def test_cpython_has_an_answer_to_every_program(seed: int) -> None:
     problems_of(fuzzer, fuzzer.draw(seed), ())
 
     assert 1 == fuzzer.counts["programs"]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    return "\n".join(FUZZERS["staging"]().draw(seed) for seed in range(400))
+
+
+CONSTRUCTS = [
+    *(f"{name}\\(" for name in staging_types.NAMES[3:]),
+    *(
+        "class .*NamedTuple",
+        "@dataclass\n",
+        "frozen=True",
+        "slots=True",
+        "__slots__",
+        "super",
+        "@property",
+        "@staticmethod",
+    ),
+    *(
+        "@classmethod",
+        "__add__",
+        "__call__",
+        "__iter__",
+        "__lt__",
+        "nonlocal",
+        "lambda",
+        "@sk.inline",
+        "yield",
+        "while True",
+    ),
+    *(
+        "match",
+        "break",
+        "continue",
+        "    else:",
+        ":=",
+        "print",
+        "assert",
+        r"f'k{",
+        "sum\\(e",
+        "static_range",
+        "append",
+        r"\*rest",
+    ),
+    *(
+        "divmod",
+        "round",
+        "float",
+        " // ",
+        " % ",
+        " << ",
+        r" \*\* ",
+        r"s\[[^]]*:[^]]*\]",
+        r"m\[\d, [^]]*:",
+        r":-1\]",
+        "same_xs",
+    ),
+]
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS)
+def test_every_construct_is_drawn(drawn: str, construct: str) -> None:
+    assert re.search(construct, drawn)
 
 
 # -- what the parallel fuzzer knows -----------------------------------------------------------------------------------

@@ -110,12 +110,12 @@ class Generator:
         types, step = t.types(chosen), 1.0
         if chosen == "bool":
             low, high = 0, 1
-        elif chosen == "int":
-            types |= t.types("int32")
         elif "float" in chosen:
             types, step = types | (t.types("float32") if chosen == "float" else 0), 0.25
-        if chosen.startswith("u"):
-            low = max(low, 0)
+        elif self.random.random() < 0.5:
+            low, high = t.interval("int16" if chosen == "int" else chosen)
+        types |= t.types("int32") if chosen == "int" else 0
+        low = max(low, 0) if chosen.startswith("u") else low
         return Parameter(name, chosen, Number(name, low, high, types, step))
 
     def arrays(self) -> list[Parameter]:
@@ -163,7 +163,7 @@ class Generator:
         """A number known at compile time, or an argument."""
         if self.random.random() < 0.4 or not self.values.places:
             low, high = max(spec.low, -3), min(spec.high, 3)
-            return t.literal(self.random.randint(int(low), int(high)))
+            return self.values.conforming(t.literal(self.random.randint(int(low), int(high))), spec)
         return self.values.conforming(self.values.operand() if spec.is_integer else self.values.float_operand(), spec)
 
     def start_list(self) -> list[Line]:
@@ -486,7 +486,7 @@ class Generator:
     def for_(self, depth: int) -> list[Line]:
         v, outer = self.values, [p.number.text for p in self.values.places if p.number == _COUNTER.named(p.number.text)]
         name = self.random.choice(outer) if outer and self.random.random() < 0.15 else self.new_name()
-        end = v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS | t.UNSIGNED)).text
+        end = v.conforming(v.operand(), Number("", 0, 4, t.INTEGERS)).text
         bound = v.pick(
             str(v.number(0, 4)), end, f"1, {end}, 2", f"4, {end}, -1", "3, -2, -2", f"{v.number(0, 2)}, {end}"
         )

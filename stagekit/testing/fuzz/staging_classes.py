@@ -124,7 +124,9 @@ def _own(made: Class, values: Values, *, is_writable: bool = False) -> Values:
 
 
 def _add(made: Class, text: str, result: Number, *parameters: Number, is_mutating: bool = False) -> None:
-    (made.mutating if is_mutating else made.methods).append((text, Function(text, parameters, result)))
+    some = made.mutating if is_mutating else made.methods
+    some[:] = [method for method in some if method[0] != text]  # which this one overrides
+    some.append((text, Function(text, parameters, result)))
 
 
 def _step(made: Class, values: Values, block: Block) -> list[Line]:
@@ -204,7 +206,7 @@ def _compared(made: Class, values: Values, block: Block) -> list[Line]:
     return [less, Line("def __bool__(self):", [Line(f"return {_own(made, values).comparison()}")])]
 
 
-_METHODS = (_mixed, _mixed, _total, _items, _call, _static, _made, _operators, _compared)
+_METHODS = (_mixed, _total, _items, _call, _static, _made, _operators, _compared)
 
 _GENERATORS = (  # they give numbers from 0 to n * k
     "def {name}(n):\n    for i in range(n):\n        yield i * {k}",

@@ -84,9 +84,19 @@ def _holds(name: str, low: float, high: float, step: float) -> bool:
         return bool(max(-low, high) / step <= 2 ** _DIGITS[name])
     if name == "bool":
         return low >= 0 and high <= 1 and step == 1
-    bits = _BITS.get(name, 32)  # a Python int that is known at run time only is an int32 until it meets a dtype
-    least, most = (0, 2**bits - 1) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    least, most = _interval(name)
     return step >= 1 and least <= low and high <= most
+
+
+def _interval(name: str) -> tuple[int, int]:
+    bits = _BITS.get(name, 32)  # a Python int that is known at run time only is an int32 until it meets a dtype
+    return (0, 2**bits - 1) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def interval(name: str) -> tuple[int, int]:
+    """What an argument of an integer type may be, well inside of what a float64 holds."""
+    least, most = _interval(name)
+    return max(least, -(10**12)), min(most, 10**12)
 
 
 # -- two types meet ---------------------------------------------------------------------------------------------------
@@ -286,6 +296,8 @@ def extremum(name: str, items: list[Number]) -> Number | None:
 def as_int(x: Number) -> Number:
     """`int(x)`, which is int32 or wider at run time. It cuts fractions off."""
     made = WIDE | (x.types & types("uint64"))
+    if not held(x.low, x.high, 1) & types("int32"):
+        return converted(x, "int64") or literal(0)
     return Number(
         f"int({x.text})",
         math.ceil(x.low) if x.low < 0 else x.low // 1,

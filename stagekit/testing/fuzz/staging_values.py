@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 from stagekit.testing.fuzz import staging_types as t
 from stagekit.testing.fuzz.staging_types import Number
 
-_INTERVALS = ((0, 9), (0, 100), (-20, 20), (-100, 100), (0, 1000), (-1000, 1000))
+_INTERVALS = (  # what narrow types hold, and what only some do
+    *((0, 9), (0, 100), (-20, 20), (-100, 100)) * 2,
+    *((0, 200), (0, 1000), (-1000, 1000), (0, 60_000), (-30_000, 30_000), (0, 4 * 10**9), (-(10**12), 10**12)),
+)
 _INTEGER_TYPES = (t.SIGNED, t.INTEGERS, t.INTEGERS, t.NARROW_UNSIGNED, t.WIDE)
-_GRIDS = ((-8, 8, 0.25), (-100, 100, 0.25), (0, 64, 0.5), (-500, 500, 0.125))
+_LITERALS = ((1, 9),) * 7 + ((10, 120),) * 2 + ((200, 30_000),)
+_GRIDS = ((-8, 8, 0.25), (-100, 100, 0.25), (0, 64, 0.5))
+_WIDE_GRIDS = ((-500, 500, 0.125), (0, 10**5, 0.125), (-(10**9), 10**9, 0.25))  # what float16 does not hold
 _MOST_NESTED = 3
 
 # Of x, y and a small number n. What the value is: one of the three, their sum, ...
@@ -103,7 +108,7 @@ class Values:
         return self.random.randint(least, most)
 
     def literal(self) -> Number:
-        return t.literal(self.number())
+        return t.literal(self.number(*self.random.choice(_LITERALS)))
 
     # -- what may be held ---------------------------------------------------------------------------------------
 
@@ -115,9 +120,11 @@ class Values:
         return Number("", low if types & t.SIGNED & ~t.UNSIGNED else 0, high, types)
 
     def float_spec(self) -> Number:
-        low, high, step = self.random.choice(_GRIDS)
-        types = self.random.choice((t.FLOATS, t.WIDE_FLOATS)) & t.held(low, high, step) | t.types("int")
-        return Number("", low, high, types, step)
+        """Literals adapt to what a path has, rounded; so they are left out where that could be seen."""
+        low, high, step = self.random.choice((*_GRIDS, *_GRIDS, *_WIDE_GRIDS))
+        if not t.held(low, high, step) & t.types("float16"):
+            return Number("", low, high, t.FLOATS & ~t.types("float"), step)
+        return Number("", low, high, self.random.choice((t.FLOATS, t.WIDE_FLOATS)) | t.types("int"), step)
 
     def spec(self) -> Number:
         return self.float_spec() if self.random.random() < 0.2 else self.integer_spec()
@@ -365,8 +372,10 @@ class Values:
         return self._element(*self.random.choice(views)) if views else self.float_plain()
 
     def value(self, spec: Number) -> Number:
-        """What `spec` allows."""
-        return self.conforming(self.integer() if spec.is_integer else self.floating(), spec)
+        """What `spec` allows, at times in the least type that does."""
+        found = self.conforming(self.integer() if spec.is_integer else self.floating(), spec)
+        least = next(t.typed_names(spec.types & t.held(found.low, found.high, found.step)), None)
+        return (t.converted(found, least) if least and self.random.random() < 0.15 else None) or found
 
     # -- conditions ---------------------------------------------------------------------------------------------
 
@@ -423,7 +432,8 @@ def wider(x: Number) -> Number:
         return x
     if not x.is_integer:
         return t.converted(x, "float64") or x
-    return (t.converted(x, "int64") or x) if x.types & t.types("uint64") else t.as_int(x)
+    is_small = t.held(x.low, x.high, x.step) & t.types("int32") and not x.types & t.types("uint64")
+    return t.as_int(x) if is_small else t.converted(x, "int64") or x
 
 
 def _scaled(x: Number, y: Number, n: Number) -> Number | None:
