@@ -50,23 +50,18 @@ class InterpKernel(Kernel):
         self._nesting = nesting(fn.body)
         self.last_report: interp.Report | None = None
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+    def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
-        self.tell(self.run(args, kwargs, brackets, 0), raises_findings=True)
+        self.tell(self.run(arguments, brackets, 0), raises_findings=True)
 
-    def run(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
-    ) -> interp.Report:
+    def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
         """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
         if self._nesting > _DEEP:  # a launch cannot be begun twice, so this is decided beforehand
-            return deeply(lambda: self._run(args, kwargs, brackets, seed))
+            return deeply(lambda: self._run(given, brackets, seed))
         with recursion_limit():
-            return self._run(args, kwargs, brackets, seed)
+            return self._run(given, brackets, seed)
 
-    def _run(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest, seed: int
-    ) -> interp.Report:
-        given = self._bind(args, kwargs)
+    def _run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
         hosted = Hosted(given, self._read_on_gpu)
         values = self._read(hosted.arguments, None)
         size = self._size(values, given, brackets)
@@ -78,9 +73,8 @@ class InterpKernel(Kernel):
         self.last_report = dataclasses.replace(report, findings=self._explained(report))
         return self.last_report
 
-    def check(self, args: tuple[Any, ...], brackets: LaunchRequest) -> None:
+    def check(self, given: Sequence[Any], brackets: LaunchRequest) -> None:
         """Refuse what a launch with these arguments would refuse."""
-        given = self._bind(args, {})
         self._size(self._read(Hosted(given, self._read_on_gpu).arguments, None), given, brackets)
 
     @functools.cached_property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from stagekit.diagnostics import hide_frames
+from stagekit.runtime.binding import Binder
 from stagekit.runtime.kernel import Kernel, prepared
 from stagekit.runtime.launch_config import NO_BRACKETS
 
@@ -102,4 +103,6 @@ class General:
         if owner is not None:
             owner._launch(key, args, kwargs)
         else:
-            self._kernel.launch(args, kwargs, NO_BRACKETS if key is None else self._kernel.request(key))
+            artifact = self._kernel.artifact
+            arguments = Binder(artifact.kernel_name, artifact.signature)(args, kwargs)
+            self._kernel.launch(arguments, NO_BRACKETS if key is None else self._kernel.request(key))

@@ -85,10 +85,10 @@ class Sanitizer:
 
         return checked
 
-    def launch(self, variant: Variant, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def launch(self, variant: Variant, key: Any, args: tuple[Any, ...]) -> None:
         """Run one launch; keep its report; raise what it found, unless that is only collected."""
         kernel = variant.checked(self.options)
-        report = kernel.run(args, kwargs, _request(kernel, key), self.seed + self._launches)
+        report = kernel.run(args, _request(kernel, key), self.seed + self._launches)
         self._launches += 1
         self.reports.append(report)
         del self.reports[:-_KEPT_REPORTS]
@@ -98,7 +98,7 @@ class Sanitizer:
         """A launch for later; what is wrong with its brackets and arguments is said now."""
         kernel = variant.checked(self.options)
         kernel.check(args, _request(kernel, key))
-        return prepared(kernel.artifact.kernel_name, self.launch, variant, key, args, {})
+        return prepared(kernel.artifact.kernel_name, self.launch, variant, key, args)
 
 
 def _request(kernel: Kernel, key: Any) -> LaunchRequest:

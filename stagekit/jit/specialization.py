@@ -221,7 +221,7 @@ class Specialization(Inspectable):
         values, variant, device = self._typed(given, target)
         watch = sanitizing.current()
         if watch is not None:
-            watch.launch(variant, key, values, {})
+            watch.launch(variant, key, values)
             return None
         where = self._target(target, device)
         kernel = variant.launch(key, values, where, device)

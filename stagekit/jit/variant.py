@@ -103,7 +103,7 @@ class Variant:
     def launch(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
         """`kernel[key](*args)` on `target`; without brackets, key is None. Gives what was launched."""
         kernel = self._kernel(key, args, target, device)
-        kernel.launch(args, {}, NO_BRACKETS if key is None else kernel.request(key))
+        kernel.launch(args, NO_BRACKETS if key is None else kernel.request(key))
         return kernel
 
     def prepare(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """Launch a kernel on the CPU: machine code at an address, called through ctypes, which lets go of the GIL.
 
     kernel = CpuKernel(artifact, address, closer)
-    kernel.launch((x, y, 3.0), {}, kernel.request(4))
+    kernel.launch((x, y, 3.0), kernel.request(4))
 
 The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It works for a range of blocks, so that
 `pool.py` can share a grid among threads; each thread has its own scratch memory, used again by all kernels.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
@@ -60,9 +60,8 @@ class CpuKernel(Kernel):
         self._cost = BlockCost()
         weakref.finalize(self, closer).atexit = False
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+    def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel and wait for it; then print what it printed, or raise the assert that failed."""
-        arguments = self._bind(args, kwargs)
         values = self._read(arguments, None)
         size = self._size(values, arguments, brackets)
         if self._has_records:

@@ -1,7 +1,7 @@
 """Launch a kernel on a GPU: PTX loaded once per device, then one driver call.
 
     kernel = CudaKernel(artifact)
-    kernel.launch((x, y, 3.0), {}, kernel.request((4, 256)))       returns at once; `synchronize()` waits
+    kernel.launch((x, y, 3.0), kernel.request((4, 256)))       returns at once; `synchronize()` waits
 
 The device is that of the arguments. The stream is the one in the brackets; else the one that is current to the library of
 the first array that has such a thing (torch, CuPy); else torch's where it uses CUDA, else the default stream. Whoever made
@@ -58,9 +58,8 @@ class CudaKernel(Kernel):
         if artifact.has_records:
             _recording.add(self)
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+    def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Enqueue the kernel. Under `debug=True` an assert that failed in an earlier launch is raised first."""
-        arguments = self._bind(args, kwargs)
         gpu = self._reading(brackets, arguments)
         values = self._read(arguments, gpu)
         size = self._size(values, arguments, brackets)

@@ -1,6 +1,6 @@
 """What the kernels of both targets share: brackets, arguments, and the size of a launch.
 
-A `CpuKernel` or `CudaKernel` is an `Artifact` that can be launched. `launch` binds, reads and checks the arguments,
+A `CpuKernel` or `CudaKernel` is an `Artifact` that can be launched. `launch` reads and checks the arguments,
 works out grid and block, and leaves the rest to its target.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
-from stagekit.runtime.binding import Binder
 from stagekit.runtime.checks import ArgumentReader, Native, compile_reader
 from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
@@ -36,7 +35,6 @@ class Kernel:
         self.artifact = artifact
         self._name = artifact.kernel_name
         self._constexprs = dict(constexprs or {})
-        self._bind = Binder(self._name, artifact.signature)
         self._read = _naming(self._name, compile_reader(artifact.signature, artifact.target))
         self._last_request: tuple[Any, LaunchRequest] = None, NO_BRACKETS
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
@@ -53,13 +51,13 @@ class Kernel:
             self._last_request = key, request
         return request
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
-        """Run the kernel once, or raise before anything has run."""
+    def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
+        """Run the kernel once, or raise before anything has run. arguments: one per parameter."""
         raise NotImplementedError
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         """A function that launches with these arguments, one per parameter, which it keeps alive."""
-        return prepared(self._name, self.launch, args, {}, brackets)
+        return prepared(self._name, self.launch, args, brackets)
 
     def native_state(self, request: LaunchRequest) -> State | None:
         """What a native launcher of this kernel works with; None where launches must go the general way.
@@ -113,8 +111,7 @@ def _naming(kernel: str, read: ArgumentReader) -> ArgumentReader:
 class IdleKernel(Kernel):
     """What a launch without threads runs: the arguments are checked as always, and no code is made."""
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
-        arguments = self._bind(args, kwargs)
+    def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         size = self._size(self._read(arguments, None), arguments, brackets)
         if size.blocks:
             raise InternalError(f"{self._name}: no code for blocks of {size.block}")

@@ -339,7 +339,7 @@ def test_cupys_arrays_are_read_through_dlpack_and_launched_on_cupys_stream(
     launch, array = Launches().load(0, 1), cupy.ndarray((1000,), (1,), device=1)
     assert launch(array, array, 1.5) == "general"
 
-    launch.kernel.launch((array, array, 1.5), {})
+    launch.kernel.launch((array, array, 1.5))
 
     ((_, *sizes, stream, _, _),) = gpu.named("cuLaunchKernel")
     assert (sizes[:6], stream) == ([4, 1, 1, 256, 1, 1], 9001)
@@ -350,7 +350,7 @@ def test_a_stream_in_the_brackets_is_told_to_cupy(gpu: FakeNativeDriver, cupy: t
     launch = Launches(STRIDED, key=(2, 64, 0, 4242), style="thread", launch=None, block=None).load(0)
     array = cupy.ndarray((3, 5), (10, 1))
 
-    launch.kernel.launch((array,), {}, launch.kernel.request((2, 64, 0, 4242)))
+    launch.kernel.launch((array,), launch.kernel.request((2, 64, 0, 4242)))
 
     assert array.asked == [4242]
     assert gpu.named("cuLaunchKernel")[0][8] == 4242

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stagekit.diagnostics import InternalError
 from stagekit.hostexpr import Const
+from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError, LaunchError
 from stagekit.runtime.launch_config import LaunchConfig
 from stagekit.signature import LaunchSpec
@@ -31,18 +32,18 @@ def test_a_kernel_that_computes_its_own_grid(make_kernel: MakeKernel, n: int, k:
     kernel = make_kernel("saxpy", SAXPY, style="entry", launch=SAXPY_LAUNCH)
     x, y = np.arange(n + offset, dtype=np.float32)[offset:], np.ones(n, np.float32)
 
-    kernel.launch((x, y, k), {})
+    kernel.launch((x, y, k))
 
     np.testing.assert_array_equal(y, 1 + np.float32(k) * x)
 
 
 def test_positional_keyword_and_mixed_arguments_are_the_same_launch(make_kernel: MakeKernel) -> None:
-    kernel = make_kernel("saxpy", SAXPY)
+    kernel, bind = make_kernel("saxpy", SAXPY), Binder("saxpy", SAXPY)
     x, y = np.ones(100, np.float32), np.zeros(100, np.float32)
 
-    kernel.launch((x, y, 1.0), {}, kernel.request(1))
-    kernel.launch((x,), {"k": 1.0, "y": y}, kernel.request((1,)))
-    kernel.launch((), {"x": x, "y": y, "k": 1}, kernel.request(LaunchConfig(1, 256)))
+    kernel.launch(bind((x, y, 1.0), {}), kernel.request(1))
+    kernel.launch(bind((x,), {"k": 1.0, "y": y}), kernel.request((1,)))
+    kernel.launch(bind((), {"x": x, "y": y, "k": 1}), kernel.request(LaunchConfig(1, 256)))
 
     np.testing.assert_array_equal(y, 3)
 
@@ -51,7 +52,7 @@ def test_y7_one_array_as_input_and_output_works_in_place(make_kernel: MakeKernel
     kernel = make_kernel("saxpy", SAXPY)
     x = np.arange(100, dtype=np.float32)
 
-    kernel.launch((x, x, 1.0), {}, kernel.request(1))
+    kernel.launch((x, x, 1.0), kernel.request(1))
 
     np.testing.assert_array_equal(x, 2 * np.arange(100))
 
@@ -61,18 +62,18 @@ def test_an_empty_grid_does_nothing_but_is_checked(make_kernel: MakeKernel, grid
     kernel = make_kernel("saxpy", SAXPY)
     x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
 
-    kernel.launch((x, y, 1.0), {}, kernel.request(grid))
+    kernel.launch((x, y, 1.0), kernel.request(grid))
 
     assert not y.any()
     with pytest.raises(ArgumentError):
-        kernel.launch((x, y.astype(float), 1.0), {}, kernel.request(grid))
+        kernel.launch((x, y.astype(float), 1.0), kernel.request(grid))
 
 
 def test_the_kernel_sees_the_grid(make_kernel: MakeKernel) -> None:
     kernel = make_kernel("show_grid", OUT)
     out = np.zeros(3, np.int64)
 
-    kernel.launch((out,), {}, kernel.request((4, 3, 2)))
+    kernel.launch((out,), kernel.request((4, 3, 2)))
 
     assert out.tolist() == [4, 3, 2]
 
@@ -81,11 +82,11 @@ def test_a_grid_may_be_a_function_of_constexprs_and_arguments(make_kernel: MakeK
     kernel = make_kernel("saxpy", SAXPY, values={"BLOCK": 256})
     x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
 
-    kernel.launch((x, y, 1.0), {}, kernel.request(lambda a: -(-len(a["x"]) // a["BLOCK"])))
+    kernel.launch((x, y, 1.0), kernel.request(lambda a: -(-len(a["x"]) // a["BLOCK"])))
 
     assert (y == 1).all()
     with pytest.raises(LaunchError, match="grid x: expected an integer"):
-        kernel.launch((x, y, 1.0), {}, kernel.request(lambda a: len(a["x"]) / a["BLOCK"]))
+        kernel.launch((x, y, 1.0), kernel.request(lambda a: len(a["x"]) / a["BLOCK"]))
 
 
 def test_missing_brackets_are_told(make_kernel: MakeKernel) -> None:
@@ -93,7 +94,7 @@ def test_missing_brackets_are_told(make_kernel: MakeKernel) -> None:
     x = np.ones(10, np.float32)
 
     with pytest.raises(LaunchError, match=r"saxpy\[grid\]\(...\)"):
-        kernel.launch((x, x, 1.0), {})
+        kernel.launch((x, x, 1.0))
 
 
 def test_a_computed_launch_has_the_compiled_block(make_kernel: MakeKernel) -> None:
@@ -102,7 +103,7 @@ def test_a_computed_launch_has_the_compiled_block(make_kernel: MakeKernel) -> No
     x = np.ones(10, np.float32)
 
     with pytest.raises(LaunchError, match="compiled for blocks of"):
-        kernel.launch((x, x, 1.0), {})
+        kernel.launch((x, x, 1.0))
     with pytest.raises(InternalError):
         make_kernel("saxpy", SAXPY, block=None)
 
@@ -111,7 +112,7 @@ def test_dynamic_shared_memory_follows_the_scratch(make_kernel: MakeKernel) -> N
     kernel = make_kernel("scribble", OUT, style="thread", block=(32, 1, 1), scratch_bytes=256)
     out = np.full(4, -1, np.int64)
 
-    kernel.launch((out,), {}, kernel.request((4, 32, 256)))
+    kernel.launch((out,), kernel.request((4, 32, 256)))
 
     assert out.tolist() == [0, 0, 0, 0]
 
@@ -125,7 +126,7 @@ def test_p21_a_launch_keeps_no_reference_to_its_arguments(make_kernel: MakeKerne
     for n in (10, 100_000):
         x, y = (np.ones(n, np.float32).view(Owner) for _ in "xy")
         kernel._cost.ns = 1e9  # through the pool, where there are two blocks
-        kernel.launch((x, y, 1.0), {}, kernel.request(-(-n // 256)))
+        kernel.launch((x, y, 1.0), kernel.request(-(-n // 256)))
         watch = weakref.ref(x), weakref.ref(y)
         del x, y
         gc.collect()
@@ -137,7 +138,7 @@ def test_p21_dropping_a_kernel_frees_its_code(make_kernel: MakeKernel) -> None:
     freed = []
     kernel = make_kernel("saxpy", SAXPY, closer=lambda: freed.append(True))
     x = np.ones(10, np.float32)
-    kernel.launch((x, x, 1.0), {}, kernel.request(1))
+    kernel.launch((x, x, 1.0), kernel.request(1))
 
     assert freed == []
     del kernel
@@ -146,13 +147,13 @@ def test_p21_dropping_a_kernel_frees_its_code(make_kernel: MakeKernel) -> None:
 
 
 def test_a_refused_launch_leaves_the_kernel_usable(make_kernel: MakeKernel) -> None:
-    kernel = make_kernel("visit", VISIT)
+    kernel, bind = make_kernel("visit", VISIT), Binder("visit", VISIT)
     out = np.zeros(4, np.int64)
 
     for wrong in [(out,), (out, 2**70), (out, 0.5), (out[::2], 0), (out, 0, 0)]:
         with pytest.raises(ArgumentError):
-            kernel.launch(wrong, {}, kernel.request(4))
-    kernel.launch((out, 0), {}, kernel.request(4))
+            kernel.launch(bind(wrong, {}), kernel.request(4))
+    kernel.launch((out, 0), kernel.request(4))
 
     assert out.tolist() == [1, 1, 1, 1]
 
@@ -169,7 +170,7 @@ def test_p40_a_launch_costs_microseconds_and_asks_nobody(
     for module, name in [(ast, "parse"), (inspect, "signature"), (inspect, "getsource")]:
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a launch must not look at the source"))
 
-    seconds = min(repeat(lambda: kernel.launch((x, y, 1.0), {}, brackets), number=500, repeat=20)) / 500
+    seconds = min(repeat(lambda: kernel.launch((x, y, 1.0), brackets), number=500, repeat=20)) / 500
 
     assert seconds < 20e-6, "about 3 µs on a quiet machine"
 
@@ -177,11 +178,11 @@ def test_p40_a_launch_costs_microseconds_and_asks_nobody(
 def test_a_launch_leaves_no_garbage(make_kernel: MakeKernel) -> None:
     kernel = make_kernel("saxpy", SAXPY)
     x, y, brackets = np.ones(1000, np.float32), np.zeros(1000, np.float32), kernel.request(4)
-    kernel.launch((x, y, 1.0), {}, brackets)
+    kernel.launch((x, y, 1.0), brackets)
     gc.collect()
     before = sys.getallocatedblocks()
 
     for _ in range(1000):
-        kernel.launch((x, y, 1.0), {}, brackets)
+        kernel.launch((x, y, 1.0), brackets)
 
     assert sys.getallocatedblocks() - before < 100

@@ -38,7 +38,7 @@ def test_a_launch_is_one_driver_call_with_the_parameters_in_order(fake: FakeDriv
     kernel, (x, y) = saxpy(), saxpy_arrays()
     fake.parameter_count = 4
 
-    kernel.launch((x, y, 1.5), {})
+    kernel.launch((x, y, 1.5))
 
     ((function, *sizes, _, extra),) = fake.named("cuLaunchKernel")
     assert function == "saxpy of module on 100"
@@ -52,7 +52,7 @@ def test_the_module_is_loaded_once_per_device_and_lazily(fake: FakeDriver) -> No
     assert not fake.named("cuModuleLoadDataEx")
 
     for device in (0, 1, 0, 1):
-        kernel.launch((*saxpy_arrays(device=device), 1.0), {})
+        kernel.launch((*saxpy_arrays(device=device), 1.0))
 
     assert len(fake.named("cuModuleLoadDataEx")) == 2
     assert [c[0] for c in fake.named("cuLaunchKernel")] == [f"saxpy of module on {100 + d}" for d in (0, 1, 0, 1)]
@@ -64,18 +64,18 @@ def test_the_context_that_was_current_is_current_again(fake: FakeDriver) -> None
     kernel, arguments = saxpy(), (*saxpy_arrays(device=1), 1.0)
     fake.current = 100
 
-    kernel.launch(arguments, {})
+    kernel.launch(arguments)
     assert fake.current == 100
 
     fake.current = 0
-    kernel.launch(arguments, {})
+    kernel.launch(arguments)
     assert fake.current == 101, "a thread that had none keeps it"
 
 
 def test_p21_dropping_the_kernel_unloads_its_modules_after_the_last_launch(fake: FakeDriver) -> None:
     kernel = saxpy()
     for device in (0, 1):
-        kernel.launch((*saxpy_arrays(device=device), 1.0), {})
+        kernel.launch((*saxpy_arrays(device=device), 1.0))
     fake.calls.clear()
 
     del kernel
@@ -90,7 +90,7 @@ def test_the_drivers_log_is_in_the_error(fake: FakeDriver) -> None:
     fake.failing = {"cuModuleLoadDataEx"}
 
     with pytest.raises(CudaError, match="ptxas: line 3: oops") as caught:
-        saxpy().launch((*saxpy_arrays(), 1.0), {})
+        saxpy().launch((*saxpy_arrays(), 1.0))
 
     assert "`saxpy` on cuda:0 (Fake GPU): CUDA_ERROR_INVALID_PTX" in str(caught.value)
 
@@ -100,29 +100,29 @@ def test_a_failing_call_is_named(fake: FakeDriver) -> None:
     fake.failing = {"cuLaunchKernel"}
 
     with pytest.raises(CudaError, match=r"cuLaunchKernelEx: CUDA_ERROR_INVALID_PTX \(it did not work\)"):
-        kernel.launch(arguments, {})
+        kernel.launch(arguments)
 
 
 def test_a_gpu_that_is_too_old_is_told(fake: FakeDriver) -> None:
     with pytest.raises(LaunchError, match=r"capability 10.0, cuda:0 \(Fake GPU\) has 9.0"):
-        saxpy(capability=100).launch((*saxpy_arrays(), 1.0), {})
+        saxpy(capability=100).launch((*saxpy_arrays(), 1.0))
 
 
 def test_shared_memory_above_48_kib_is_opted_in_up_to_the_limit(fake: FakeDriver) -> None:
     kernel = saxpy(style="thread", launch=None, shared_bytes=1024, added_shared_bytes=16)
     arguments = (*saxpy_arrays(), 1.0)
 
-    kernel.launch(arguments, {}, kernel.request((4, 256, 47 * 1024 - 16)))
+    kernel.launch(arguments, kernel.request((4, 256, 47 * 1024 - 16)))
     assert not fake.named("cuFuncSetAttribute")
 
     for _ in range(2):
-        kernel.launch(arguments, {}, kernel.request((4, 256, 100_000)))
+        kernel.launch(arguments, kernel.request((4, 256, 100_000)))
     ((_, name, size),) = fake.named("cuFuncSetAttribute")
     assert (name, size) == ("max dynamic shared", 100_016)
     assert [call[7] for call in fake.named("cuLaunchKernel")] == [47 * 1024, 100_016, 100_016]
 
     with pytest.raises(LaunchError, match=r"1024 static and 232016 dynamic bytes per block, .* has 232448"):
-        kernel.launch(arguments, {}, kernel.request((4, 256, 232_000)))
+        kernel.launch(arguments, kernel.request((4, 256, 232_000)))
 
 
 class StreamOfTorch:
@@ -146,7 +146,7 @@ class StreamOfCudaCore:
 def test_a_stream_in_the_brackets_is_used(fake: FakeDriver, stream: Any) -> None:
     kernel = saxpy(style="thread", launch=None)
 
-    kernel.launch((*saxpy_arrays(), 1.0), {}, kernel.request((4, 256, 0, stream)))
+    kernel.launch((*saxpy_arrays(), 1.0), kernel.request((4, 256, 0, stream)))
 
     assert fake.named("cuLaunchKernel")[0][8] == 55
 
@@ -155,7 +155,7 @@ def test_what_is_no_stream_is_told(fake: FakeDriver) -> None:
     kernel = saxpy(style="thread", launch=None)
 
     with pytest.raises(LaunchError, match="stream: expected a CUDA stream"):
-        kernel.launch((*saxpy_arrays(), 1.0), {}, kernel.request((4, 256, 0, "fast")))
+        kernel.launch((*saxpy_arrays(), 1.0), kernel.request((4, 256, 0, "fast")))
 
 
 def test_an_owner_that_still_writes_on_its_stream_is_waited_for(fake: FakeDriver) -> None:
@@ -167,7 +167,7 @@ def test_an_owner_that_still_writes_on_its_stream_is_waited_for(fake: FakeDriver
     x, y = Producing(), Producing()
     kernel = saxpy()
 
-    kernel.launch((x, y, 1.0), {})
+    kernel.launch((x, y, 1.0))
 
     names = [name for name, *_ in fake.calls]
     assert fake.named("cuEventRecord") == [["event", 9]], "once for both"
@@ -176,7 +176,7 @@ def test_an_owner_that_still_writes_on_its_stream_is_waited_for(fake: FakeDriver
 
 
 def test_an_empty_grid_reaches_no_driver(fake: FakeDriver) -> None:
-    saxpy().launch((empty(0, float32), empty(0, float32), 1.0), {})
+    saxpy().launch((empty(0, float32), empty(0, float32), 1.0))
 
     assert not fake.named("cuLaunchKernel")
     assert not fake.named("cuModuleLoadDataEx")
@@ -186,7 +186,7 @@ def test_numpy_arrays_are_refused_with_the_way_out(fake: FakeDriver) -> None:
     x = np.ones(10, np.float32)
 
     with pytest.raises(ArgumentError, match=r"stagekit.cuda.to_device\(x\) copies it to the GPU"):
-        saxpy().launch((x, x, 1.0), {})
+        saxpy().launch((x, x, 1.0))
 
 
 ASSERT = RecordSite("assert", "value {0}", (int64,), Loc(__file__, 1, 0, 1, 9, "kernel"))
@@ -199,16 +199,16 @@ def test_a_failed_assert_is_raised_at_the_next_launch_or_synchronisation(fake: F
     )
     out = empty(3, int64)
     fake.parameter_count = 2
-    kernel.launch((out,), {}, kernel.request(1))
+    kernel.launch((out,), kernel.request(1))
     ((_, buffer),) = fake.launched
     words = (ctypes.c_uint64 * 12).from_address(buffer)
     words[4:12] = [1, 2, 0, 0, 7, 0, 0, 42]  # as the kernel would
     words[0] = 12
 
     with pytest.raises(KernelAssertionError, match=r"value 42 \(block \(2, 0, 0\), thread \(7, 0, 0\)\)"):
-        kernel.launch((out,), {}, kernel.request(1)) if how == "next launch" else synchronize()
+        kernel.launch((out,), kernel.request(1)) if how == "next launch" else synchronize()
 
-    kernel.launch((out,), {}, kernel.request(1))
+    kernel.launch((out,), kernel.request(1))
     synchronize()
 
 
@@ -328,7 +328,7 @@ def fill_kernel(code: bytes = PTX) -> CudaKernel:
 def test_a_kernel_runs_on_the_gpu() -> None:
     kernel, out = fill_kernel(), empty(64, float32)
 
-    kernel.launch((out, 1.5), {}, kernel.request((2, 32)))
+    kernel.launch((out, 1.5), kernel.request((2, 32)))
     synchronize()
 
     np.testing.assert_array_equal(out.to_host(), 1.5)
@@ -339,7 +339,7 @@ def test_broken_ptx_is_refused_with_the_drivers_log() -> None:
     kernel, out = fill_kernel(PTX.replace(b"mad.lo", b"mud.lo")), empty(64, float32)
 
     with pytest.raises(CudaError, match="ptxas"):
-        kernel.launch((out, 1.5), {}, kernel.request((2, 32)))
+        kernel.launch((out, 1.5), kernel.request((2, 32)))
 
 
 @pytest.mark.gpu
@@ -348,7 +348,7 @@ def test_torch_and_stagekit_share_arrays_and_streams() -> None:
     kernel, out = fill_kernel(), torch.zeros(64, device="cuda")
 
     with torch.cuda.stream(torch.cuda.Stream()):
-        kernel.launch((out, 2.5), {}, kernel.request((2, 32)))
+        kernel.launch((out, 2.5), kernel.request((2, 32)))
         doubled = out * 2
     torch.cuda.synchronize()
 
@@ -364,7 +364,7 @@ def test_no_brackets_and_no_arrays() -> None:
         artifact("nothing", NO_ARGUMENTS, target="cuda", capability=75, code=code, style="block", block=(32, 1, 1))
     )
 
-    kernel.launch((), {}, kernel.request(1))
+    kernel.launch((), kernel.request(1))
     synchronize()
     with pytest.raises(LaunchError):
-        kernel.launch((), {}, NO_BRACKETS)
+        kernel.launch((), NO_BRACKETS)

@@ -43,7 +43,7 @@ def arrays(device: int = 0) -> tuple[DeviceArray, DeviceArray, float]:
 
 def launched(name: str, device: int = 0, **changes: Any) -> CudaKernel:
     made = kernel(name, **changes)
-    made.launch(arrays(device), {})
+    made.launch(arrays(device))
     return made
 
 
@@ -56,8 +56,8 @@ def caught(call: Callable[[], object]) -> str:
 # Faults that stay with a context --------------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[CudaKernel, Any], object]] = {
-    "loading a module": lambda known, given: kernel("other").launch(given, {}),
-    "a launch": lambda known, given: known.launch(given, {}),
+    "loading a module": lambda known, given: kernel("other").launch(given),
+    "a launch": lambda known, given: known.launch(given),
     "synchronising": lambda known, given: synchronize(),
     "a copy to the host": lambda known, given: given[0].to_host(),
     "a copy to the device": lambda known, given: to_device(np.ones(3)),
@@ -94,9 +94,9 @@ def test_only_the_device_with_the_fault_is_lost(fake: FakeDriver) -> None:
     text = caught(synchronize)
 
     assert "cuda:1: the kernel launched last there is `k1`" in text
-    on[0].launch(given[0], {})
+    on[0].launch(given[0])
     synchronize(0)
-    assert caught(lambda: on[1].launch(given[1], {})) == text
+    assert caught(lambda: on[1].launch(given[1])) == text
 
 
 def test_without_a_launch_of_ours_no_kernel_is_named(fake: FakeDriver) -> None:
@@ -128,7 +128,7 @@ def test_debug_names_the_kernel_for_certain(fake: FakeDriver, monkeypatch: pytes
 
     monkeypatch.setattr(fake, "do_cuLaunchKernel", fault)
 
-    text = caught(lambda: checked.launch(given, {}))
+    text = caught(lambda: checked.launch(given))
 
     assert "the kernel `checked` failed" in text
     assert "sk.sanitize(checked)" in text
@@ -139,7 +139,7 @@ def test_debug_does_not_take_the_fault_of_another(fake: FakeDriver) -> None:
     launched("culprit")
     fake.broken = {100: ILLEGAL_ADDRESS}
 
-    assert "launched last there is `culprit`" in caught(lambda: checked.launch(given, {}))
+    assert "launched last there is `culprit`" in caught(lambda: checked.launch(given))
 
 
 def test_debug_does_not_wait_while_a_graph_is_captured(fake: FakeDriver) -> None:
@@ -147,7 +147,7 @@ def test_debug_does_not_wait_while_a_graph_is_captured(fake: FakeDriver) -> None
     given, request = arrays(), checked.request((4, 256, 0, CAPTURING))
     fake.calls.clear()
 
-    checked.launch(given, {}, request)
+    checked.launch(given, request)
 
     assert fake.named("cuLaunchKernel")
     assert not fake.named("cuEventQuery")
@@ -181,10 +181,10 @@ def test_an_error_of_the_call_itself_stays_one(fake: FakeDriver) -> None:
     given = arrays()
     fake.failing = {"cuLaunchKernel"}
 
-    assert "DRIVER_CALL_FAILED" in caught(lambda: kernel().launch(given, {}))
+    assert "DRIVER_CALL_FAILED" in caught(lambda: kernel().launch(given))
 
     fake.failing = set()
-    kernel().launch(given, {})
+    kernel().launch(given)
 
 
 @pytest.mark.parametrize("status", [1, 2])
@@ -196,7 +196,7 @@ def test_a_module_is_refused_for_errors_of_modules_only(
         fake, "_status", lambda name: type(really(name))(status) if name == "cuModuleLoadDataEx" else really(name)
     )
 
-    text = caught(lambda: kernel().launch(given, {}))
+    text = caught(lambda: kernel().launch(given))
 
     assert ("MODULE_REFUSED" if status == 1 else "DRIVER_CALL_FAILED") in text
 
@@ -221,10 +221,10 @@ def test_pinned_memory_is_used_where_the_gpu_sees_it(fake: FakeDriver) -> None:
     fake.parameter_count = 4
 
     with pytest.raises(ArgumentError, match="WRONG_DEVICE"):
-        made.launch((x, y, 1.0), {})
+        made.launch((x, y, 1.0))
     fake.pinned = {x.ctypes.data: 0x7000}
-    made.launch((x, y, 1.0), {})
-    made.launch((y, y, 1.0), {})
+    made.launch((x, y, 1.0))
+    made.launch((y, y, 1.0))
 
     assert [row[0] for row in fake.launched] == [0x7000, y._address]
 
@@ -234,7 +234,7 @@ def test_pinned_memory_alone_goes_to_the_current_device(fake: FakeDriver) -> Non
     fake.pinned = {x.ctypes.data: 0x7000, y.ctypes.data: 0x8000}
     fake.current = driver.context_handle(1)
 
-    kernel().launch((x, y, 1.0), {})
+    kernel().launch((x, y, 1.0))
 
     assert fake.named("cuLaunchKernel")[0][0] == "saxpy of module on 101"
 
@@ -251,7 +251,7 @@ def test_what_dlpack_calls_pinned_or_managed_is_taken_at_its_word(fake: FakeDriv
         def __dlpack__(self, **options: Any) -> Any:
             return self.array.__dlpack__()
 
-    kernel().launch((Owner(), empty(1000, float32), 1.0), {})
+    kernel().launch((Owner(), empty(1000, float32), 1.0))
 
     assert fake.named("cuLaunchKernel")
 
@@ -589,7 +589,7 @@ def test_on_a_gpu_a_wait_can_be_interrupted(call: str, tmp_path: Path) -> None:
         f"""
 {SPIN}
 stream = driver.call("cuStreamCreate", 1)  # one that the default stream does not wait for
-spin.launch((y, 1.0), {{}}, spin.request((1, 1, 0, int(stream))))
+spin.launch((y, 1.0), spin.request((1, 1, 0, int(stream))))
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.perf_counter()
 try:

@@ -123,7 +123,7 @@ def test_threads_may_launch_at_the_same_time(make_kernel: MakeKernel) -> None:
 
     def work(out: np.ndarray) -> None:
         for _ in range(5):
-            kernel.launch((out, 1000), {}, kernel.request(500))
+            kernel.launch((out, 1000), kernel.request(500))
 
     threads = [threading.Thread(target=work, args=(out,)) for out in outs]
     for thread in threads:
@@ -138,14 +138,14 @@ def test_threads_may_launch_at_the_same_time(make_kernel: MakeKernel) -> None:
 def test_a_launch_in_a_forked_child_has_workers_again(make_kernel: MakeKernel) -> None:
     """The child has the parent's queue but none of its threads."""
     kernel = make_kernel("visit", VISIT)
-    kernel.launch((np.zeros(500, np.int64), 5000), {}, kernel.request(500))
+    kernel.launch((np.zeros(500, np.int64), 5000), kernel.request(500))
     out = np.zeros(500, np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
         child = os.fork()
     if child == 0:
         signal.alarm(20)
-        kernel.launch((out, 5000), {}, kernel.request(500))
+        kernel.launch((out, 5000), kernel.request(500))
         is_alive = any(t.name == "stagekit-worker" for t in threading.enumerate())
         os._exit(0 if is_alive and (out == 1).all() else 1)
 
@@ -154,7 +154,7 @@ def test_a_launch_in_a_forked_child_has_workers_again(make_kernel: MakeKernel) -
 
 def test_a_launch_in_a_child_that_a_thread_forked_has_workers_again(make_kernel: MakeKernel) -> None:
     kernel = make_kernel("visit", VISIT)
-    kernel.launch((np.zeros(500, np.int64), 5000), {}, kernel.request(500))
+    kernel.launch((np.zeros(500, np.int64), 5000), kernel.request(500))
     statuses = list[int]()
 
     def fork() -> None:
@@ -164,7 +164,7 @@ def test_a_launch_in_a_child_that_a_thread_forked_has_workers_again(make_kernel:
         if child == 0:
             signal.alarm(20)
             out = np.zeros(500, np.int64)
-            kernel.launch((out, 5000), {}, kernel.request(500))
+            kernel.launch((out, 5000), kernel.request(500))
             os._exit(0 if (out == 1).all() else 1)
         statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
@@ -184,7 +184,7 @@ def test_any_number_of_threads_runs_every_block_once(
     out = np.zeros(1001, np.int64)
 
     for _ in range(3):
-        kernel.launch((out, 2000), {}, kernel.request(1001))
+        kernel.launch((out, 2000), kernel.request(1001))
 
     np.testing.assert_array_equal(out, 3)
 
@@ -198,7 +198,7 @@ def test_a_launch_may_begin_while_another_one_starts_workers(
     kernel._cost.ns = 1e6  # shared from the start
     outer, inner = np.zeros(200, np.int64), np.zeros(200, np.int64)
     start = threading.Thread.start
-    pending = [lambda: kernel.launch((inner, 1000), {}, kernel.request(200))]
+    pending = [lambda: kernel.launch((inner, 1000), kernel.request(200))]
 
     def interrupted_start(thread: threading.Thread) -> None:
         while pending:
@@ -207,7 +207,7 @@ def test_a_launch_may_begin_while_another_one_starts_workers(
 
     monkeypatch.setattr(threading.Thread, "start", interrupted_start)
 
-    kernel.launch((outer, 1000), {}, kernel.request(200))
+    kernel.launch((outer, 1000), kernel.request(200))
 
     assert (outer == 1).all()
     assert (inner == 1).all()
@@ -236,7 +236,7 @@ def test_ctrl_c_stops_a_launch_and_leaves_nobody_running(make_kernel: MakeKernel
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
-            kernel.launch((out, 1_000_000), {}, kernel.request(10_000))
+            kernel.launch((out, 1_000_000), kernel.request(10_000))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler it would end the process
         signal.signal(signal.SIGALRM, before)
@@ -245,7 +245,7 @@ def test_ctrl_c_stops_a_launch_and_leaves_nobody_running(make_kernel: MakeKernel
 
     np.testing.assert_array_equal(out, seen)
     assert 0 < seen.sum() < 10_000
-    kernel.launch((out[:10], 1), {}, kernel.request(10))
+    kernel.launch((out[:10], 1), kernel.request(10))
 
 
 def test_each_worker_has_its_own_aligned_scratch(make_kernel: MakeKernel) -> None:
@@ -253,7 +253,7 @@ def test_each_worker_has_its_own_aligned_scratch(make_kernel: MakeKernel) -> Non
     out = np.full(5000, -1, np.int64)
     kernel._cost.ns = 1e9  # shared from the start
 
-    kernel.launch((out,), {}, kernel.request(5000))
+    kernel.launch((out,), kernel.request(5000))
 
     np.testing.assert_array_equal(out, 0)
 

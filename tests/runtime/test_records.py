@@ -23,7 +23,7 @@ def test_prints_come_in_the_order_of_blocks(make_kernel: MakeKernel, capsys: pyt
     kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, PRINT))
 
     for _ in range(2):  # the buffer is used again
-        kernel.launch((), {}, kernel.request(100))
+        kernel.launch((), kernel.request(100))
 
         lines = capsys.readouterr().out.splitlines()
         assert lines == [f"b = {-b}, half = {b + 0.5:.1f}" for b in range(100)]
@@ -33,7 +33,7 @@ def test_a_failed_assert_tells_message_place_block_and_thread(make_kernel: MakeK
     kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(ASSERT, ASSERT))
 
     with pytest.raises(KernelAssertionError) as caught:
-        kernel.launch((), {}, kernel.request(3))
+        kernel.launch((), kernel.request(3))
 
     error = caught.value
     assert isinstance(error, AssertionError)
@@ -41,7 +41,7 @@ def test_a_failed_assert_tells_message_place_block_and_thread(make_kernel: MakeK
     assert error.loc is HERE
     assert f"({Path(__file__)}:1:1)" in str(error)
     assert "block 0 is odd (block (0, 0, 0), thread (7, 0, 0); and 2 more)" in str(error)
-    kernel.launch((), {}, kernel.request(0))
+    kernel.launch((), kernel.request(0))
 
 
 def test_what_was_printed_before_a_failed_assert_is_seen(
@@ -50,7 +50,7 @@ def test_what_was_printed_before_a_failed_assert_is_seen(
     kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, ASSERT))
 
     with pytest.raises(KernelAssertionError, match="block -1 is odd"):
-        kernel.launch((), {}, kernel.request(4))
+        kernel.launch((), kernel.request(4))
 
     assert capsys.readouterr().out.splitlines() == ["b = 0, half = 0.5", "b = -2, half = 2.5"]
 
@@ -58,7 +58,7 @@ def test_what_was_printed_before_a_failed_assert_is_seen(
 def test_records_without_room_are_counted(make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, PRINT))
 
-    kernel.launch((), {}, kernel.request(10_000))
+    kernel.launch((), kernel.request(10_000))
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 65_532 // 9 + 1

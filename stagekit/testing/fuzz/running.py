@@ -80,7 +80,7 @@ def run_cuda(lowered: Function, arrays: Sequence[Array], blocks: int, threads: i
     code = nvptx.compile(lowered, capability)
     kernel = CudaKernel(_cuda_artifact(code, arrays, capability))
     there = [cuda.to_device(a) for a in arrays]
-    kernel.launch(tuple(there), {}, kernel.request((blocks, threads)))
+    kernel.launch(tuple(there), kernel.request((blocks, threads)))
     for array, copy in zip(arrays, there, strict=True):
         array[...] = copy.to_host()
 
