@@ -58,7 +58,7 @@ def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.s
         run_body(tracer, frame, rest)
 
     go_on = tracer.builder.not_(stopped.value)
-    branch(tracer, go_on, then, lambda: _exit_known(tracer, frame), loc, is_left=True)
+    branch(tracer, go_on, then, lambda: _exit_known(tracer, frame), loc, is_left=True, frame=frame)
 
 
 def have_values(tracer: Tracer, frame: Frame) -> None:

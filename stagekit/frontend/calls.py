@@ -330,7 +330,20 @@ def run_call(
     run_body_of(tracer, inner)
     _forget_exits(tracer, inner)
     tracer.builder.loc = frame.loc(node)
+    tracer.journal.bury(inner.control)
+    if not _has_inner_scopes(source.node):
+        tracer.journal.bury(variables)
     return _returned(tracer, inner)
+
+
+def _has_inner_scopes(node: ast.AST) -> bool:
+    """May something made by this function read its variables when it is over? Remembered on the node."""
+    found: bool | None = getattr(node, "_has_inner_scopes", None)
+    if found is None:
+        inner = (ast.FunctionDef, ast.Lambda, ast.GeneratorExp)
+        found = any(isinstance(each, inner) and each is not node for each in ast.walk(node))
+        node._has_inner_scopes = found  # type: ignore[attr-defined]
+    return found
 
 
 def _forget_exits(tracer: Tracer, frame: Frame) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import types
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -18,7 +21,8 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import Closure, is_exit_flag, is_guarded
+from stagekit.frontend.frame import Closure, Frame, is_exit_flag, is_guarded
+from stagekit.frontend.holders import UNKNOWN, holders, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Thunk, Tracer
@@ -119,10 +123,12 @@ def same_shape(a: Any, b: Any) -> bool:
     return _attributes(a) == _attributes(b)
 
 
-def rebuild(tracer: Tracer, like: Any, parts: list[Any]) -> Any:
-    """A value like `like` made of other parts. A mutable one is sealed: it stands for one of several."""
+def rebuild(tracer: Tracer, like: Any, parts: list[Any], *, is_free: bool = False) -> Any:
+    """A value like `like` made of other parts. A mutable one is sealed: it stands for one of several, which others hold."""
     made = remade(like, parts)
-    return made if isinstance(like, Array | tuple) else tracer.journal.seal(made)
+    if isinstance(like, Array | tuple):
+        return made
+    return tracer.journal.born(made) if is_free else tracer.journal.seal(made)
 
 
 def remade(like: Any, parts: list[Any]) -> Any:
@@ -156,6 +162,7 @@ class Arm:
     block: OpenBlock
     result: Any
     changes: dict[Any, Change]
+    counts: Counter[int] | None  # of `holders` at its end; None if it brings no container
     exits: range  # of `Tracer.exits`, those in it
     is_left: bool  # for certain, by one of them or one before
 
@@ -181,6 +188,7 @@ class _Leaf:
 class _Parts:
     like: Any
     parts: list[Any]
+    is_free: bool
 
 
 @dataclass(frozen=True)
@@ -202,6 +210,7 @@ class Join:
     def __init__(self, tracer: Tracer, condition: Value, then: Arm, other: Arm, loc: Loc) -> None:
         self.tracer, self.condition, self.loc = tracer, condition, loc
         self.then, self.other = then, other
+        self.most = 1  # places that may hold a container which is merged
         self.yields: list[tuple[Value, Value]] = []
 
     def plan(self, a: Any, b: Any, name: str, *, is_lenient: bool, places: Places = (None, None)) -> Any:
@@ -222,7 +231,10 @@ class Join:
             return self._leaf(a.value, b.value, is_weak=False)
         if parts_of(a) is not None and same_shape(a, b):
             pairs = zip(parts_of(a) or [], parts_of(b) or [])
-            return _Parts(a, [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs])
+            is_free = self._is_alone(a, self.then) and self._is_alone(b, self.other)
+            with self._inside(a):
+                parts = [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs]
+            return _Parts(a, parts, is_free)
         return _Known(self._mismatch(a, b, name, places))
 
     def plan_at(self, location: Location, name: str, a: Any, b: Any, places: Places) -> Any:
@@ -247,15 +259,33 @@ class Join:
         """One side has no value and will never be looked at: give it zeros."""
         if present is MISSING or not (is_numeric(present) or isinstance(present, Address) or parts_of(present)):
             return _Known(present)
-        if parts_of(present) is not None:
-            return _Parts(present, [self._half(p, name, absent) for p in parts_of(present) or []])
-        builder = self.tracer.builder
         holder = self.other if absent is self.then else self.then
+        if parts_of(present) is not None:
+            is_free = self._is_alone(present, holder)
+            with self._inside(present):
+                parts = [self._half(p, name, absent) for p in parts_of(present) or []]
+            return _Parts(present, parts, is_free)
+        builder = self.tracer.builder
         value, is_weak = self._lift(present, holder)
         with builder.resume(absent.block):
             stand_in = zero_of(self.tracer, value.type)
         pair = (stand_in, value) if absent is self.then else (value, stand_in)
         return self._leaf(*pair, is_weak=is_weak)
+
+    def _is_alone(self, value: Any, arm: Arm) -> bool:
+        """Was this container made by the traced code, and does no other place hold it at the end of the arm?"""
+        counts, journal = arm.counts, self.tracer.journal
+        if counts is None or counts[UNKNOWN] or not journal.is_born(value) or journal.is_sealed(value):
+            return False
+        return counts[id(value)] <= self.most
+
+    @contextmanager
+    def _inside(self, container: Any) -> Iterator[None]:
+        """What a container holds, it holds: one place each."""
+        outer = self.most
+        self.most = outer if isinstance(container, tuple) else min(1, outer + 1)
+        yield
+        self.most = outer
 
     def _lift(self, present: Any, arm: Arm) -> tuple[Value, bool]:
         if isinstance(present, Address):
@@ -313,7 +343,8 @@ class Join:
             why, value = plan.undefined, self.finish(plan.plan, results)
             return Partial(why.diagnostic, why.notes, value, plan.is_set, plan.exits)
         if isinstance(plan, _Parts):
-            return rebuild(self.tracer, plan.like, [self.finish(p, results) for p in plan.parts])
+            parts = [self.finish(p, results) for p in plan.parts]
+            return rebuild(self.tracer, plan.like, parts, is_free=plan.is_free)
         value = results[plan.index]
         return Address(value) if plan.is_address else Number(value, plan.is_weak)
 
@@ -408,11 +439,12 @@ def branch(
     half: dict[Any, Any] | None = None,
     *,
     is_left: bool = False,
+    frame: Frame | None = None,
 ) -> Any:
     """Run both arms, join their effects on variables, and return their joined results.
 
     half: takes up, by location identity, (location, value) of what one arm alone gave a value, for who knows that it ran.
-    is_left: `otherwise` is for the paths that have taken an exit before.
+    is_left: `otherwise` is for the paths that have taken an exit before. frame: whose statement this is, None for an expression.
     """
     arms: list[Arm] = []
     tracer.count_branch(loc)
@@ -422,16 +454,27 @@ def branch(
         with tracer.builder.block() as block:
             result = thunk()
         tracer.refuse_structure_change(mark, loc)
-        changes = tracer.journal.undo(mark)
+        changes = tracer.journal.changes(mark)
+        values = [result, *(change.after for change in changes.values())]
+        counts = holders(tracer.journal) if any(map(may_merge, values)) else None
+        tracer.journal.undo(mark, changes)
         is_gone = any(c.after is True and is_exit_flag(c.location.key) for c in changes.values())
         exits = range(first_exit, len(tracer.exits))
-        arms.append(Arm(block, result, changes, exits, is_gone or (is_left and len(arms) == 1)))
+        arms.append(Arm(block, result, changes, counts, exits, is_gone or (is_left and len(arms) == 1)))
     tracer.control_depth -= 1
+    if any(arm.counts is not None for arm in arms):
+        before = holders(tracer.journal)
+        arms = [arm if arm.counts is not None else replace(arm, counts=before) for arm in arms]
     join = Join(tracer, condition, arms[0], arms[1], loc)
     pairs = _pairs(tracer, *arms)
-    plans = [(location, join.plan_at(location, name, a, b, places)) for location, name, a, b, places in pairs]
+    plans = []
+    for location, name, a, b, places in pairs:
+        join.most = 1 if frame is not None and frame.owns(location) else -1
+        plans.append((location, join.plan_at(location, name, a, b, places)))
+    join.most = -1
     halves = [] if half is None else [row for row in pairs if _is_half(row[2], row[3]) and not is_guarded(row[1])]
     half_plans = [(location, join.plan(a, b, name, is_lenient=True)) for location, name, a, b, _ in halves]
+    join.most = 0
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
     results = join.make()
     for location, plan in plans:

@@ -15,6 +15,7 @@ from typing import Any
 
 from stagekit.diagnostics import Loc
 from stagekit.frontend.errors import StagingError
+from stagekit.frontend.journal import Location
 from stagekit.frontend.source import FunctionNode, Names, Source
 
 RETURN = "<return>"
@@ -77,6 +78,10 @@ class Frame:
             yield
         finally:
             self.doubts = outer
+
+    def owns(self, location: Location) -> bool:
+        """At a statement of this call: is this a place of whose value no expression around can hold what no other place holds?"""
+        return self.depth == 0 or location.container is self.scope.variables or location.container is self.control
 
     def loc(self, node: Any) -> Loc:
         key = (node, self.iteration)

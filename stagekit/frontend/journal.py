@@ -132,6 +132,7 @@ class Journal:
         self._log: list[_Entry] = []
         self._births: dict[int, tuple[Any, int]] = {}  # id -> (the object, kept alive; when)
         self._sealed: dict[int, Any] = {}
+        self._buried: set[int] = set()
         self._time = 0
 
     def born(self, made: Any) -> Any:
@@ -148,6 +149,14 @@ class Journal:
         """Forbid changes of a container that stands for two others joined: which one it is is known only at run time."""
         self._sealed[id(made)] = made
         return self.born(made)
+
+    def bury(self, variables: dict[str, Any]) -> None:
+        """These are of a call that is over: nobody can read them any more."""
+        self._buried.add(id(variables))
+
+    def living(self) -> list[Any]:
+        """All that was born, but for what is buried."""
+        return [made for identity, (made, _) in self._births.items() if identity not in self._buried]
 
     def is_sealed(self, container: Any) -> bool:
         return id(container) in self._sealed
@@ -203,9 +212,9 @@ class Journal:
             for identity, first in found.items()
         }
 
-    def undo(self, mark: Mark) -> dict[Any, Change]:
-        """Bring every older location back to what it held at the mark; says what had changed."""
-        found = self.changes(mark)
+    def undo(self, mark: Mark, found: dict[Any, Change] | None = None) -> dict[Any, Change]:
+        """Bring every older location back to what it held at the mark; says what had changed (`found`, if asked before)."""
+        found = self.changes(mark) if found is None else found
         for entry in reversed(self._log[mark.length :]):
             if not self._is_private(entry, mark):
                 entry.undo()

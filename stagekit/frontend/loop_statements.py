@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -32,8 +33,11 @@ def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
         _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
     else:
         _expect_iterations(tracer, frame, node, iterable)
+        held = f"<iterated{len(frame.control)}>"
+        tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
         if _unrolled(tracer, frame, node, thunks_of(tracer, frame, node.iter, iterable), flags):
             forget_position(tracer, iterable)
+        tracer.assign(frame.control, held, None)
     _leave_loop(tracer, frame, node, flags)
 
 
@@ -85,7 +89,7 @@ def _leave_loop(tracer: Tracer, frame: Frame, node: ast.For | ast.While, flags: 
         def broken() -> None:
             meet_exits(tracer, frame, flags.broken, flags.first_exit, is_only=True)
 
-        branch(tracer, tracer.builder.not_(left.value), otherwise, broken, frame.loc(node))
+        branch(tracer, tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
     if frame.control[flags.broken] is not False:
         tracer.assign(frame.control, flags.broken, False)
     if exit_taken(tracer, frame, frame.flags()) is False:
@@ -133,7 +137,8 @@ def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk
             once(thunk)
         else:
             go_on = tracer.builder.not_(stopped.value)
-            branch(tracer, go_on, lambda thunk=thunk: once(thunk), _nothing, loc, is_left=True)  # type: ignore[misc]
+            again: Thunk = functools.partial(once, thunk)
+            branch(tracer, go_on, again, _nothing, loc, is_left=True, frame=frame)
         stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
         if stopped is True:
             return False  # before the next item is asked for

@@ -77,7 +77,7 @@ def trace_if(tracer: Tracer, frame: Frame, node: ast.If) -> None:
         assume(tracer, chosen, False)
         run_body(tracer, frame, node.orelse)
 
-    branch(tracer, chosen.value, then, otherwise, frame.loc(node.test))
+    branch(tracer, chosen.value, then, otherwise, frame.loc(node.test), frame=frame)
 
 
 def trace_match(tracer: Tracer, frame: Frame, node: ast.Match) -> None:
@@ -101,6 +101,7 @@ def trace_match(tracer: Tracer, frame: Frame, node: ast.Match) -> None:
                 lambda: take_at_run_time(case, matched),
                 lambda: attempt(rest),
                 frame.loc(case.pattern),
+                frame=frame,
             )
 
     def holds(case: ast.match_case, guard: Any) -> bool | Number:

@@ -1,0 +1,83 @@
+"""Who holds a list, dict or object of the traced program: from what the journal saw being made.
+
+Whatever the traced code makes and can change is born in the journal, the variables of calls too. So a walk over all that was born
+finds each place that holds a container. Two containers that meet after a run-time `if` become one that may be changed, where no
+other place holds either: nobody can tell that they were two.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from stagekit.dtypes import DType
+from stagekit.frontend.frame import Closure
+from stagekit.frontend.journal import MISSING, Journal
+from stagekit.frontend.values import STAND_INS, BoundMethod, Partial, Poison, StaticRange, is_open, state_of
+
+_HOLD_NOTHING = (
+    *(*STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic),
+    *(
+        type(None),
+        type(MISSING),
+        np.ndarray,
+        set,
+        frozenset,
+        types.ModuleType,
+        types.FunctionType,
+        types.BuiltinFunctionType,
+    ),
+)
+UNKNOWN = -1  # counted where something holds others in a way that is not looked into
+
+
+def holders(journal: Journal) -> Counter[int]:
+    """By the id of each container: in how many places the traced program holds it."""
+    found: Counter[int] = Counter()
+    for made in journal.living():
+        for held in _contents(made):
+            _count(held, found)
+    return found
+
+
+def is_changeable(value: Any) -> bool:
+    """Is this a container that the program could change?"""
+    if isinstance(value, list | dict):
+        return True
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return is_open(value) and not isinstance(value, tuple) and not (parameters and parameters.frozen)
+
+
+def may_merge(value: Any) -> bool:
+    """Is this, or holds it, a container that the program could change?"""
+    return is_changeable(value) or (isinstance(value, tuple) and any(map(may_merge, value)))
+
+
+def _contents(made: Any) -> Iterable[Any]:
+    if isinstance(made, dict):
+        return list(made.values())
+    if isinstance(made, list | tuple | set | frozenset):
+        return list(made)
+    return state_of(made).values() if is_open(made) else ()  # an iterator matters where a variable or a `for` holds it
+
+
+def _count(held: Any, found: Counter[int]) -> None:
+    if isinstance(held, Partial):
+        _count(held.value, found)
+    elif isinstance(held, _HOLD_NOTHING):
+        return
+    elif isinstance(held, Closure):
+        _count((*held.defaults, *held.kw_defaults.values()), found)
+    elif isinstance(held, BoundMethod):
+        _count(held.owner, found)
+    elif is_changeable(held):
+        found[id(held)] += 1
+    elif isinstance(held, tuple):
+        for each in held:
+            _count(each, found)
+    elif not is_open(held):
+        found[UNKNOWN] += 1

@@ -1,0 +1,272 @@
+"""Containers made on the paths of a run-time `if` become one that may be changed, where no other place holds them (R16)."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+
+import pytest
+
+from tests.frontend.agreement import agree, refuse
+
+
+@dataclass
+class Point:
+    x: int
+    rest: list
+
+
+def in_both_arms(c):
+    if c:
+        v = [1, 2]
+    else:
+        v = [c, 4]
+    v[0] += 5
+    return v[0], v[1]
+
+
+def in_a_ternary(c):
+    v = [1, 2] if c > 2 else [3, c]
+    v[1] += 9
+    return v[0], v[1]
+
+
+def made(c):
+    if c:
+        return [1, c]
+    return [3, 4]
+
+
+def named(c):
+    found = [c, 1]
+    if c > 2:
+        found = [0, c]
+    return found
+
+
+def in_two_returns(c):
+    v, w = made(c), named(c)
+    v[0] += 10
+    w[1] -= 1
+    return v[0], v[1], w[0], w[1]
+
+
+def in_one_arm(c):
+    v = [1, 2]
+    if c:
+        v = [3, c]
+    v[0] += 1
+    return v[0], v[1]
+
+
+def one_after_the_other(c):
+    if c > 5:
+        v = [1, 2]
+    elif c > 2:
+        v = [3, 4]
+    else:
+        v = [c, c]
+    v[0] += 1
+    if c:
+        v[1] = 0
+    return v[0], v[1]
+
+
+def lists_in_dicts(c):
+    if c:
+        v = {"a": 1, "b": [1, 2]}
+    else:
+        v = {"a": c, "b": [3, c]}
+    v["a"] += 2
+    v["b"][1] = 7
+    return v["a"], v["b"][0], v["b"][1]
+
+
+def lists_in_tuples(c):
+    if c:
+        v = ([1], 2)
+    else:
+        v = ([c], 3)
+    v[0][0] += 4
+    return v[0][0], v[1]
+
+
+def objects(c):
+    if c:
+        p, q = Point(1, [2]), types.SimpleNamespace(a=c)
+    else:
+        p, q = Point(c, [3]), types.SimpleNamespace(a=5)
+    p.x += 4
+    p.rest[0] -= 1
+    q.a += 1
+    return p.x, p.rest[0], q.a
+
+
+def in_the_body_of_a_loop(c):
+    for i in range(3):
+        if c > i:
+            v = [i, 1]
+        else:
+            v = [c, 2]
+        v[0] += 10
+        c = c + v[0] % 2
+    return v[0], v[1], c
+
+
+def where_the_other_path_is_left(c):
+    if c > 1:
+        v = [c, 2]
+    else:
+        return 0, 0
+    v[0] += 4
+    return v[0], v[1]
+
+
+MERGED = [
+    in_both_arms,
+    in_a_ternary,
+    in_two_returns,
+    in_one_arm,
+    one_after_the_other,
+    lists_in_dicts,
+    lists_in_tuples,
+    objects,
+    in_the_body_of_a_loop,
+    where_the_other_path_is_left,
+]
+
+
+@pytest.mark.parametrize("program", MERGED)
+def test_what_nobody_else_holds_may_be_changed(program):
+    for c in (0, 1, 3, 7):
+        agree(program, c)
+
+
+def held_by_another_name(c):
+    w = [7, 8]
+    if c:
+        v = w
+    else:
+        v = [1, 2]
+    v[0] = 3
+    return v[0], w[0]
+
+
+def named_twice_in_one_arm(c):
+    if c:
+        v = [1, 2]
+        w = v
+    else:
+        v, w = [3, 4], [5, 6]
+    v[0] = 9
+    return v[0], w[0]
+
+
+def an_item_held_elsewhere(c):
+    t = [0]
+    if c:
+        v = [t]
+    else:
+        v = [[5]]
+    v[0][0] = 4
+    return v[0][0], t[0]
+
+
+def chosen_from_a_list(c):
+    k = [[1, 2], [3, 4]]
+    r = k[0] if c else k[1]
+    r[0] = 9
+    return k[0][0], k[1][0]
+
+
+def gone_through_by_a_loop(c):
+    v, s = [1, 2], 0
+    for x in v:
+        s += x
+        if c:
+            v = [5, 6]
+        v[1] = 7
+    return s, v[1]
+
+
+def gone_through_by_a_comprehension(c):
+    v = [1, 2]
+
+    def change(k):
+        nonlocal v
+        if c:
+            v = [5, 6]
+        v[1] = 7
+        return k
+
+    s = [change(x) for x in v]
+    return s[0], s[1]
+
+
+def in_a_tuple(c):
+    v = [1, 2]
+    t = (v, 1)
+    if c:
+        v = [c, c]
+    v[0] = 5
+    return v[0], t[0][0]
+
+
+def by_a_default(c):
+    v = [1, 2]
+
+    def first(held=v):
+        return held[0]
+
+    if c:
+        v = [c, c]
+    v[0] = 5
+    return v[0], first()
+
+
+def by_a_method(c):
+    v = [1, 2]
+    pop = v.pop
+    if c:
+        v = [c, c]
+    v[0] = 5
+    return v[0], pop(0)
+
+
+def by_an_iterator(c):
+    v = [1, 2]
+    items = iter(v)
+    if c:
+        v = [c, c]
+    v[0] = 5
+    return v[0], next(items)
+
+
+def gone_through_by_enumerate(c):
+    v, s = [1, 2], 0
+    for k, x in enumerate(v):
+        s += x * k
+        if c:
+            v = [5, 6]
+        v[1] = 7
+    return s, v[1]
+
+
+HELD = [
+    by_an_iterator,
+    gone_through_by_enumerate,
+    held_by_another_name,
+    named_twice_in_one_arm,
+    an_item_held_elsewhere,
+    chosen_from_a_list,
+    gone_through_by_a_loop,
+    gone_through_by_a_comprehension,
+    in_a_tuple,
+    by_a_default,
+    by_a_method,
+]
+
+
+@pytest.mark.parametrize("program", HELD)
+def test_what_another_place_holds_may_not(program):
+    assert refuse(program, 1).id == "SEALED_MUTATION"
