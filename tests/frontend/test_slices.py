@@ -160,6 +160,18 @@ def test_stores_through_a_slice_hit_its_elements_alone_r6(lo, hi):
         np.testing.assert_array_equal(A, wanted)
 
 
+@pytest.mark.parametrize(("lo", "index"), [(4, 4), (5, 3), (0, -1)])
+def test_an_access_past_the_end_of_a_slice_is_found_r6(lo, index):
+    @sk.jit
+    def kernel(out, A, lo, index):
+        out[0] = A[1][lo:12][index]
+
+    with pytest.raises(sk.StagekitError, match=f"has {8 - lo} elements") as caught:
+        sk.sanitize(kernel)[1, 1](np.zeros(1, np.int32), np.zeros((8, 8), np.int32), lo, index)
+
+    assert caught.value.id == "OUT_OF_BOUNDS"
+
+
 # -- what is refused ------------------------------------------------------------------------------------------------------
 
 
