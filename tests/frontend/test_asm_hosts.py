@@ -21,7 +21,7 @@ def added(out, x):
 KINDS = {"out": sk.Tensor((None,), sk.int32), "x": sk.int32}
 
 
-def test_ptx_does_not_trace_the_host_function_and_the_kernel_runs_on_the_cpu_afterwards_r18(capsys):
+def test_ptx_does_not_trace_the_host_function_and_the_kernel_runs_on_the_cpu_afterwards(capsys):
     made = added.specialize(**KINDS)
 
     assert "add.s32" in made.ptx
@@ -34,7 +34,7 @@ def test_ptx_does_not_trace_the_host_function_and_the_kernel_runs_on_the_cpu_aft
     assert "add.s32" in made.ptx
 
 
-def test_a_first_launch_on_the_cpu_traces_once_r18():
+def test_a_first_launch_on_the_cpu_traces_once():
     @sk.jit
     def kernel(out, x):
         out[0] = sk.inline_asm("neg.s32 $0, $1;", "=r,r", [x], sk.int32, pure=True, host=lambda a: -a)
@@ -52,7 +52,7 @@ def only_on_a_gpu(out, x):
     out[0] = sk.inline_asm("neg.s32 $0, $1;", "=r,r", [x], sk.int32, host=lambda a: undefined_name)  # noqa: F821
 
 
-def test_an_invalid_host_function_is_refused_where_it_is_needed_r18():
+def test_an_invalid_host_function_is_refused_where_it_is_needed():
     made = only_on_a_gpu.specialize(**KINDS)
 
     assert "neg.s32" in made.ptx
@@ -62,7 +62,7 @@ def test_an_invalid_host_function_is_refused_where_it_is_needed_r18():
     assert "neg.s32" in made.ptx
 
 
-def test_the_sanitizer_traces_the_host_function_r18():
+def test_the_sanitizer_traces_the_host_function():
     made = added.specialize(**KINDS)
     assert "add.s32" in made.ptx
 
@@ -80,7 +80,7 @@ def scaled(out, x):
     out[0] = sk.inline_asm("shl.b32 $0, $1, 1;", "=r,r", [x], sk.int32, pure=True, host=lambda a: a * FACTOR)
 
 
-def test_what_the_host_function_reads_is_looked_at_once_it_is_traced_r18(monkeypatch):
+def test_what_the_host_function_reads_is_looked_at_once_it_is_traced(monkeypatch):
     out = np.zeros(1, np.int32)
     assert "shl" in scaled.specialize(**KINDS).ptx
     scaled[1, 1](out, np.int32(5))

@@ -21,7 +21,7 @@ def in_a_kernel(out, DTYPE: sk.constexpr):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
-def test_limits_of_a_float_dtype_are_those_of_finfo_r8(dtype):
+def test_limits_of_a_float_dtype_are_those_of_finfo(dtype):
     known = np.finfo(dtype.numpy) if hasattr(np, dtype.name) else ml_dtypes.finfo(dtype.numpy)
     wanted = [float(getattr(known, name)) for name in LIMITS]
 
@@ -36,7 +36,7 @@ def test_limits_of_a_float_dtype_are_those_of_finfo_r8(dtype):
 
 
 @pytest.mark.parametrize("dtype", OTHERS, ids=lambda d: d.name)
-def test_limits_of_other_dtypes_are_ints_r8(dtype):
+def test_limits_of_other_dtypes_are_ints(dtype):
     known = np.iinfo(dtype.numpy) if dtype is not sk.bool_ else None
 
     assert (dtype.min, dtype.max) == ((known.min, known.max) if known else (0, 1))
@@ -46,7 +46,7 @@ def test_limits_of_other_dtypes_are_ints_r8(dtype):
             getattr(dtype, name)
 
 
-def test_a_limit_that_a_dtype_does_not_have_is_refused_in_a_kernel_r8():
+def test_a_limit_that_a_dtype_does_not_have_is_refused_in_a_kernel():
     with pytest.raises(sk.StagingError, match="eps"):
 
         @sk.function

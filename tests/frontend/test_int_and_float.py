@@ -28,7 +28,7 @@ def static_types(V: sk.constexpr, WANTED: sk.constexpr):
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda d: d.name)
-def test_of_a_typed_number_that_is_known_int_and_float_are_pythons_r5(dtype):
+def test_of_a_typed_number_that_is_known_int_and_float_are_pythons(dtype):
     numbers = [0, 1] if dtype is sk.bool_ else [3, -2.5, 448.0] if dtype.is_float else [dtype.min, 7, dtype.max]
     for number in numbers:
         value = dtype(number)
@@ -43,14 +43,14 @@ def rounded(V: sk.constexpr, WANTED: sk.constexpr, DIGITS: sk.constexpr):
 
 @pytest.mark.parametrize("value", [np.float32(2.5), np.float16(-3.7), np.float64(1e10), np.uint8(250), np.int64(2**62)])
 @pytest.mark.parametrize("digits", [None, 0, 1])
-def test_round_of_a_typed_number_that_is_known_is_pythons_r5(value, digits):
+def test_round_of_a_typed_number_that_is_known_is_pythons(value, digits):
     wanted = round(value) if digits is None else round(value, digits)
 
     rounded.specialize(V=value, WANTED=wanted, DIGITS=digits)[1, 1]()
 
 
 @pytest.mark.parametrize("value", [np.float32("nan"), np.float16("inf"), ml_dtypes.bfloat16("-inf")])
-def test_int_of_what_is_no_number_is_refused_as_in_python_r5(value):
+def test_int_of_what_is_no_number_is_refused_as_in_python(value):
     with pytest.raises(sk.StagingError, match="cannot convert float") as caught:
         static_types[1, 1](value, (0, 0.0))
 
@@ -58,7 +58,7 @@ def test_int_of_what_is_no_number_is_refused_as_in_python_r5(value):
 
 
 @pytest.mark.parametrize("arguments", [("12",), ("ff", 16), ("0x1f", 0), (np.str_("7"),), (np.str_("z"), 36)])
-def test_int_of_a_text_is_pythons_r5(arguments):
+def test_int_of_a_text_is_pythons(arguments):
     @sk.jit
     def kernel(A: sk.constexpr, WANTED: sk.constexpr):
         sk.static_assert(type(int(*A)) is int and int(*A) == WANTED)
@@ -76,7 +76,7 @@ def run_time_types(out, A, INT: sk.constexpr, FLOAT: sk.constexpr):
 
 
 @pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-def test_at_run_time_int_and_float_have_one_dtype_for_each_r5(dtype):
+def test_at_run_time_int_and_float_have_one_dtype_for_each(dtype):
     small = (sk.bool_, sk.int8, sk.int16, sk.int32, sk.uint8, sk.uint16)
     whole = sk.int32 if dtype in small else dtype if dtype is sk.uint64 else sk.int64
     real = sk.float64 if dtype is sk.float64 else sk.float32
@@ -112,7 +112,7 @@ def trips(out, C: sk.constexpr):
         out[0] += 1
 
 
-def test_the_difference_of_small_unsigned_numbers_is_pythons_r5():
+def test_the_difference_of_small_unsigned_numbers_is_pythons():
     for target in TARGETS:
         out = np.zeros(4, np.int64)
         launch(target, absolute_difference, out, np.array([3], np.uint8), np.array([250], np.uint8))
@@ -137,7 +137,7 @@ def sums(out, a, b):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_arithmetic_on_int_of_small_integers_is_pythons_r5(data):
+def test_arithmetic_on_int_of_small_integers_is_pythons(data):
     one, other = data.draw(st.sampled_from(SMALL)), data.draw(st.sampled_from(SMALL))
     a, b = (data.draw(st.integers(max(d.min, -30000), min(d.max, 30000))) for d in (one, other))
 
@@ -155,7 +155,7 @@ def whole_parts(out, A):
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from([np.float16, np.float32, np.float64, ml_dtypes.bfloat16]), st.lists(st.floats(), min_size=1))
-def test_int_of_floats_cuts_and_saturates_r5(dtype, numbers):
+def test_int_of_floats_cuts_and_saturates(dtype, numbers):
     with np.errstate(all="ignore"):
         values = np.array(numbers).astype(dtype)
 
@@ -182,7 +182,7 @@ def as_float(out, x):
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from([d for d in ARITHMETIC_DTYPES if d.is_integer and d.bits >= 32]), st.data())
-def test_an_integer_that_float_rounds_is_found_and_no_other_r5(dtype, data):
+def test_an_integer_that_float_rounds_is_found_and_no_other(dtype, data):
     near = st.integers(-4, 4).flatmap(lambda k: st.integers(20, 63).map(lambda e: 2**e + k))
     value = data.draw((near | near.map(lambda v: -v) | st.integers(dtype.min, dtype.max)).filter(dtype.holds))
 

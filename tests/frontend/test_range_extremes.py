@@ -75,7 +75,7 @@ def expected(numbers):
 @example([range(2**63 - 2, 2**63 - 1, 2)], True)
 @example([range(2**63 - 2, 2**63 - 1, 2), range(0, 3, 2), range(-(2**63) + 1, -(2**63), -2)], False)
 @given(st.lists(ranges(), min_size=1, max_size=4), st.booleans())
-def test_loops_at_the_ends_of_int64_are_pythons_r27(kernel, rows, is_static):
+def test_loops_at_the_ends_of_int64_are_pythons(kernel, rows, is_static):
     rows = rows[:1] if is_static else rows
     bounds = np.array([[r.start, r.stop, r.step] for r in rows], np.int64)
 
@@ -91,7 +91,7 @@ def test_loops_at_the_ends_of_int64_are_pythons_r27(kernel, rows, is_static):
 @example(range(2**63, 2**63 + 6, 2))
 @example(range(2**64 - 2, 2**64 - 1, 2))
 @given(ranges(0, 2**64 - 1))
-def test_loops_over_uint64_are_pythons_r27(breaks, numbers):
+def test_loops_over_uint64_are_pythons(breaks, numbers):
     for target in TARGETS:
         out = np.zeros((1, 16), np.uint64)
         made = uniform.specialize(STEP=numbers.step, BREAKS=breaks)
@@ -114,7 +114,7 @@ def asked(out, inside, start, stop, candidates, STEP: sk.constexpr):
 
 @settings(max_examples=60, deadline=None)
 @given(ranges(), st.lists(st.integers(LOW, HIGH), max_size=3))
-def test_len_in_and_reversed_are_pythons_r27(numbers, others):
+def test_len_in_and_reversed_are_pythons(numbers, others):
     about = [x + d for x in (numbers.start, numbers.stop) for d in (-1, 0, 1) if LOW <= x + d <= HIGH]
     candidates = np.array([*others, *numbers, *about], np.int64)
     is_reversible = numbers.start != (LOW if numbers.step > 0 else HIGH)
@@ -130,7 +130,7 @@ def test_len_in_and_reversed_are_pythons_r27(numbers, others):
 
 @settings(max_examples=40, deadline=None)
 @given(ranges(), st.integers(LOW, HIGH))
-def test_in_of_a_range_that_is_known_is_pythons_r27(numbers, number):
+def test_in_of_a_range_that_is_known_is_pythons(numbers, number):
     @sk.jit
     def kernel(out, given, NUMBERS: sk.constexpr):
         for k in range(len(given)):
@@ -150,7 +150,7 @@ def test_in_of_a_range_that_is_known_is_pythons_r27(numbers, number):
         ((2**63, 2**63 + 5), "LITERAL_RANGE"),
     ],
 )
-def test_bounds_that_no_dtype_holds_are_refused_r27(bounds, identifier):
+def test_bounds_that_no_dtype_holds_are_refused(bounds, identifier):
     @sk.jit
     def run_time(out, a, b):
         for i in range(a, b):
@@ -168,7 +168,7 @@ def test_bounds_that_no_dtype_holds_are_refused_r27(bounds, identifier):
     assert caught.value.id == identifier
 
 
-def test_the_ptx_of_loops_over_ranges_is_assembled_r27():
+def test_the_ptx_of_loops_over_ranges_is_assembled():
     arrays = {name: sk.Tensor((None, None), sk.int64) for name in ("out", "bounds")}
     wide = {"out": sk.Tensor((1, 16), sk.uint64), "start": sk.uint64, "stop": sk.uint64}
 
@@ -177,7 +177,7 @@ def test_the_ptx_of_loops_over_ranges_is_assembled_r27():
     ptxas.assemble(uniform.specialize(STEP=5, BREAKS=True, **wide).ptx)
 
 
-def test_a_loop_that_cannot_wrap_carries_its_counter_alone_r27():
+def test_a_loop_that_cannot_wrap_carries_its_counter_alone():
     kinds = {"out": sk.Tensor((1, 16), sk.int64), "start": sk.int32, "stop": sk.int32}
 
     for step in (1, -1):

@@ -34,7 +34,7 @@ def examples(out, A, V, lo, hi):
     out[5] = A[lo:hi, 1][0]
 
 
-def test_run_time_bounds_are_clamped_and_counted_from_the_end_r6_r11():
+def test_run_time_bounds_are_clamped_and_counted_from_the_end():
     A, V = np.arange(64, dtype=np.float32).reshape(8, 8), np.arange(8, dtype=np.float32)
 
     for target in TARGETS:
@@ -96,7 +96,7 @@ def as_numpy(each, at_run_time):
 
 @settings(max_examples=120, deadline=None)
 @given(st.data())
-def test_any_slice_is_numpys_r6_r11(data):
+def test_any_slice_is_numpys(data):
     ndim = data.draw(st.integers(1, 3))
     found, at_run_time = data.draw(axes(min(ndim, 2)))
     if ndim == 3:
@@ -125,7 +125,7 @@ def test_any_slice_is_numpys_r6_r11(data):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64])
-def test_bounds_of_every_integer_dtype_r6(dtype):
+def test_bounds_of_every_integer_dtype(dtype):
     @sk.jit
     def kernel(out, A, lo, hi):
         out[0] = len(A[lo:hi])
@@ -150,7 +150,7 @@ def written(A, lo, hi):
 
 @given(st.integers(-9, 9), st.integers(-9, 9))
 @settings(max_examples=25, deadline=None)
-def test_stores_through_a_slice_hit_its_elements_alone_r6(lo, hi):
+def test_stores_through_a_slice_hit_its_elements_alone(lo, hi):
     wanted = np.arange(30, dtype=np.int32).reshape(6, 5)
     wanted[lo:hi, ::2] = -1
 
@@ -161,7 +161,7 @@ def test_stores_through_a_slice_hit_its_elements_alone_r6(lo, hi):
 
 
 @pytest.mark.parametrize(("lo", "index"), [(4, 4), (5, 3), (0, -1)])
-def test_an_access_past_the_end_of_a_slice_is_found_r6(lo, index):
+def test_an_access_past_the_end_of_a_slice_is_found(lo, index):
     @sk.jit
     def kernel(out, A, lo, index):
         out[0] = A[1][lo:12][index]
@@ -176,7 +176,7 @@ def test_an_access_past_the_end_of_a_slice_is_found_r6(lo, index):
 
 
 @pytest.mark.parametrize("step", [0, 1.5, "run"])
-def test_a_step_that_cannot_be_is_refused_r6(step):
+def test_a_step_that_cannot_be_is_refused(step):
     @sk.jit
     def kernel(A, n, STEP: sk.constexpr):
         A[:: n if STEP == "run" else STEP][0] = 1
@@ -198,7 +198,7 @@ def rows(out, A, W: sk.constexpr):
         out[i] += part[0] + len(A[: A.shape[0]])
 
 
-def test_bounds_that_are_not_negative_are_not_counted_from_the_end_r6():
+def test_bounds_that_are_not_negative_are_not_counted_from_the_end():
     kinds = {"out": sk.Tensor((None,), sk.int64), "A": sk.Tensor((None, None), sk.int64)}
     text = rows.specialize(W=4, **kinds).ir
 
@@ -207,7 +207,7 @@ def test_bounds_that_are_not_negative_are_not_counted_from_the_end_r6():
     assert text.count("minimum") == 1  # the stop, with the size of the axis
 
 
-def test_a_bound_inside_an_axis_of_known_size_is_not_clamped_r6():
+def test_a_bound_inside_an_axis_of_known_size_is_not_clamped():
     @sk.jit
     def kernel(out):
         buffer = sk.alloc_shared((32, 8), sk.int32)
@@ -234,7 +234,7 @@ def windows(out, A, i, j):
     out[7] = sk.window(A[i], j, 2)[1]
 
 
-def test_a_window_is_a_view_from_a_start_known_at_run_time_r6():
+def test_a_window_is_a_view_from_a_start_known_at_run_time():
     A = np.arange(48, dtype=np.int32).reshape(6, 8)
 
     for target in TARGETS:
@@ -244,7 +244,7 @@ def test_a_window_is_a_view_from_a_start_known_at_run_time_r6():
             assert out.tolist() == [*A[i : i + 2, j : j + 3].ravel(), A[i, j], A[i, j + 1]]
 
 
-def test_a_window_costs_nothing_over_pointer_arithmetic_r6():
+def test_a_window_costs_nothing_over_pointer_arithmetic():
     kinds = {"out": sk.Tensor((None,), sk.int32), "A": sk.Tensor((6, 8), sk.int32), "i": sk.int64, "j": sk.int64}
     text = windows.specialize(**kinds).ir
 
@@ -252,7 +252,7 @@ def test_a_window_costs_nothing_over_pointer_arithmetic_r6():
 
 
 @pytest.mark.parametrize("where", [(5, 0), (0, 6), (-1, 0)])
-def test_an_access_through_a_window_that_leaves_its_array_is_found_r6(where):
+def test_an_access_through_a_window_that_leaves_its_array_is_found(where):
     @sk.jit
     def kernel(out, A, i, j):
         out[0] = sk.window(A, (i, j), (2, 3))[0, 0]
@@ -274,7 +274,7 @@ def test_an_access_through_a_window_that_leaves_its_array_is_found_r6(where):
         lambda A, n: sk.window(n, 0, 1),
     ],
 )
-def test_a_window_that_cannot_be_is_refused_r6(make):
+def test_a_window_that_cannot_be_is_refused(make):
     @sk.jit
     def kernel(A: sk.Tensor((6, 8), sk.int32), n: sk.int32, MAKE: sk.constexpr):
         MAKE(A, n)
@@ -285,7 +285,7 @@ def test_a_window_that_cannot_be_is_refused_r6(make):
     assert caught.value.id in ("BAD_CALL", "BAD_INDEX", "RUN_TIME_VALUE")
 
 
-def test_ptx_of_slices_and_windows_is_assembled_r6_r11():
+def test_ptx_of_slices_and_windows_is_assembled():
     kinds = {"out": sk.Tensor((None,), sk.float32), "A": sk.Tensor((None, None), sk.float32)}
     made = examples.specialize(**kinds, V=sk.Tensor((8,), sk.float32), lo=sk.int32, hi=sk.int64)
     narrow = {"out": sk.Tensor((None,), sk.int32), "A": sk.Tensor((None, None), sk.int32), "i": sk.int32, "j": sk.int64}

@@ -39,7 +39,7 @@ def retyped(out, given, OLD: sk.constexpr, NEW: sk.constexpr, BYTES: sk.constexp
 @pytest.mark.parametrize("space", ["local", "shared"])
 @pytest.mark.parametrize("new", SIZED, ids=lambda d: d.name)
 @pytest.mark.parametrize("old", SIZED, ids=lambda d: d.name)
-def test_memory_of_a_thread_is_read_and_written_as_another_dtype_r17(old, new, space):
+def test_memory_of_a_thread_is_read_and_written_as_another_dtype(old, new, space):
     if space == "local" and new.itemsize > old.itemsize:
         pytest.skip("local memory is aligned for its own elements")
     rng = np.random.default_rng(7)
@@ -65,7 +65,7 @@ def example(out, x: sk.uint32):
     out[1] = sk.load(cell.ptr.to(sk.uint16) + 1)
 
 
-def test_a_half_of_a_word_r17():
+def test_a_half_of_a_word():
     for target in TARGETS:
         out = np.zeros(2, np.uint32)
         sk.compile(example, target)[1, 1](out, np.uint32(0xABCD1234))
@@ -84,7 +84,7 @@ def chosen(out, x: sk.uint32, first):
     out[t] = sk.load(p + 1)
 
 
-def test_a_pointer_that_is_one_of_two_keeps_its_lane_across_a_barrier_r17():
+def test_a_pointer_that_is_one_of_two_keeps_its_lane_across_a_barrier():
     for threads in (32, 96):
         for target in TARGETS:
             out = np.zeros(threads, np.uint32)
@@ -92,7 +92,7 @@ def test_a_pointer_that_is_one_of_two_keeps_its_lane_across_a_barrier_r17():
             assert out.tolist() == [0x77 if t < 20 else 1 + t for t in range(threads)]
 
 
-def test_ptx_of_retyped_memory_is_assembled_r17():
+def test_ptx_of_retyped_memory_is_assembled():
     kinds = {"out": sk.Tensor((None, None), sk.uint8), "given": sk.Tensor((None, None), sk.uint8)}
     for space in ("local", "shared"):
         ptxas.assemble(retyped.specialize(OLD=sk.uint32, NEW=sk.uint16, BYTES=24, SPACE=space, **kinds).ptx)
