@@ -13,11 +13,15 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULT
 
 @dataclass(frozen=True)
 class Report:
-    """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts."""
+    """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts.
+
+    widened: lines where a variable got a wider dtype than one of the paths that meet there gives it.
+    """
 
     resources: Resources
     instructions: dict[str, int]
     warnings: tuple[str, ...]
+    widened: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         r = self.resources
@@ -29,12 +33,12 @@ class Report:
             f"shared bytes          {r.shared_bytes} static",
             f"PTX instructions      {sum(self.instructions.values())}: {common}",
         ]
-        return "\n".join([*lines, *self.warnings])
+        return "\n".join([*lines, *self.widened, *self.warnings])
 
 
-def report(ptx: str) -> Report:
+def report(ptx: str, widened: tuple[str, ...] = ()) -> Report:
     """Assemble with ptxas and count. Raises StagekitError without ptxas."""
     assembled = assemble(ptx)
     body = ptx[ptx.find("{") :]
     counted = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))
-    return Report(assembled.resources, dict(counted.most_common()), assembled.warnings)
+    return Report(assembled.resources, dict(counted.most_common()), assembled.warnings, widened)

@@ -25,7 +25,7 @@ from stagekit.frontend.frame import Closure, Frame, is_exit_flag, is_guarded
 from stagekit.frontend.holders import UNKNOWN, holders, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
-from stagekit.frontend.tracer import Thunk, Tracer
+from stagekit.frontend.tracer import Thunk, Tracer, Widened
 from stagekit.frontend.values import (
     Address,
     Array,
@@ -300,6 +300,7 @@ class Join:
         dtype = join_dtype(a, b)
         if dtype is None:
             return _Known(self._mismatch(a, b, name, places))
+        note_widening(self.tracer, name, a, b, dtype, next((place for place in places if place), self.loc))
         with self.tracer.builder.resume(self.then.block):
             left = self.tracer.arithmetic.to_value(a, dtype, self.loc)
         with self.tracer.builder.resume(self.other.block):
@@ -353,6 +354,14 @@ def assigned_here(name: str, values: tuple[Any, Any], places: Places) -> tuple[N
     """The lines that gave a variable two values that do not go together."""
     rows = [(value, place) for value, place in zip(values, places) if place is not None]
     return tuple(Note(f"here `{name}` becomes {describe(value)}", place) for value, place in rows)
+
+
+def note_widening(tracer: Tracer, name: str, a: Any, b: Any, dtype: DType, loc: Loc) -> None:
+    """For `.report()`: two paths gave numbers of two dtypes."""
+    met = {default_dtype(each).name for each in (a, b) if not is_weak_number(each)}
+    if len(met) == 2:
+        left, right = sorted(met)
+        tracer.widened.append(Widened(loc, name, (left, right), dtype.name))
 
 
 def is_weak_number(value: Any) -> bool:

@@ -67,7 +67,7 @@ class Traced:
     """The result: everything the driver needs to compile and launch.
 
     pruned: sizes and strides that no target needs as parameters, and of which argument they are. lacks_hosts: was the meaning of
-    inline assembly elsewhere left out, so that only cuda can run it?
+    inline assembly elsewhere left out, so that only cuda can run it? widened: which variables are wider than a path gives them.
     """
 
     function: Function
@@ -79,6 +79,7 @@ class Traced:
     printed: tuple[str, ...]
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
+    widened: tuple[str, ...] = ()
 
     @cached_property
     def ir(self) -> str:
@@ -279,7 +280,22 @@ class _Trace:
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         signature = Signature(specs, slots, defaults, shared_needs=needs)
         captures, printed = self.tracer.captures, tuple(self.tracer.printed)
-        return Traced(function, signature, launch, style, block, captures, printed, pruned, self.tracer.lacks_hosts)
+        return Traced(
+            function,
+            signature,
+            launch,
+            style,
+            block,
+            captures,
+            printed,
+            pruned,
+            self.tracer.lacks_hosts,
+            self._widened(),
+        )
+
+    def _widened(self) -> tuple[str, ...]:
+        """For the report, in the order of the text, each line once."""
+        return tuple(str(each) for each in sorted(set(self.tracer.widened), key=lambda each: each.loc.line))
 
     def _address_of(self, position: int) -> Value:
         index = next(i for i, s in enumerate(self.slots) if s.kind == "address" and s.argument == position)

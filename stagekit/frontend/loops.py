@@ -22,6 +22,7 @@ from stagekit.frontend.control import (
     filled_tile,
     is_weak_number,
     join_dtype,
+    note_widening,
     parts_of,
     rebuild,
     same_shape,
@@ -179,7 +180,10 @@ class Carried:
             if item.is_late:  # with these types it is not set on every path
                 item.is_late, self.dropped = False, {*self.dropped, item.location.identity}
             raise now.error(self.loc)
-        places = (item.place, self.tracer.journal.place_of(item.location))
+
+        def places() -> Places:
+            return item.place, self.tracer.journal.place_of(item.location)
+
         if item.start is not MISSING:
             return self._joined_leaves(item.name, item.start, now, places)
         found = _new_leaves(now)
@@ -260,11 +264,14 @@ class Carried:
             self.add(change.location, MISSING, change.after, _new_leaves(change.after))
             return
         name = change.location.describe()
-        places = (self.tracer.journal.place_of(change.location), change.place)
+
+        def places() -> Places:
+            return self.tracer.journal.place_of(change.location), change.place
+
         leaves = self._joined_leaves(name, change.before, change.after, places)
         self.add(change.location, change.before, change.before, leaves)
 
-    def _joined_leaves(self, name: str, before: Any, after: Any, places: Places) -> Leaves:
+    def _joined_leaves(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> Leaves:
         if is_numeric(before) and same_static(before, after):
             return [None]
         if is_numeric(before) and is_numeric(after):
@@ -280,7 +287,7 @@ class Carried:
             return []
         raise self._type_change(name, before, after, places)
 
-    def _type_change(self, name: str, before: Any, after: Any, places: Places) -> StagingError:
+    def _type_change(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> StagingError:
         dtype = common_dtype(before, after)
         repair = "make every iteration give the type that it has before the loop"
         if dtype is not None:
@@ -289,11 +296,12 @@ class Carried:
         filled = filled_tile(before, after, name)
         if filled:
             repair = f"start with a tile of that length and dtype: `{name} = {filled}`"
-        notes = assigned_here(name, (before, after), places)
+        notes = assigned_here(name, (before, after), places())
         return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 
     def leave(self, changes: dict[Any, Change], ends: Ends) -> None:
         """After the loop: what only the body assigned may have no value."""
+        self.note_widenings(changes)
         for item in self.items.values():
             if item.is_late:
                 self._leave_late(item, ends)
@@ -302,6 +310,16 @@ class Carried:
                 self._leave_undefined(change.location)
         for location, _ in self.assumed.values():
             self._leave_undefined(location)
+
+    def note_widenings(self, changes: dict[Any, Change]) -> None:
+        for identity, item in self.items.items():
+            change = changes.get(identity)
+            loc = change.place if change is not None and change.place is not None else self.loc
+            starts = [] if item.start is MISSING else leaves_of(item.start)
+            for start, leaf in zip(starts, item.leaves):
+                if leaf is not None and isinstance(leaf.type, Scalar):
+                    carried = Number(Value(leaf.type), leaf.is_weak)
+                    note_widening(self.tracer, item.name, start, carried, leaf.type.dtype, loc)
 
     def _leave_late(self, item: Item, ends: Ends) -> None:
         """It has a value if each way that leads out of the loop sets it."""

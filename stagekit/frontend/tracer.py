@@ -82,11 +82,25 @@ class WholeBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Widened:
+    """A place where a variable became wider than one of the paths that meet made it."""
+
+    loc: Loc
+    name: str
+    met: tuple[str, str]  # dtypes
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"line {self.loc.line}: {self.name} is {self.dtype}, where {self.met[0]} and {self.met[1]} meet"
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """How far a trace had come."""
 
     journal: Mark
     printed: int
+    widened: int
     exits: int
     unrolled_total: int
 
@@ -108,6 +122,7 @@ class Tracer:
     )  # of dynamic shared memory: elements, bytes of each
     uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
     printed: list[str] = field(default_factory=list)
+    widened: list[Widened] = field(default_factory=list)
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
     written: set[Any] = field(default_factory=set)
     unrolled: dict[Loc, int] = field(default_factory=dict)
@@ -139,11 +154,14 @@ class Tracer:
 
     def checkpoint(self) -> Checkpoint:
         """Here begins what may have to be traced again."""
-        return Checkpoint(self.journal.mark(), len(self.printed), len(self.exits), self.unrolled_total)
+        return Checkpoint(
+            self.journal.mark(), len(self.printed), len(self.widened), len(self.exits), self.unrolled_total
+        )
 
     def forget(self, start: Checkpoint) -> None:
         """What was printed and unrolled since was not. The journal is undone by who asks it what changed."""
         del self.printed[start.printed :]
+        del self.widened[start.widened :]
         del self.exits[start.exits :]
         self.unrolled_total = start.unrolled_total
 

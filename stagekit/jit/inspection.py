@@ -90,7 +90,7 @@ class Inspectable(NativelyLaunchable):
 
     @hide_frames
     def report(self) -> Report:
-        """Registers, spills, shared memory and instruction counts, from ptxas."""
+        """Registers, spills, shared memory and instruction counts, from ptxas; lines where a variable widened."""
         from stagekit.backends.report import report
 
-        return report(self.ptx)
+        return report(self.ptx, self.trace().widened)

@@ -337,3 +337,23 @@ def test_integers_of_mixed_widths_give_what_python_gives(data, tmp_path_factory)
 
     sk.compile(kernel, data.draw(st.sampled_from(TARGETS)))[1, 1](out, 6, 9, x, y)
     assert out.tolist() == list(program(6, 9, int(v0), int(v1), x.tolist(), y.tolist()))
+
+
+def test_the_trace_names_the_lines_where_a_variable_widened():
+    @sk.jit
+    def kernel(out, col, x, n):
+        for i in range(n):
+            if col > i:
+                col -= i + 1
+        y = col if n > 2 else x[0]
+        acc = 0
+        for i in range(n):
+            acc += x[i]
+        out[0] = y + acc
+
+    made = kernel.specialize(out=sk.Tensor((None,), sk.int64), col=sk.int32, x=sk.Tensor((None,), sk.int16), n=sk.int32)
+    first = kernel.__wrapped__.__code__.co_firstlineno
+    assert made.trace().widened == (
+        f"line {first + 2}: col is int64, where int32 and int64 meet",
+        f"line {first + 5}: the result is int64, where int16 and int64 meet",
+    )
