@@ -51,12 +51,13 @@ class _Versioned(ctypes.Structure):
     )
 
 
-def _python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+def python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of CPython's, called with the GIL held."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
-_is_valid = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-_pointer = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+is_capsule = python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+capsule_pointer = python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 def dtype_code(dtype: DType) -> tuple[int, int]:
@@ -91,10 +92,10 @@ def _capsule(array: Any, stream: dict[str, int]) -> Any:
 
 
 def _contents(capsule: Any) -> tuple[_Tensor, bool]:
-    if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+    if is_capsule(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
         return versioned.tensor, not versioned.flags & _READ_ONLY
-    return _Managed.from_address(_pointer(capsule, b"dltensor")).tensor, True
+    return _Managed.from_address(capsule_pointer(capsule, b"dltensor")).tensor, True
 
 
 def _dtype(tensor: _Tensor) -> DType | str:
@@ -107,9 +108,9 @@ def _dtype(tensor: _Tensor) -> DType | str:
 # Ours for others ----------------------------------------------------------------------------------------------------
 
 _NAME = b"dltensor"
-_new_capsule = _python_api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_is_valid_at = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_pointer_at = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+_new_capsule = python_api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_is_valid_at = python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_at = python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 _exported: dict[int, tuple[Any, ...]] = {}
 """What each exported struct, by its address, keeps alive until the consumer calls its deleter."""

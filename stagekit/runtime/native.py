@@ -27,7 +27,7 @@ from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.native_tables import ABSENT
-from stagekit.runtime import numpy_fields
+from stagekit.runtime import dlpack, numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _NO_ARGUMENTS = 0x4
@@ -54,10 +54,6 @@ class _ExchangeApi(ctypes.Structure):
         ("tensor_from_object", ctypes.c_void_p),
         ("current_work_stream", ctypes.c_void_p),
     )
-
-
-def _python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
 # Is all as expected? ------------------------------------------------------------------------------------------------
@@ -208,9 +204,9 @@ def has_functions() -> bool:
 def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     """Let launchers read arrays of a type through its C exchange API, if it has one of a version known here."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
-    if not is_available() or not _is_capsule(capsule, _EXCHANGE_NAME):
+    if not is_available() or capsule is None or not dlpack.is_capsule(capsule, _EXCHANGE_NAME):
         return False
-    api = _ExchangeApi.from_address(_capsule_pointer(capsule, _EXCHANGE_NAME))
+    api = _ExchangeApi.from_address(dlpack.capsule_pointer(capsule, _EXCHANGE_NAME))
     if api.major != _EXCHANGE_MAJOR or not api.tensor_from_object or not api.current_work_stream:
         return False
     flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
@@ -243,14 +239,6 @@ def trust_torch_stream() -> None:
     """torch uses CUDA: launches whose arrays are all ours are to run on its current stream."""
     if _torch_stream:
         process().set("torch_stream", _torch_stream[0])
-
-
-_is_valid_capsule = _python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-_capsule_pointer = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-
-
-def _is_capsule(value: Any, name: bytes) -> bool:
-    return value is not None and bool(_is_valid_capsule(value, name))
 
 
 # Callables ----------------------------------------------------------------------------------------------------------
@@ -295,7 +283,9 @@ class State:
         return State({**self.words, **words}, self.objects, (*self.keep, *keep))
 
 
-_new_function = _python_api("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+_new_function = dlpack.python_api(
+    "PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)
 
 
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, calling: Calling) -> Any:
