@@ -29,7 +29,7 @@ from stagekit.testing.fuzz.staging_classes import (
 from stagekit.testing.fuzz.staging_types import Number
 from stagekit.testing.fuzz.staging_values import Function, Place, Values, place, read_only
 
-_SIZES = (4, 8, 16, 40)  # statements of a program; small ones are many, since they are fast and show as much
+_SIZES = (3, 6, 12, 30)  # statements of a program; small ones are many, since they are fast and show as much
 _SHARES = (10, 8, 4, 1)
 _NESTED = 4  # compound statements inside each other, at most
 _TYPES = ("int",) * 6 + ("float",) * 2 + ("bool",) + t.NAMES[3:]
@@ -102,7 +102,7 @@ class Generator:
     def starts(self) -> list[Callable[[], list[Line]]]:
         """What a program begins with."""
         some = [self.start_list, self.start_dict, self.start_objects, self.start_grid, self.start_pair, self.start_view]
-        return [self.start_numbers, *(make for make in some if self.random.random() < 0.5)]
+        return [self.start_numbers, *(make for make in some if self.random.random() < 0.4)]
 
     def parameter(self, name: str) -> Parameter:
         chosen = self.random.choice(_TYPES)

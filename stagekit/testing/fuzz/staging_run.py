@@ -35,7 +35,8 @@ from stagekit.testing.fuzz.staging import HEADER, Parameter, draw
 from stagekit.testing.fuzz.staging_types import NAMES, Number
 
 _COMPILED_SHARE = 0.06  # of the cases: machine code costs more time than all the rest
-_ALL_STAGES_SHARE = 0.02
+_MANY_STAGES_SHARE = 0.02
+_MANY = 4
 _REFUSALS = {
     "JOIN_MISMATCH",
     "MAYBE_UNDEFINED",
@@ -263,7 +264,8 @@ class StagingFuzzer:
         count = 1 if "print(" in text or "assert " in text else numbers.choice((1, 1, 2, 4, 8))
         calls = [", ".join(_drawn(numbers, p) for p in program.parameters) for _ in range(count)]
         kinds = [("r", "t") if p.shape else ("r", "c") for p in program.parameters]
-        stages = None if numbers.random() < _ALL_STAGES_SHARE else ("".join(map(numbers.choice, kinds)),)
+        count = _MANY if numbers.random() < _MANY_STAGES_SHARE else 1
+        stages = tuple({"".join(map(numbers.choice, kinds)): None for _ in range(count)})
         targets = None if numbers.random() < _COMPILED_SHARE else ("interp",)
         return Case(text, tuple(f"({call})" for call in calls), stages, targets).head() + text
 
