@@ -124,10 +124,13 @@ class Captures:
 
     def note_own(self, owner: Any, name: str) -> None:
         """Record that an object leaves an attribute to its class: one of its own by that name would hide it."""
-        own = getattr(owner, "__dict__", None)
-        if type(own) is dict:
-            rows = [("item", own, name, ABSENT), ("attribute", owner, "__dict__", own)]
-            self._note(owner, f".{name}", f"`.{name}`", lambda: rows)
+        if type(getattr(owner, "__dict__", None)) is dict:
+            self._note(
+                owner,
+                f".{name}",
+                f"`.{name}`",
+                lambda: [_seen("item", vars(owner), name), _seen("attribute", owner, "__dict__")],
+            )
             self.note_type(owner)
 
     def note_type(self, owner: Any) -> None:
@@ -164,8 +167,8 @@ class Captures:
             known[id(each)] = each
             ahead += self._take_in(each, is_own=known is own)
 
-    def note_derived(self, made: Any) -> None:
-        """Record that something was made of nothing but what CPython was handed, so that all it holds is noted already."""
+    def note_derived(self, made: np.ndarray[Any, Any]) -> None:
+        """Record that an array was computed from what CPython was handed: what its items follow from is noted already."""
         self._given.setdefault(id(made), made)
 
     def _take_in(self, value: Any, *, is_own: bool) -> Iterable[Any]:

@@ -25,6 +25,7 @@ from stagekit.frontend.frame import Closure, Frame, is_exit_flag, is_guarded
 from stagekit.frontend.holders import UNKNOWN, holders, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.state import stored
 from stagekit.frontend.tracer import Thunk, Tracer, Widened
 from stagekit.frontend.values import (
     Address,
@@ -37,7 +38,6 @@ from stagekit.frontend.values import (
     Text,
     is_open,
     mapper_of,
-    state_of,
 )
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
@@ -107,7 +107,7 @@ def _is_plain_object(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> list[str]:
-    return list(state_of(value))
+    return list(stored(value))
 
 
 def same_shape(a: Any, b: Any) -> bool:

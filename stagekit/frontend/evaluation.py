@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import Diagnostic, InternalError, StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StaticFailure
@@ -61,7 +63,7 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
         if isinstance(error, RecursionError) and not is_deep():
             raise  # it may end with a larger stack
         raise tracer.error(_failure(error), frame, node) from error
-    if is_noted and not is_atomic(made):
+    if is_noted and type(made) is np.ndarray:
         tracer.captures.note_derived(made)
     return made
 

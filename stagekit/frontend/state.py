@@ -188,20 +188,13 @@ def _now_attribute(owner: Any, name: str) -> Any:
         return ABSENT
 
 
-def _now_cell(cell: Any, _: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return ABSENT
-
-
 def _flat(items: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
     return tuple(part for item in items for part in item)
 
 
 _NOW: dict[str, Callable[[Any, Any], Any]] = {
     "item": lambda holder, key: dict.get(holder, key, ABSENT),
-    "cell": _now_cell,
+    "cell": lambda holder, _: _now_attribute(holder, "cell_contents"),
     "member": lookup,
     "attribute": _now_attribute,
     "type": lambda holder, _: type(holder),
@@ -311,6 +304,7 @@ def asking(look: Callable[[], Any]) -> Row:
 
 
 Look = Callable[[Any, list[Row]], Iterable[Any]]
+"""Adds the rows of one object, and gives what it holds."""
 
 
 def _list(value: Any, rows: list[Row]) -> Iterable[Any]:
@@ -323,37 +317,32 @@ def _dict(value: Any, rows: list[Row]) -> Iterable[Any]:
     seen = _flat(dict.items(value))
     rows.append(("dict", value, None, seen))
     if isinstance(value, OrderedDict):  # it keeps its order elsewhere
-        rows.append(asking(lambda: [*map(id, OrderedDict.keys(value))]))
+        rows.append(asking(lambda: [*map(ById, OrderedDict.keys(value))]))
     if isinstance(value, defaultdict):
         rows.append(("attribute", value, "default_factory", value.default_factory))
     return seen
 
 
-def _set(value: Any, rows: list[Row]) -> Iterable[Any]:
-    seen = tuple(set.__iter__(value))
-    is_native = type(value) is set
-    rows.append(("items", value, None, seen) if is_native else asking(lambda: [*map(id, set.__iter__(value))]))
-    return seen
+def _items_of(base: Any) -> Look:
+    """Of what gives its items by iterating alone."""
+
+    def look(value: Any, rows: list[Row]) -> Iterable[Any]:
+        seen = tuple(base.__iter__(value))
+        is_native = type(value) is base  # else iterating may run code of its class
+        rows.append(("items", value, None, seen) if is_native else asking(lambda: [*map(ById, base.__iter__(value))]))
+        return seen
+
+    return look
 
 
-def _deque(value: Any, rows: list[Row]) -> Iterable[Any]:
-    seen = tuple(deque.__iter__(value))
-    is_native = type(value) is deque
-    rows.append(("items", value, None, seen) if is_native else asking(lambda: [*map(id, deque.__iter__(value))]))
-    return seen
+def _asked(items: Callable[[Any], Iterable[Any]]) -> Look:
+    """Of what cannot be compared by addresses of its own: Python looks at its items."""
 
+    def look(value: Any, rows: list[Row]) -> Iterable[Any]:
+        rows.append(asking(lambda: [*map(ById, items(value))]))
+        return list(items(value))
 
-def _mapping(value: Any, rows: list[Row]) -> Iterable[Any]:
-    rows.append(asking(lambda: [*map(ById, _flat(value.items()))]))
-    return _flat(value.items())
-
-
-def _view(value: Any, rows: list[Row]) -> Iterable[Any]:
-    def look() -> list[Any]:
-        return [(*map(ById, item),) if isinstance(value, ItemsView) else ById(item) for item in value]
-
-    rows.append(asking(look))
-    return list(value)
+    return look
 
 
 def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
@@ -368,12 +357,11 @@ def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
 def _array(value: Any, rows: list[Row]) -> Iterable[Any]:
     """Contents are compared by their bytes: natively where they lie in one piece, else in Python."""
     if value.dtype.hasobject:
-        rows.append(asking(lambda: (value.dtype, value.shape, [*map(ById, value.flat)])))
+        rows.append(asking(lambda: (_layout(value), [*map(ById, value.flat)])))
         return list(value.flat)
-    if type(value) is np.ndarray and value.flags.c_contiguous:
-        rows.append(("array", value, _layout(value), value.tobytes()))
-    else:
-        rows.append(asking(lambda: (_layout(value), value.tobytes())))
+    is_native = type(value) is np.ndarray and value.flags.c_contiguous
+    layout, content = _layout(value), value.tobytes()
+    rows.append(("array", value, layout, content) if is_native else asking(lambda: (_layout(value), value.tobytes())))
     return ()
 
 
@@ -383,23 +371,19 @@ def _layout(value: Any) -> bytes:
     return struct.pack(f"<{len(words)}q", *words)
 
 
-def _partial(value: Any, rows: list[Row]) -> Iterable[Any]:
-    rows.append(asking(lambda: (ById(value.func), ById(value.args), ById(value.keywords))))
-    return (value.func, value.args, value.keywords)
-
-
 _CONTENTS: tuple[tuple[Any, Look], ...] = (
     (tuple, lambda value, _: tuple.__iter__(value)),
     (frozenset, lambda value, _: frozenset.__iter__(value)),
     (list, _list),
     (dict, _dict),
-    (set, _set),
-    (deque, _deque),
-    (types.MappingProxyType, _mapping),
-    ((KeysView, ValuesView, ItemsView), _view),
+    (set, _items_of(set)),
+    (deque, _items_of(deque)),
+    (types.MappingProxyType, _asked(lambda value: _flat(value.items()))),
+    (ItemsView, _asked(_flat)),
+    ((KeysView, ValuesView), _asked(list)),
+    (functools.partial, _asked(lambda value: (value.func, value.args, value.keywords))),
     ((bytearray, memoryview, array), _bytes),
     (np.ndarray, _array),
-    (functools.partial, _partial),
 )
 """What holds other values, with those that derive from it: its items, whatever its class says of them."""
 BUILT_IN_CONTAINERS = frozenset({

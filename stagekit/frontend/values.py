@@ -17,6 +17,7 @@ from stagekit.diagnostics import Loc, Note
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
+from stagekit.frontend.state import stored
 from stagekit.ir import Pointer, Scalar, Value
 
 
@@ -216,7 +217,7 @@ def holds_run_time(value: Any, depth: int = 8) -> bool:
         return any(holds_run_time(v, depth - 1) for v in value.values())
     if isinstance(value, slice):
         return any(holds_run_time(v, 1) for v in (value.start, value.stop, value.step))
-    return is_open(value) and any(holds_run_time(v, depth - 1) for v in state_of(value).values())
+    return is_open(value) and any(holds_run_time(v, depth - 1) for v in stored(value).values())
 
 
 def is_open(value: Any) -> bool:
@@ -228,17 +229,6 @@ def is_open(value: Any) -> bool:
     if isinstance(value, type) or is_native(kind.__module__) or (root == "stagekit" and not rest.startswith("lib")):
         return False
     return hasattr(value, "__dict__") or any("__slots__" in cls.__dict__ for cls in kind.__mro__)
-
-
-def state_of(value: Any) -> dict[str, Any]:
-    """The attributes that an object itself stores, in slots or in its dict."""
-    found: dict[str, Any] = {}
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if isinstance(cls.__dict__.get(name), types.MemberDescriptorType) and hasattr(value, name):
-                found[name] = getattr(value, name)
-    return {**found, **getattr(value, "__dict__", {})}
 
 
 _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
