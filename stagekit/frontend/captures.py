@@ -150,6 +150,10 @@ class Captures:
         if not is_atomic(owner):
             self._note(owner, "contents", f"the contents of a {type(owner).__name__}", lambda: contents(owner))
 
+    def note_state(self, owner: Any) -> None:
+        """Record all that an object or a container holds, read part by part."""
+        self._note(owner, "state", f"the state of a {type(owner).__name__}", lambda: _state(owner))
+
     # -- what CPython was handed --------------------------------------------------------------------------------
 
     def note_given(self, value: Any, is_born: Callable[[Any], bool]) -> None:
@@ -182,7 +186,7 @@ class Captures:
         if isinstance(value, types.ModuleType) or _is_ours(value):
             return ()
         if not is_own:
-            self._note(value, "state", f"the state of a {type(value).__name__}", lambda: _state(value))
+            self.note_state(value)
         return [*_items(value), *stored(value).values(), type(value)]
 
     def _take_in_function(self, fn: types.FunctionType) -> Iterator[Any]:

@@ -110,6 +110,13 @@ def _attributes(value: Any) -> list[str]:
     return list(stored(value))
 
 
+def note_parts(tracer: Tracer, *values: Any) -> None:
+    """Record that objects come apart: the parts of those that were made outside the kernel are read."""
+    for value in values:
+        if _is_plain_object(value) and not tracer.journal.is_born(value):
+            tracer.captures.note_state(value)
+
+
 def same_shape(a: Any, b: Any) -> bool:
     """Do two values come apart into corresponding parts?"""
     if type(a) is not type(b):
@@ -230,6 +237,7 @@ class Join:
         if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
             return self._leaf(a.value, b.value, is_weak=False)
         if parts_of(a) is not None and same_shape(a, b):
+            note_parts(self.tracer, a, b)
             pairs = zip(parts_of(a) or [], parts_of(b) or [])
             is_free = self._is_alone(a, self.then) and self._is_alone(b, self.other)
             with self._inside(a):

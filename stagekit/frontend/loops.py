@@ -23,6 +23,7 @@ from stagekit.frontend.control import (
     is_weak_number,
     join_dtype,
     note_widening,
+    note_parts,
     parts_of,
     rebuild,
     same_shape,
@@ -281,6 +282,7 @@ class Carried:
         elif isinstance(before, Address) and isinstance(after, Address) and before.type == after.type:
             return [leaf_type(before)]
         elif parts_of(before) is not None and same_shape(before, after):
+            note_parts(self.tracer, before, after)
             pairs = zip(parts_of(before) or [], parts_of(after) or [])
             return [leaf for a, b in pairs for leaf in self._joined_leaves(name, a, b, places)]
         elif same_static(before, after):

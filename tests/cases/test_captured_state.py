@@ -218,3 +218,17 @@ def test_more_than_can_be_watched_is_traced_at_every_call() -> None:
 
     assert [1, 1] == [launched(kernel) for _ in range(2)]
     assert "more objects at compile time than can be watched" in kernel.explain()
+
+
+def test_the_parts_of_captured_objects_that_meet_behind_an_if_are_read() -> None:
+    one, other = Plain(), Plain()
+    one.x, other.x = 1, 2
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float64), which):  # type: ignore[no-untyped-def, valid-type]
+        met = one if which > 0 else other
+        out[0] = met.x
+
+    assert [1, 2] * 3 == [launched(kernel, which) for _ in range(3) for which in (1, -1)]
+    other.x = 7
+    assert [1, 7] * 3 == [launched(kernel, which) for _ in range(3) for which in (1, -1)]
