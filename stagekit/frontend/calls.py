@@ -85,6 +85,8 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     method = next((c.__dict__["__call__"] for c in type(fn).__mro__ if "__call__" in c.__dict__), None)
     if isinstance(method, types.FunctionType):
         return call(tracer, frame, node, method, [fn, *args], kwargs)
+    if isinstance(fn, types.MethodWrapperType) and fn.__name__ == "__call__" and isinstance(fn.__self__, type):
+        return _construct_plainly(tracer, frame, node, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
     return _native(tracer, frame, node, fn, args, kwargs)
 
 
@@ -426,13 +428,22 @@ def closure_signature(fn: Closure) -> inspect.Signature:
 
 
 def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Make an object, as the `__call__` of a metaclass says where it has one."""
+    meta = lookup(type(cls), "__call__")
+    if not isinstance(meta, types.FunctionType) or is_fixed(type(cls).__module__):
+        return _construct_plainly(tracer, frame, node, cls, args, kwargs)
+    tracer.captures.note_member(type(cls), "__call__")
+    return call(tracer, frame, node, meta, [cls, *args], kwargs)
+
+
+def _construct_plainly(
+    tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
         return language.staged_launch(cls, args, kwargs, frame.loc(node))
     if dataclasses.is_dataclass(cls) and _is_generated(getattr(cls, "__init__", None)):
         return _dataclass(tracer, frame, node, cls, args, kwargs)
-    if not is_fixed(type(cls).__module__) and isinstance(lookup(type(cls), "__call__"), types.FunctionType):
-        return _native(tracer, frame, node, cls, args, kwargs)  # a metaclass makes its objects
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
     is_own = isinstance(init, types.FunctionType) and not _is_generated(init)
     is_plain_new = getattr(cls, "__new__", None) is object.__new__

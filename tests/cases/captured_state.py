@@ -150,6 +150,12 @@ RUN = {  # R4: what CPython runs while specialising
         "C(3).x",
         "STEP = 5",
     ),
+    "a metaclass's __call__ that is replaced": (
+        "class Meta(type):\n    def __call__(cls, v): return super().__call__(2 * v)\n"
+        "class C(metaclass=Meta):\n    def __init__(self, v): self.x = v",
+        "C(3).x",
+        "Meta.__call__ = lambda cls, v: type.__call__(cls, 5 * v)",
+    ),
     "code put into a function": ("def f(): return 2\ndef g(): return 5", "f()", "f.__code__ = g.__code__"),
     "a method that a class comes to have": (
         "class C:\n    pass\nV = C()",
