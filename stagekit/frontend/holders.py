@@ -17,7 +17,8 @@ import numpy as np
 from stagekit.dtypes import DType
 from stagekit.frontend.frame import Closure
 from stagekit.frontend.journal import MISSING, Journal
-from stagekit.frontend.values import STAND_INS, BoundMethod, Partial, Poison, StaticRange, is_open, state_of
+from stagekit.frontend.state import stored
+from stagekit.frontend.values import STAND_INS, BoundMethod, Partial, Poison, StaticRange, is_open
 
 _HOLD_NOTHING = (
     *(*STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic),
@@ -62,7 +63,7 @@ def _contents(made: Any) -> Iterable[Any]:
         return list(made.values())
     if isinstance(made, list | tuple | set | frozenset):
         return list(made)
-    return state_of(made).values() if is_open(made) else ()  # an iterator matters where a variable or a `for` holds it
+    return stored(made).values() if is_open(made) else ()  # an iterator matters where a variable or a `for` holds it
 
 
 def _count(held: Any, found: Counter[int]) -> None:
