@@ -45,6 +45,13 @@ def holders(journal: Journal) -> Counter[int]:
     return found
 
 
+def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
+    """Does one place hold this container, which the traced code has made, and one place each container in it?"""
+    if is_changeable(value) and (not journal.is_born(value) or journal.is_sealed(value) or counts[id(value)] > 1):
+        return False
+    return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
+
+
 def is_changeable(value: Any) -> bool:
     """Is this a container that the program could change?"""
     if isinstance(value, list | dict):

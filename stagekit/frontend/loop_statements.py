@@ -48,7 +48,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
         if _static_iteration(tracer, frame, node, flags):
             _leave_loop(tracer, frame, node, flags)
             return
-    carried = Carried(tracer, frame.loc(node))
+    carried = Carried(tracer, frame, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
 
     def test() -> bool | Number:
@@ -190,7 +190,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
         raise tracer.error(NotIterable(why, "loop over a plain name, and assign in the body"), frame, node.target)
     loc = frame.loc(node)
-    carried = Carried(tracer, loc)
+    carried = Carried(tracer, frame, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)

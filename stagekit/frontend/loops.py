@@ -32,6 +32,7 @@ from stagekit.frontend.control import (
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
 from stagekit.frontend.frame import VALUE, Frame
+from stagekit.frontend.holders import holders, is_alone, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Assigned, Tracer
@@ -72,6 +73,7 @@ class Item:
     handed: Sequence[Value] = ()
     unset: Any = MISSING  # what a late one holds before its iteration has set it
     last: Any = None  # what it held at the end of the last round's body
+    is_free: bool = False  # a container that no other place holds, before the loop and at the end of each iteration
 
     @property
     def name(self) -> str:
@@ -86,11 +88,11 @@ def leaves_of(value: Any) -> list[Any]:
     return [value] if is_numeric(value) or isinstance(value, Address) else []
 
 
-def with_leaves(tracer: Tracer, value: Any, leaves: list[Any]) -> Any:
+def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool) -> Any:
     """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`."""
     parts = parts_of(value)
     if parts is not None:
-        return rebuild(tracer, value, [with_leaves(tracer, p, leaves) for p in parts])
+        return rebuild(tracer, value, [with_leaves(tracer, p, leaves, is_free) for p in parts], is_free=is_free)
     return leaves.pop(0) if is_numeric(value) or isinstance(value, Address) else value
 
 
@@ -113,8 +115,9 @@ class Ends:
 class Carried:
     """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
 
-    def __init__(self, tracer: Tracer, loc: Loc) -> None:
-        self.tracer, self.loc = tracer, loc
+    def __init__(self, tracer: Tracer, frame: Frame, loc: Loc) -> None:
+        self.tracer, self.frame, self.loc = tracer, frame, loc
+        self.is_shared = False  # did this round find that a container is held elsewhere?
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # of this round
         self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
@@ -124,7 +127,12 @@ class Carried:
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
     def add(self, location: Location, start: Any, shape: Any, leaves: Leaves) -> None:
-        self.items[location.identity] = Item(location, start, shape, leaves, self.tracer.journal.place_of(location))
+        item = Item(location, start, shape, leaves, self.tracer.journal.place_of(location))
+        item.is_free = may_merge(shape) and self.frame.owns(location) and (start is MISSING or self._is_alone(start))
+        self.items[location.identity] = item
+
+    def _is_alone(self, value: Any) -> bool:
+        return is_alone(self.tracer.journal, value, holders(self.tracer.journal))
 
     def guess(self, locations: Sequence[Location]) -> None:
         """Carry those locations that hold run-time values."""
@@ -148,7 +156,7 @@ class Carried:
             item.handed = queue[: sum(leaf is not None for leaf in item.leaves)]
             leaves = [_wrap(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
             if is_after or not item.is_late:
-                self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves))
+                self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves, item.is_free))
 
     def current(self) -> list[Value]:
         """What the carried locations hold now, in the carried types. Where those are wrong, the item says so afterwards."""
@@ -159,6 +167,8 @@ class Carried:
         if item.is_late and now is item.unset:
             return list(item.handed)
         item.last = now
+        if item.is_free and not self._is_alone(now):
+            item.is_free, self.is_shared = False, True
         now = now.value if isinstance(now, Partial) else now
         try:
             found = self._types_of(item, now)
@@ -212,7 +222,7 @@ class Carried:
 
     def revise(self, is_final: bool) -> bool:
         """Take the types that the round found for the next one; says whether any are new."""
-        before = self.types()
+        before, is_shared, self.is_shared = self.types(), self.is_shared, False
         lost = [key for key, item in self.items.items() if item.is_late and key not in self.read_after]
         lost += [key for key in self.dropped if key in self.items]
         for identity in lost:
@@ -221,7 +231,7 @@ class Carried:
             if item.found is not None:
                 item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if is_final else item.found
             item.found = None
-        return bool(lost) or self.types() != before
+        return bool(lost) or is_shared or self.types() != before
 
     def types(self) -> Leaves:
         return [leaf for item in self.items.values() for leaf in item.leaves]

@@ -122,7 +122,48 @@ def where_the_other_path_is_left(c):
     return v[0], v[1]
 
 
+def made_anew_by_each_iteration(c):
+    a = [0, 0]
+    for i in range(c):
+        a = [a[1], a[0] + i]
+        a[0] += 1
+    a[0] += 5
+    return a[0], a[1]
+
+
+def the_one_before_kept(c):
+    a, b = [0, 0], [5, 6]
+    for i in range(c):
+        b = a
+        a = [a[1], a[0] + i]
+    a[0] += 5
+    b[1] = 3
+    return a[0], b[1], b[0]
+
+
+def exchanged_by_each_iteration(c):
+    a, b = [0, 0], [1, 1]
+    for _ in range(c):
+        a, b = b, a
+    a[0] = 7
+    return a[0], b[0]
+
+
+def set_by_an_endless_loop(c):
+    while True:
+        b = {"x": [c, c + 1]}
+        c += 1
+        if c > 5:
+            break
+    b["x"][0] += 2
+    return b["x"][0], b["x"][1]
+
+
 MERGED = [
+    made_anew_by_each_iteration,
+    the_one_before_kept,
+    exchanged_by_each_iteration,
+    set_by_an_endless_loop,
     in_both_arms,
     in_a_ternary,
     in_two_returns,
@@ -252,7 +293,27 @@ def gone_through_by_enumerate(c):
     return s, v[1]
 
 
+def named_before_the_loop(c):
+    a = [0, 0]
+    w = a
+    for i in range(c):
+        a = [a[1], a[0] + i]
+    a[0] += 5
+    return a[0], w[0]
+
+
+def named_twice_by_each_iteration(c):
+    a, b = [0, 0], [5, 6]
+    for i in range(c):
+        a = [i, i]
+        b = a
+    a[0] += 5
+    return a[0], b[0]
+
+
 HELD = [
+    named_before_the_loop,
+    named_twice_by_each_iteration,
     by_an_iterator,
     gone_through_by_enumerate,
     held_by_another_name,
