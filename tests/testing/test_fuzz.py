@@ -61,6 +61,7 @@ def test_what_ever_failed_is_right_now(name: str, path: Path) -> None:
 
     assert [] == [problem.text for problem in found]
     assert fuzzer.counts
+    assert [] == [what for what in fuzzer.counts if what.startswith("refused")]
 
 
 @pytest.mark.gpu

@@ -27,7 +27,7 @@ from stagekit.testing.fuzz.staging_classes import (
     rendered,
 )
 from stagekit.testing.fuzz.staging_types import Number
-from stagekit.testing.fuzz.staging_values import Function, Place, Values, place, read_only
+from stagekit.testing.fuzz.staging_values import Function, Place, Values, element, place, read_only
 
 _SIZES = (3, 6, 12, 30)  # statements of a program; small ones are many, since they are fast and show as much
 _SHARES = (10, 8, 4, 1)
@@ -92,7 +92,10 @@ class Generator:
     def program(self) -> Program:
         helpers, functions = self.helpers()
         parameters = [*map(self.parameter, "abc"), *self.arrays()]
+        constants = [self.values.constant() for _ in range(self.random.choice((0, 0, 1, 2)))]
+        helpers = [*(Line(f"K{i} = {number.text}") for i, number in enumerate(constants)), *helpers]
         self.values = Values(self.random, functions=functions)
+        self.values.places += [read_only(f"K{i}", number) for i, number in enumerate(constants)]
         for parameter in parameters:
             self.bring_in(parameter)
         start = [line for make in self.starts() for line in make()]
@@ -132,7 +135,6 @@ class Generator:
 
     def bring_in(self, parameter: Parameter) -> None:
         number, name, shape = parameter.number, parameter.name, parameter.shape
-        accepts = t.INTEGERS if number.is_integer else t.FLOATS | t.types("int")
         v = self.values
         if parameter.type == "bool":
             v.flags.append(name)
@@ -140,15 +142,13 @@ class Generator:
             v.places.append(read_only(name, number))
         elif len(shape) == 1:
             v.views.append((f"{name}[{{}}]", shape[0], number))
-            v.places += [Place(number.named(f"{name}[{i}]"), accepts) for i in (0, shape[0] - 1)]
+            v.places += [element(f"{name}[{i}]", number) for i in (0, shape[0] - 1)]
         else:
             i, j = (self.random.randrange(n) for n in shape)
             v.views += [(f"{name}[{i}, {{}}]", shape[1], number), (f"{name}[{{}}, {j}]", shape[0], number)]
             v.views.append((f"{name}[{i}][{{}}]", shape[1], number))
-            v.places += [
-                Place(number.named(f"{name}[{i}, {j}]"), accepts),
-                Place(number.named(f"{name}[{i}][0]"), accepts),
-            ]
+            v.places += [element(f"{name}[{i}, {j}]", number), element(f"{name}[{i}][0]", number)]
+            v.grid = name, shape, number
 
     def start_numbers(self) -> list[Line]:
         v = self.values
@@ -226,8 +226,7 @@ class Generator:
         length = len(eval(f"range(length)[{bounds}]"))
         text = f"part = {name.format(bounds)}"
         self.values.views.append(("part[{}]", length, number))
-        accepts = t.INTEGERS if number.is_integer else t.FLOATS | t.types("int")
-        self.values.places.append(Place(number.named("part[0]"), accepts))
+        self.values.places.append(element("part[0]", number))
         return [Line(text)]
 
     def results(self, *, shuffled: bool) -> str:
@@ -272,7 +271,11 @@ class Generator:
         mark = "@sk.inline\n" if self.random.random() < 0.5 else ""
         default = f"={self.random.randint(0, 4)}" if self.random.random() < 0.3 else ""
         line = Line(f"{mark}def helper{number}(p, q{default}):", self.body(v, result))
+        if default and self.random.random() < 0.5 and parameters[1].types & t.types("int"):
+            return line, Function(f"helper{number}({{}})", parameters[:1], result)
         pattern = self.random.choice(("{}, {}", "{}, q={}", "*({}, {})", "**{{'p': {}, 'q': {}}}"))
+        if self.random.random() < 0.2:
+            return line, Function(f"functools.partial(helper{number}, {{}})({{}})", parameters, result)
         return line, Function(f"helper{number}({pattern})", parameters, result)
 
     def body(self, values: Values, result: Number) -> list[Line]:
@@ -459,6 +462,17 @@ class Generator:
             ]
         return [Line(self.random.choice(ways))]
 
+    def store(self, depth: int) -> list[Line]:
+        """An element at a place known at run time."""
+        v = self.values
+        if not v.views:
+            return []
+        name, length, number = self.random.choice(v.views)
+        target = name.format(v.index(length))
+        if number.is_integer and self.random.random() < 0.4:
+            return [Line(f"{target} {v.pick('%=', '//=', '&=')} {v.number()}")]
+        return [Line(f"{target} = {v.value(element('', number).spec).text}")]
+
     def expression(self, depth: int) -> list[Line]:
         return [Line(self.values.call().text)]
 
@@ -605,7 +619,9 @@ _ANYWHERE: tuple[_Form, ...] = (
     *(Generator.augment,) * 4,
     *(Generator.unpack, Generator.unpack, Generator.same),
 )
-_WITH_OBJECTS: tuple[_Form, ...] = (Generator.alias, Generator.expression, Generator.replace, Generator.replace)
+_WITH_OBJECTS: tuple[_Form, ...] = (
+    *(Generator.alias, Generator.store, Generator.expression, Generator.replace, Generator.replace),
+)
 _COMPOUND: tuple[_Form, ...] = (
     *(Generator.if_,) * 4,
     *(Generator.for_,) * 2,

@@ -28,7 +28,7 @@ def added(view: Any) -> Number:
     """The sum of the elements of an array, or of a part of one."""
     found = 0
     for i in range(len(view)):
-        found += view[i]
+        found += added(view[i]) if view.ndim > 1 else view[i]
     return found
 
 

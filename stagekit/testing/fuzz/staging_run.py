@@ -178,8 +178,10 @@ class Reference:
 
 def expected(module: Any, call: Arguments) -> Answer:
     """CPython's answer. Raises NotACase where there is none."""
-    saved, tracer, printed = module.sk, sys.gettrace(), io.StringIO()
-    module.sk = _PythonMeaning
+    tracer, printed = sys.gettrace(), io.StringIO()
+    captured = {name: value for name, value in vars(module).items() if isinstance(value, np.generic)}
+    saved = {"sk": module.sk, **captured}
+    vars(module).update({name: _plain(value) for name, value in captured.items()}, sk=_PythonMeaning)
     sys.settrace(_Patience())
     try:
         with contextlib.redirect_stdout(printed):
@@ -190,7 +192,7 @@ def expected(module: Any, call: Arguments) -> Answer:
         raise NotACase(f"{type(error).__name__}: {error}") from error
     finally:
         sys.settrace(tracer)
-        module.sk = saved
+        vars(module).update(saved)
 
 
 def _plain(value: Any) -> Any:

@@ -86,19 +86,27 @@ def place(text: str, spec: Number) -> Place:
     return Place(spec.named(text), spec.types)
 
 
+def element(text: str, number: Number) -> Place:
+    """Of an array: it converts what is assigned."""
+    return Place(number.named(text), t.INTEGERS if number.is_integer else t.FLOATS | t.types("int"))
+
+
 def read_only(text: str, spec: Number) -> Place:
     return Place(spec.named(text))
 
 
 @dataclass
 class Values:
-    """places, functions: in scope. flags: conditions that are there by name. views: arrays and their parts, with their length."""
+    """places, functions: in scope. flags: conditions that are there by name. views: arrays and their parts, with their length.
+    grid: an array of two axes.
+    """
 
     random: random.Random
     places: list[Place] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     views: list[tuple[str, int, Number]] = field(default_factory=list)
+    grid: tuple[str, tuple[int, ...], Number] | None = None
     nested: int = 0
 
     def pick(self, *choices: str) -> str:
@@ -109,6 +117,12 @@ class Values:
 
     def literal(self) -> Number:
         return t.literal(self.number(*self.random.choice(_LITERALS)))
+
+    def constant(self) -> Number:
+        """A number that programs capture."""
+        found = self.literal()
+        names = list(t.typed_names(t.held(found.low, found.high, 1) & (t.INTEGERS | t.FLOATS)))
+        return self.random.choice((found, t.converted(found, self.random.choice(names)) or found))
 
     # -- what may be held ---------------------------------------------------------------------------------------
 
@@ -314,18 +328,18 @@ class Values:
 
     def _element(self, name: str, length: int, spec: Number) -> Number:
         if self.random.random() < 0.4:
-            place = self.conforming(self.operand(), Number("", 0, length - 1, t.INTEGERS))
-            return spec.named(f"{name.format(place.text)}")
+            return spec.named(name.format(self.index(length)))
         part = name.format(self._slice(length))
         if self.random.random() < 0.3:
             return Number(f"len({part})", 0, length, t.WIDE)
-        return Number(
-            f"added({part})",
-            min(0, length * spec.low),
-            max(0, length * spec.high),
-            spec.types | t.types("int"),
-            spec.step,
-        )
+        if self.grid and self.grid[2].is_integer == spec.is_integer and self.random.random() < 0.3:
+            name, (rows, columns), spec = self.grid
+            part, length = f"{name}[{self._slice(rows)}, {self._slice(columns)}]", rows * columns
+        low, high = min(0, length * spec.low), max(0, length * spec.high)
+        return Number(f"added({part})", low, high, spec.types | t.types("int"), spec.step)
+
+    def index(self, length: int) -> str:
+        return self.conforming(self.operand(), Number("", 0, length - 1, t.INTEGERS)).text
 
     def _slice(self, length: int) -> str:
         bounds = [self.pick("", str(self.number(-length - 2, length + 2)), self.operand().text) for _ in range(2)]
