@@ -47,7 +47,7 @@ def to_plain(value: Any) -> Any:
         return {"...": []}
     fields = _FIELDS.get(kind)
     if fields is None:
-        raise NotPlain(f"{value!r} has no form in a file")
+        raise NotPlain(f"a {kind.__name__} has no form in a file")
     return {kind.__name__: [to_plain(getattr(value, name)) for name in fields]}
 
 

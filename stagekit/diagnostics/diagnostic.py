@@ -64,11 +64,22 @@ class Diagnostic:
     def values(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.FIELDS}
 
+    def _printable(self) -> dict[str, Any]:
+        """The values, without integers longer than Python writes."""
+        return {k: f"an integer of {v.bit_length()} bits" if _is_huge(v) else v for k, v in self.values().items()}
+
     def label_text(self) -> str:
-        return self.label.format(**self.values())
+        return self.label.format(**self._printable())
 
     def help_text(self) -> str:
-        return self.help.format(**self.values())
+        return self.help.format(**self._printable())
+
+
+def _is_huge(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > _LONGEST_INT_BITS
+
+
+_LONGEST_INT_BITS = 1024
 
 
 def all_diagnostics() -> dict[str, type[Diagnostic]]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import StagingError
+from stagekit.frontend.evaluation import is_of_the_user, raised_by_python
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.tracer import Tracer
@@ -31,7 +32,7 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
     for position, statement in enumerate(body):
         tracer.count_ops(frame, statement)
         try:
-            RUNNERS[type(statement)](tracer, frame, statement)
+            _run(tracer, frame, statement)
         except StagingError as error:
             if frame.doubts is None:
                 raise
@@ -48,6 +49,15 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
         if isinstance(stopped, Number) and rest:
             _guarded(tracer, frame, stopped, rest, frame.loc(statement))
             return
+
+
+def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
+    try:
+        RUNNERS[type(statement)](tracer, frame, statement)
+    except Exception as error:
+        if is_of_the_user(error):  # a method of a user's object that was only looked at
+            raise raised_by_python(tracer, frame, statement, error) from error
+        raise
 
 
 def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
     except Exception as error:
         if isinstance(error, RecursionError) and not is_deep():
             raise  # it may end with a larger stack
-        raise tracer.error(_failure(error), frame, node) from error
+        raise raised_by_python(tracer, frame, node, error) from error
     if is_noted and type(made) is np.ndarray:
         tracer.captures.note_derived(made)
     return made
@@ -70,6 +71,23 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
 
 _READ_NO_STATE = (operator.getitem, iter, next, len, reversed)
 """Of a container of Python's own, these hand out what the tracer then reads itself."""
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def is_of_the_user(error: Exception) -> bool:
+    """Did code outside this package raise it, such as a method of a user's object that was only looked at?"""
+    if isinstance(error, StagekitError | InternalError | RecursionError):
+        return False
+    here = error.__traceback__
+    while here is not None and here.tb_next is not None:
+        here = here.tb_next
+    return here is not None and not here.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def raised_by_python(tracer: Tracer, frame: Frame, node: ast.AST, error: Exception) -> StagekitError:
+    return tracer.error(_failure(error), frame, node)
 
 
 def _failure(error: Exception) -> Diagnostic:

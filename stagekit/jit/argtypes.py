@@ -15,13 +15,14 @@ from typing import Any, Literal
 import numpy as np
 
 from stagekit import dtypes
+from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.errors import UnsupportedArgument
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, Parameters, ScalarArg
-from stagekit.runtime.args import describe, read_array
+from stagekit.runtime.args import Unreadable, describe, read_array
 from stagekit.runtime.binding import OF_AN_OBJECT, Binder
-from stagekit.runtime.errors import ArgumentError
+from stagekit.runtime.errors import ArgumentError, UnreadableArray
 from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
 
 Typed = tuple[ArgType, Device | None]
@@ -94,7 +95,8 @@ def _written(parameter: Parameter) -> str:
     text = f"{parameter.name}: constexpr" if parameter.is_constexpr else parameter.name
     if parameter.default is ...:
         return text
-    return f"{text} = {parameter.default!r}" if parameter.is_constexpr else f"{text}={parameter.default!r}"
+    default = shown(parameter.default)
+    return f"{text} = {default}" if parameter.is_constexpr else f"{text}={default}"
 
 
 def _absent(value: Any) -> Typed:
@@ -120,7 +122,7 @@ def _look(value: Any) -> ArrayView | None:
     """A view of an array; None too where its owner does not let it be seen, which the launch reports."""
     try:
         return read_array(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):
+    except Unreadable:
         return None
 
 
@@ -149,6 +151,16 @@ def _tensor_reader(meaning: Tensor) -> Reader:
 
 
 def _any(name: str, value: Any) -> Typed:
+    """The type of an argument without annotation. Where it cannot be told, its own methods say why."""
+    try:
+        return _own_type(name, value)
+    except StagekitError:
+        raise
+    except Exception as error:
+        raise ArgumentError(UnreadableArray(name, describe(value), str(error) or type(error).__name__)) from error
+
+
+def _own_type(name: str, value: Any) -> Typed:
     """Without annotation: the value's own type, which never depends on how large it is."""
     plain = _PLAIN.get(type(value))
     if plain is not None:

@@ -74,13 +74,14 @@ class BoundKernel(Inspectable):
 
 def specialization_of(kernel: Any, asked_by: str) -> Specialization:
     """The kernel with its constexprs fixed that any object with brackets stands for. asked_by: a function, for the error."""
+    if not issubclass(type(kernel), (JitFunction, BoundKernel, Specialization)):  # `isinstance` would ask the object
+        hint = "give a kernel made with @function, or by `.specialize(...)` of one made with @jit"
+        raise SpecializeError(NotAFunction(asked_by, describe(kernel), hint))
     if isinstance(kernel, JitFunction):
         return kernel.only()
     if isinstance(kernel, BoundKernel):
         return kernel._kernel
-    if not isinstance(kernel, Specialization):
-        hint = "give a kernel made with @function, or by `.specialize(...)` of one made with @jit"
-        raise SpecializeError(NotAFunction(asked_by, describe(kernel), hint))
+    assert isinstance(kernel, Specialization)
     return kernel
 
 

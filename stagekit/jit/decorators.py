@@ -156,16 +156,16 @@ class InlineFunction:
 @hide_frames
 def inline(fn: Callable[P, R]) -> Callable[P, R]:
     """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text."""
-    if isinstance(fn, HandedOut):  # a `def` inside a kernel is a fragment already
+    if type(fn) is HandedOut:  # a `def` inside a kernel is a fragment already
         return fn
     return InlineFunction(_checked(fn, "inline"))
 
 
 def _checked(fn: Any, decorator: str) -> types.FunctionType:
     """The function to stage, or the error that says what is none."""
-    if not isinstance(fn, types.FunctionType):
+    if type(fn) is not types.FunctionType:
         hint = _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
-        what = f"`{fn.closure.name}`, defined inside a kernel" if isinstance(fn, HandedOut) else describe(fn)
+        what = f"`{fn.closure.name}`, defined inside a kernel" if type(fn) is HandedOut else describe(fn)
         raise SpecializeError(NotAFunction(decorator, what, hint))
     for is_it, what in _SUSPENDED:
         if is_it(fn):

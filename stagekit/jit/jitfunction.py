@@ -12,8 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from stagekit.diagnostics import Loc, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.forks import new_lock
@@ -33,7 +31,7 @@ from stagekit.jit.native import CallShape, NativeLaunchers
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization, restored
 from stagekit.jit.variant import Variant
-from stagekit.runtime.args import read_array
+from stagekit.runtime.args import Unreadable, read_array
 from stagekit.runtime.binding import Binder
 from stagekit.signature import ArraySpec
 
@@ -154,7 +152,7 @@ class JitFunction(Inspectable):
             raise SpecializeError(UnknownParameter(self.name, name, suggest(name, parameters.names), known), self.loc)
         parameter = next(p for p in parameters.all if p.name == name)
         if not parameter.is_constexpr:
-            if value is not None and not isinstance(value, Tensor | Pointer | DType | Optional):
+            if value is not None and not issubclass(type(value), (Tensor, Pointer, DType, Optional)):
                 raise SpecializeError(NotConstexpr(self.name, name, shown(value)), self.loc)
             return
         self._check_constexpr(parameter, value)
@@ -167,7 +165,7 @@ class JitFunction(Inspectable):
             raise SpecializeError(
                 BadConstexpr(name, shown(value), kind, why, f"give a value of type {wanted}"), self.loc
             )
-        if read_array(value) is not None and not isinstance(value, np.generic):
+        if _is_array(value):
             raise SpecializeError(
                 BadConstexpr(
                     name,
@@ -324,11 +322,21 @@ def _size_of(value: Any, axis: int) -> int | None:
     """None where there is no array, or none with such an axis."""
     try:
         view = read_array(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):  # the launch says why it cannot be read
+    except Unreadable:  # the launch says why it cannot be read
         return None
     return view.shape[axis] if view is not None and axis < len(view.shape) else None
 
 
+def _is_array(value: Any) -> bool:
+    try:
+        return read_array(value) is not None
+    except Unreadable:
+        return True
+
+
 def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:
-    """`isinstance`, but a bool is no int."""
-    return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
+    """`isinstance`, but a bool is no int, and what does not tell its class is of none."""
+    try:
+        return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
+    except Exception:
+        return False

@@ -197,7 +197,7 @@ class NativelyLaunchable(Launchable):
             if entry is not None and entry[0] is key:  # the tuple of a program is mostly a constant of it
                 return entry[1]
             return self._native.find(key) or EarlyLauncher(self._launch, key, self._native.entries)
-        except TypeError:  # brackets without a hash
+        except Exception:  # brackets without a hash, or with one that raises
             return Launcher(self._launch, key)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> None:

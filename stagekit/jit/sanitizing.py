@@ -191,7 +191,7 @@ def sanitize(
     loop, before it is taken to be endless. checks: `axes`, `races`, `uninitialised`, `lanes`, `overflow`, `division`, `shifts`,
     `nan` and `rounding` are on; `nan=False` leaves one out.
     """
-    if kernel is not None and not isinstance(kernel, Launchable):
+    if kernel is not None and not issubclass(type(kernel), Launchable):
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
     for name in checks.keys() - set(CHECKS):
         raise unknown_option("sanitize", name, _RULES)

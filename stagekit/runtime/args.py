@@ -10,6 +10,7 @@ it costs a third of a DLPack capsule.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.runtime import dlpack, native
 from stagekit.runtime.numpy_fields import address_of
@@ -28,12 +30,35 @@ StreamOf = Callable[[int], int]
 Reader = Callable[[Any, StreamOf | None], ArrayView]
 
 
+class Unreadable(BufferError):
+    """An array that its owner does not let us see, in the owner's words."""
+
+
 def read_array(value: Any, stream_of: StreamOf | None = None) -> ArrayView | None:
-    """A view of `value`, or None if it is no array. stream_of: for GPU launches, whom the owner must order itself before."""
-    reader = _reader_for(type(value))  # type: ignore[arg-type]  # mypy takes types for unhashable
-    if reader is None and hasattr(value, "__cuda_array_interface__"):  # of this object, not of its type
-        reader = _read_cuda_interface
-    return None if reader is None else reader(value, stream_of)
+    """A view of `value`, or None if it is no array. stream_of: for GPU launches, whom the owner must order itself before.
+
+    Raises Unreadable whatever the owner's methods raise.
+    """
+    reader = _reader_of(value)
+    if reader is None:
+        return None
+    try:
+        return reader(value, stream_of)
+    except StagekitError:
+        raise
+    except Exception as error:
+        raise Unreadable(str(error) or type(error).__name__) from error
+
+
+def _reader_of(value: Any) -> Reader | None:
+    """How this object is read. One that raises when it is asked is no array."""
+    try:
+        reader = _reader_for(type(value))  # type: ignore[arg-type]  # mypy takes types for unhashable
+        if reader is None and isinstance(value.__cuda_array_interface__, dict):  # of this object, not of its type
+            return _read_cuda_interface
+    except Exception:
+        return None
+    return reader
 
 
 @functools.lru_cache(maxsize=256)
@@ -157,18 +182,19 @@ def _device_of_address(address: int) -> int:
 
 
 def describe(value: Any) -> str:
-    """What a user passed, for an error text: "an array of float64 (shape (10,))", "3.5 (float)", "a list"."""
-    if isinstance(value, np.ndarray):
-        return str(read_array(value))
+    """What a user passed, for an error text: "an array of float64 (shape (10,))", "3.5 (float)", "a list". Never raises."""
+    kind = type(value)  # not `isinstance`, which asks the object for its class
     if value is None:
         return "None"
-    if isinstance(value, (bool, int, float, complex, str, np.generic)):
-        return f"{_short(value)} ({type(value).__name__})"
-    kind = type(value)
-    what = "an array" if _reader_for(kind) else "an object"  # type: ignore[arg-type]  # as above
+    if issubclass(kind, (bool, int, float, complex, str, np.generic)):
+        return f"{_short(value)} ({kind.__name__})"
+    if issubclass(kind, np.ndarray):
+        with contextlib.suppress(Unreadable):
+            return str(read_array(value))
+    what = "an object" if _reader_of(value) is None else "an array"
     return f"{what} of type {kind.__name__}"
 
 
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, np.generic) else repr(value)
+    text = str(value) if type(value).__module__ == "numpy" else shown(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -185,7 +185,7 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
 def _view(spec: ArraySpec | PointerSpec, value: Any, gpu: GpuReading | None) -> ArrayView:
     try:
         view = args.read_array(value, None if gpu is None else gpu.stream_of)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # the owner's own refusal
+    except args.Unreadable as error:  # the owner's own refusal
         raise ArgumentError(UnreadableArray(spec.name, args.describe(value), str(error))) from error
     if view is None:
         raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))

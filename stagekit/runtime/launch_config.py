@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class
+from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class, shown
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.runtime.errors import (
     BlockMismatch,
@@ -97,11 +97,11 @@ NO_BRACKETS = LaunchRequest()
 
 def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None) -> LaunchRequest:
     """The meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any."""
-    if isinstance(key, LaunchConfig) and style != "entry":
+    if issubclass(type(key), LaunchConfig) and style != "entry":  # `isinstance` would ask the object for its class
         parts: tuple[Any, ...] = (key.grid, key.block, key.shared_bytes)
     elif style == "block" and _is_grid(key):
         parts = (key, fixed_block)
-    elif style == "thread" and isinstance(key, tuple) and 2 <= len(key) <= 4:
+    elif style == "thread" and issubclass(type(key), tuple) and 2 <= len(key) <= 4:
         parts = key
     else:
         raise _misfit(key, style, kernel)
@@ -128,6 +128,16 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
 
 def stream_handle(stream: Any) -> int:
     """The driver's handle of a stream of stagekit's users: an int, or an object of cuda.core, torch, CuPy or Numba."""
+    try:
+        found = _handle_of(stream)
+    except Exception:  # an object of the user's may raise anything
+        found = None
+    if found is None:
+        raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
+    return found
+
+
+def _handle_of(stream: Any) -> int | None:
     if isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):
@@ -137,7 +147,7 @@ def stream_handle(stream: Any) -> int:
         handle = getattr(stream, name, None)
         if handle is not None:
             return int(getattr(handle, "value", handle) or 0)
-    raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", repr(stream)))
+    return None
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
@@ -189,8 +199,8 @@ def _place_of(error: Exception) -> Loc | None:
 
 
 def _is_grid(key: Any) -> bool:
-    if isinstance(key, tuple):
-        return 1 <= len(key) <= 3 and not any(isinstance(k, tuple) or callable(k) for k in key)
+    if issubclass(type(key), tuple):
+        return 1 <= len(key) <= 3 and not any(issubclass(type(k), tuple) or callable(k) for k in key)
     return True
 
 
@@ -200,9 +210,12 @@ def _is_grid(key: Any) -> bool:
 def _three_axes(what: str, value: Any) -> tuple[Any, Any, Any]:
     if type(value) is int:
         return value, 1, 1
-    axes = tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else (_plain(value),)
+    try:
+        axes = tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else (_plain(value),)
+    except Exception:  # an object of the user's may raise anything
+        raise LaunchError(LaunchSizeType(what, "one to three axes", shown(value))) from None
     if not 1 <= len(axes) <= 3:
-        raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {value!r}"))
+        raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {shown(value)}"))
     return (*axes, 1, 1)[:3]
 
 
@@ -226,8 +239,8 @@ def _checked_axes(what: str, value: Any) -> Axes:
 def _integer(what: str, value: Any) -> int:
     try:
         return operator.index(value)
-    except TypeError:
-        raise LaunchError(LaunchSizeType(what, "an integer", repr(value))) from None
+    except Exception:  # an `__index__` of the user's may raise anything
+        raise LaunchError(LaunchSizeType(what, "an integer", shown(value))) from None
 
 
 def _check_axes(what: str, axes: tuple[Any, Any, Any]) -> None:
@@ -238,7 +251,7 @@ def _check_axes(what: str, axes: tuple[Any, Any, Any]) -> None:
 def _check_size(what: str, value: Any, high: int) -> None:
     """Refuse a number that is no integer or out of range; a run-time value of a kernel is none and passes."""
     if isinstance(value, (float, complex, str)) or value is None:
-        raise LaunchError(LaunchSizeType(what, "an integer", repr(value)))
+        raise LaunchError(LaunchSizeType(what, "an integer", shown(value)))
     if isinstance(value, int) and not 0 <= value <= high:
         raise LaunchError(LaunchLimit(what, value, high))
 
@@ -270,17 +283,17 @@ def _misfit(key: Any, style: Style, kernel: str) -> LaunchError:
 
 
 def _key_text(key: Any) -> str:
-    return ", ".join(map(repr, key)) if isinstance(key, tuple) and len(key) > 1 else repr(key)
+    return ", ".join(map(shown, key)) if type(key) is tuple and len(key) > 1 else shown(key)
 
 
 def _readings(key: Any) -> str:
     """Both meanings that the brackets could have had."""
-    if isinstance(key, LaunchConfig):
+    if issubclass(type(key), LaunchConfig):
         return f"read as a launch: grid {key.grid}, block {key.block}"
     block_level = f"grid {_key_text(key)}" if _is_grid(key) else "nothing"
-    parts = key if isinstance(key, tuple) else (key,)
-    named = [f"{name} {value!r}" for name, value in zip(_THREAD_LEVEL, parts)]
-    odd = [f"no {name}" for name in _THREAD_LEVEL[len(parts) : 2]] + [f"{value!r} too many" for value in parts[4:]]
+    parts = key if issubclass(type(key), tuple) else (key,)
+    named = [f"{name} {shown(value)}" for name, value in zip(_THREAD_LEVEL, parts)]
+    odd = [f"no {name}" for name in _THREAD_LEVEL[len(parts) : 2]] + [f"{shown(value)} too many" for value in parts[4:]]
     return f"read as block-level: {block_level}; read as thread-level: {', '.join(named + odd)}"
 
 

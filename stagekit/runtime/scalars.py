@@ -30,9 +30,12 @@ _FLOAT64_DIGITS = 53
 def convert(spec: ScalarSpec, value: Any) -> int | float:
     """The native value of `value`, or an `ArgumentError` that names the parameter."""
     dtype = spec.dtype
-    number = python_number(value)
+    try:
+        number = python_number(value)
+    except Exception:  # a subclass of int or float may answer as it likes
+        number = None
     if number is None:
-        is_in_array = isinstance(value, np.ndarray) and value.ndim == 0
+        is_in_array = type(value) is np.ndarray and value.ndim == 0
         hint = f"pass the number in the array: `{spec.name}[()]`" if is_in_array else ""
         raise ArgumentError(NotANumber(spec.name, dtype.name, describe(value), hint))
     if dtype.is_float:

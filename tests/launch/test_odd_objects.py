@@ -1,0 +1,173 @@
+"""R25: an object whose own methods raise, lie or never end is refused in words, wherever it stands in a launch."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+
+
+class Odd(Exception):
+    """No exception of ours, and none that Python's own methods raise."""
+
+
+def _raises(*_, **__):
+    raise Odd("odd")
+
+
+def _with(base=object, **members):
+    return type("Strange", (base,), members)
+
+
+def _dlpack(device, capsule=_raises):
+    return _with(__dlpack_device__=lambda self: device, __dlpack__=capsule)()
+
+
+def _cuda(interface):
+    return _with(__cuda_array_interface__=interface)()
+
+
+class Itself:
+    def __getattr__(self, name):
+        return self
+
+
+class Endless:
+    def __getattr__(self, name):
+        return getattr(self, name)
+
+
+class Unlooked:
+    def __getattribute__(self, name):
+        raise Odd(name)
+
+
+ROUND = []
+ROUND.append(ROUND)
+EVERYTHING = (
+    "__repr__", "__str__", "__eq__", "__hash__", "__bool__", "__len__", "__iter__", "__getitem__", "__index__", "__float__",
+    "__int__", "__getattr__",
+)  # fmt: skip
+OBJECTS = {
+    "dlpack raises": _dlpack((1, 0)),
+    "dlpack gives nothing": _dlpack((1, 0), lambda self, **_: None),
+    "dlpack gives a number": _dlpack((1, 0), lambda self, **_: 5),
+    "dlpack device raises": _with(__dlpack_device__=_raises, __dlpack__=_raises)(),
+    "dlpack device is nothing": _dlpack(None),
+    "dlpack device is text": _dlpack("ab"),
+    "cuda interface is None": _cuda(None),
+    "cuda interface is empty": _cuda({}),
+    "cuda interface is a number": _cuda(5),
+    "cuda interface raises": _cuda(property(_raises)),
+    "cuda interface has no shape": _cuda({"data": (0, False), "typestr": "<f4", "shape": None}),
+    "any attribute is itself": Itself(),
+    "attributes without end": Endless(),
+    "no attribute can be read": Unlooked(),
+    "its class raises": _with(__class__=property(_raises))(),
+    "a list that holds itself": ROUND,
+    "a dict that holds itself": {"a": ROUND},
+    "an int that lies": _with(int, __index__=_raises, __int__=_raises, __repr__=_raises)(3),
+    "a text that raises": _with(str, __eq__=_raises, __hash__=_raises, __repr__=_raises)("x"),
+    "a list that raises": _with(list, __iter__=_raises, __len__=_raises, __getitem__=_raises)([1]),
+    "half a pair": "a\ud800b",
+    "a long number": 10**5000,
+    "a generator": (_raises() for _ in "a"),
+    "everything raises": _with(**dict.fromkeys(EVERYTHING, _raises))(),
+    **{f"{name} raises": _with(**{name: _raises})() for name in (
+        "__repr__", "__eq__", "__hash__", "__bool__", "__len__", "__index__", "__int__", "__float__", "__iter__", "__call__",
+        "__str__", "__array__", "__getitem__", "__lt__", "__add__", "__format__")},
+}  # fmt: skip
+
+
+@sk.jit
+def untyped(out, a):
+    out[0] = 1
+
+
+@sk.jit
+def typed(out, a: sk.Tensor((None,), sk.float32) | None):
+    out[0] = 1
+
+
+@sk.jit
+def pointer(out, a: sk.Pointer(sk.float32)):
+    out[0] = 1
+
+
+@sk.jit
+def scalar(out, a: sk.float32):
+    out[0] = a
+
+
+@sk.jit
+def integer(out, a: sk.int32):
+    out[0] = a
+
+
+@sk.jit
+def static_int(out, a: sk.constexpr[int]):
+    out[0] = a
+
+
+def out():
+    return np.zeros(4, np.float32)
+
+
+PLACES = {
+    "untyped": lambda a: untyped[1, 1](out(), a),
+    "by keyword": lambda a: untyped[1, 1](a=a, out=out()),
+    "prepared": lambda a: untyped.prepare[1, 1](out(), a),
+    "typed": lambda a: typed[1, 1](out(), a),
+    "pointer": lambda a: pointer[1, 1](out(), a),
+    "scalar": lambda a: scalar[1, 1](out(), a),
+    "integer": lambda a: integer[1, 1](out(), a),
+    "constexpr": lambda a: static_int[1, 1](out(), a),
+    "specialize": lambda a: static_int.specialize(a=a),
+    "type": lambda a: untyped.specialize(a=a),
+    "brackets": lambda a: untyped[a](out(), 1),
+    "grid and block": lambda a: untyped[a, a](out(), 1),
+    "stream": lambda a: untyped[1, 1, 0, a](out(), 1),
+    "launch config": lambda a: untyped[sk.cuda.LaunchConfig(grid=a, block=1)](out(), 1),
+    "sanitized": lambda a: sk.sanitize(untyped)[1, 1](out(), a),
+    "decorated": lambda a: sk.jit(a),
+    "compiled": lambda a: sk.compile(a),
+    "given to sanitize": lambda a: sk.sanitize(a),
+}
+PACKAGE = str(Path(sk.__file__).parent)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_odd_object_is_refused_in_words_or_works(name, place):
+    refusal = None
+    try:
+        PLACES[place](OBJECTS[name])
+    except sk.StagekitError as error:
+        refusal = error
+    if refusal is not None:
+        assert str(refusal)
+        assert [f for f in traceback.extract_tb(refusal.__traceback__) if f.filename.startswith(PACKAGE)] == []
+
+
+def test_an_array_whose_owner_raises_says_what_it_raised():
+    with pytest.raises(sk.StagekitError, match="odd") as caught:
+        untyped[1, 1](out(), OBJECTS["dlpack raises"])
+    assert caught.value.id == "UNREADABLE_ARRAY"
+
+
+@pytest.mark.parametrize("name", ["no attribute can be read", "its class raises"])
+def test_a_captured_object_that_raises_when_looked_at_is_refused_at_the_line(name):
+    captured = OBJECTS[name]
+
+    @sk.jit
+    def kernel(out):
+        value = captured
+        out[0] = 1 if value is None else 2
+
+    with pytest.raises(sk.StagekitError, match="Odd") as caught:
+        kernel[1, 1](out())
+    assert caught.value.id == "STATIC_FAILURE"
