@@ -12,4 +12,4 @@ def kernel(A: sk.Tensor((None,), sk.float32)):
 
 # A kernel chooses the code that fits its arguments; only code taken out of it can meet the wrong ones.
 code = load_cpu(kernel.specialize().compile("cpu"), {})
-hide_frames(code.launch)((np.zeros(8, np.float32)[::2],), {}, code.request((1, 1)))
+hide_frames(code.launch)((np.zeros(8, np.float32)[::2],), code.request((1, 1)))
