@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    unsafe_hash=True, slots=True
+)  # never changed; frozen, it would take three times as long to make, for every op
 class Loc:
     """A span in a file, in the function it belongs to.
 

@@ -33,7 +33,10 @@ def trace_annotated(tracer: Tracer, frame: Frame, node: ast.AnnAssign) -> None:
 
 def assign(tracer: Tracer, frame: Frame, target: ast.expr, value: Any) -> None:
     """Bind `value` to a target: name, tuple, item or attribute."""
-    if isinstance(target, ast.Tuple | ast.List):
+    if isinstance(target, ast.Name):
+        tracer.at(frame, target)
+        tracer.assign(binding_scope(frame, target.id).variables, target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
         _unpack(tracer, frame, target, value)
     else:
         tracer.at(frame, target)

@@ -14,7 +14,7 @@ import operator
 import types
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     """`fn(*args, **kwargs)` at `node`."""
     if is_direct(fn):
         return _direct(tracer, frame, node, fn, args, kwargs)
-    mapper = next((m for a in (*args, *kwargs.values()) if (m := mapper_of(a)) is not None), None)
+    mapper = _mapper(args) or (_mapper(kwargs.values()) if kwargs else None)
     spec = fn if isinstance(fn, Intrinsic) else familiar(fn)
     if spec is not None:
         return _intrinsic(tracer, frame, node, fn, spec, args, kwargs, mapper)
@@ -62,7 +62,7 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         return _closure(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, BoundMethod):
         return _bound(tracer, frame, node, fn, args, kwargs)
-    if _moves_a_tuple(fn):
+    if not isinstance(fn, types.FunctionType) and _moves_a_tuple(fn):
         return _native(tracer, frame, node, fn, args, kwargs)
     if isinstance(fn, types.MethodType):
         return call(tracer, frame, node, fn.__func__, [fn.__self__, *args], kwargs)
@@ -88,6 +88,14 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     if isinstance(fn, types.MethodWrapperType) and fn.__name__ == "__call__" and isinstance(fn.__self__, type):
         return _construct_plainly(tracer, frame, node, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
     return _native(tracer, frame, node, fn, args, kwargs)
+
+
+def _mapper(values: Iterable[Any]) -> Any:
+    for each in values:
+        found = mapper_of(each)
+        if found is not None:
+            return found
+    return None
 
 
 # -- the language's own ---------------------------------------------------------------------------------------------------
@@ -125,6 +133,8 @@ def _staged(
 ) -> Any:
     if mapper is not None and fn.is_elementwise:
         return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
+    if not kwargs and fn.least <= len(args) <= fn.most:
+        return fn.run(language.Call(tracer, frame, node), *args)
     try:
         bound = fn.signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -158,6 +168,11 @@ def _bound(
 def _builtin(
     tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    code = staged.__code__
+    least = code.co_argcount - len(staged.__defaults__ or ())
+    is_plain = not kwargs and not code.co_kwonlyargcount and least <= len(args) + 3 <= code.co_argcount
+    if is_plain:
+        return staged(tracer, frame, node, *args)
     try:
         _signature(staged).bind(tracer, frame, node, *args, **kwargs)
     except TypeError as error:

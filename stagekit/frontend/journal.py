@@ -32,7 +32,7 @@ class _Missing:
 MISSING = _Missing()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # never changed; a frozen one takes longer to make
 class Location:
     """`container[key]`, or `container.key`. Two locations are the same when container (by identity) and key are."""
 
@@ -96,7 +96,7 @@ class Change:
     place: Loc | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Assigned:
     location: Location
     before: Any

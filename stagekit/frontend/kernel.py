@@ -434,14 +434,19 @@ def _roots_written(body: Block) -> set[Value]:
         leads_to[target] |= roots
         return True
 
-    edges = [(s, t) for op in walk(body) for s, t in _pointer_flow(op)]
+    every = list(walk(body))
+    edges = [(s, t) for op in every if type(op) in _FLOWS for s, t in _pointer_flow(op)]
     while sum(flow(s, t) for s, t in edges):
         pass
     written: set[Value] = set()
-    for op in walk(body):
-        for pointer in _written_by(op):
+    for op in every:
+        for pointer in _written_by(op) if type(op) in _WRITERS else ():
             written |= leads_to.get(pointer, set())
     return written
+
+
+_FLOWS = (ops.Offset, ops.Bitcast, ops.Select, ops.If, ops.For, ops.While)
+_WRITERS = (ops.Store, ops.IntrinsicOp, ops.InlineAsm)
 
 
 def _pointer_flow(op: Op) -> list[tuple[Value, Value]]:

@@ -63,6 +63,10 @@ class Staged:
         self.name = run.__name__.rstrip("_")
         self.is_elementwise = is_elementwise
         parameters = list(inspect.signature(run).parameters.values())[1:]
+        plain = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        must_be_named = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+        self.most = -1 if must_be_named else len(plain)  # arguments by position that certainly fit
+        self.least = sum(p.default is p.empty for p in plain)
         self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
         self.__doc__ = run.__doc__
         self.__name__ = self.name

@@ -98,11 +98,16 @@ def _leave_loop(tracer: Tracer, frame: Frame, node: ast.For | ast.While, flags: 
 
 def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
     """One pass through a loop's body; `continue` ends here."""
-    tracer.assign(frame.control, flags.continued, False)
+    _clear(tracer, frame, flags.continued)
     first = len(tracer.exits)
     run_body(tracer, frame, body)
     meet_exits(tracer, frame, flags.continued, first)
-    tracer.assign(frame.control, flags.continued, False)
+    _clear(tracer, frame, flags.continued)
+
+
+def _clear(tracer: Tracer, frame: Frame, flag: str) -> None:
+    if frame.control[flag] is not False:
+        tracer.assign(frame.control, flag, False)
 
 
 # -- unrolled ----------------------------------------------------------------------------------------------------------

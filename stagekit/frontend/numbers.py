@@ -54,6 +54,7 @@ _KINDS: dict[str, BinaryKind] = {
     "<<": BinaryKind.SHL,
     ">>": BinaryKind.SHR,
 }
+_SMALL = 1 << 24  # up to here every integer is a float32
 _INTEGER_ONLY = ("&", "|", "^", "<<", ">>")
 _BOOL_TOO = ("&", "|", "^")
 
@@ -112,6 +113,8 @@ def describe_type(value: Any) -> str:
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     """The dtype in which two operands meet, and whether the result stays weak."""
+    if isinstance(left, Number) and isinstance(right, Number) and left.value.type is right.value.type:
+        return left.dtype, left.is_weak and right.is_weak
     a, b = strong_dtype(left), strong_dtype(right)
     if a is not None and b is not None:
         common = promote(a, b)
@@ -160,6 +163,11 @@ class Arithmetic:
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """A compile-time number converted to what a `Constant` of `dtype` holds."""
+        if type(value) is int and -_SMALL <= value <= _SMALL:
+            if dtype.is_float and dtype.bits >= 32:
+                return float(value)
+            if dtype.is_integer and dtype.holds(value):
+                return value
         if isinstance(value, np.generic):
             source = dtype_from_numpy(value.dtype)
             if source is not None:

@@ -40,6 +40,8 @@ METHODS = {
 
 def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol right` for any two values."""
+    if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
+        return tracer.arithmetic.binary(symbol, left, right, tracer.at(frame, node))
     if is_literal(left) and is_literal(right):
         return static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     loc = tracer.at(frame, node)

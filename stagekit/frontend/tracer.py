@@ -125,7 +125,7 @@ class Tracer:
     widened: list[Widened] = field(default_factory=list)
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
     written: set[Any] = field(default_factory=set)
-    unrolled: dict[Loc, int] = field(default_factory=dict)
+    unrolled: dict[int, int] = field(default_factory=dict)  # iterations by line
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
@@ -224,14 +224,14 @@ class Tracer:
 
     def count_unrolled(self, loc: Loc) -> None:
         self.unrolled_total += 1
-        self.unrolled[loc] = self.unrolled.get(loc, 0) + 1
+        self.unrolled[loc.line] = self.unrolled.get(loc.line, 0) + 1
         if self.unrolled_total > self.options.unroll_budget:
             raise self._too_many_unrolled(self.unrolled_total, loc)
 
     def expect_unrolled(self, count: int, loc: Loc) -> None:
         """Refuse a loop that will run `count` iterations for certain before it begins, where they are too many."""
         if self.unrolled_total + count > self.options.unroll_budget:
-            self.unrolled[loc] = self.unrolled.get(loc, 0) + count
+            self.unrolled[loc.line] = self.unrolled.get(loc.line, 0) + count
             raise self._too_many_unrolled(self.unrolled_total + count, loc)
 
     def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
@@ -265,12 +265,10 @@ class Tracer:
 
     def _loops(self) -> str:
         """The loops that were unrolled most, for the budget errors."""
-        by_line: dict[str, int] = {}
-        for loc, count in self.unrolled.items():
-            place = f"line {loc.line}"
-            by_line[place] = by_line.get(place, 0) + count
-        most = sorted(by_line.items(), key=lambda item: -item[1])[:3]
-        return "; ".join(f"{place}: {counted(count, 'iteration')}" for place, count in most) or "no loop was unrolled"
+        most = sorted(self.unrolled.items(), key=lambda item: -item[1])[:3]
+        return (
+            "; ".join(f"line {line}: {counted(count, 'iteration')}" for line, count in most) or "no loop was unrolled"
+        )
 
 
 _ALIKE = 0.6  # will do among the few names of one kernel

@@ -47,7 +47,7 @@ class _RunTime:
         raise AskedTooEarly("the digits of a run-time value are not known at compile time")
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@dataclass(eq=False, slots=True, repr=False)  # never changed; a frozen one takes longer to make
 class Number(_RunTime):
     """A run-time number. `is_weak`: made from Python literals only, so it takes the other operand's dtype like they do."""
 
