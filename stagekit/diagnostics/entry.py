@@ -72,7 +72,8 @@ def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
     """A fragment of the library: expanded where a kernel calls it, refused elsewhere."""
 
     def refused(*args: P.args, **kwargs: P.kwargs) -> R:
-        raise outside_kernel(function.__name__)
+        traced: R = called(function, function.__name__, args, kwargs)
+        return traced
 
     return _in_kernels(function, functools.wraps(function)(refused))
 

@@ -67,6 +67,8 @@ def _bind(
     tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """Run-time arguments and compile-time parameters, in order. Parameters follow the arguments positionally."""
+    if not kwargs and not spec.params and len(args) == len(spec.args):
+        return args, ()
     names = [*spec.args, *(p.name for p in spec.params)]
     given = dict(zip(names, args))
     count = len(spec.args) - len(spec.defaults)
@@ -112,7 +114,27 @@ def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: s
 
 def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
     """The signature that fits `values`, after the conversions that an operator would make."""
-    as_given = spec.overload(tuple(_own_type(v, loc) for v in values))
+    key = (spec, *[_standing(v, loc) for v in values])
+    found = _RESOLVED.get(key)
+    if found is None:
+        found = _RESOLVED[key] = _fitting(tracer, frame, node, spec, values, loc)
+    return found
+
+
+_RESOLVED: dict[tuple[Any, ...], Sig] = {}
+
+
+def _standing(value: Any, loc: Loc) -> Any:
+    """All of a value that decides which signature fits."""
+    if isinstance(value, Number):
+        return value.value.type, value.is_weak
+    if isinstance(value, (Address, Array)):
+        return _own_type(value, loc)
+    return default_dtype(value), type(value)
+
+
+def _fitting(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+    as_given = spec.overload(tuple([_own_type(v, loc) for v in values]))
     if as_given is not None:
         return as_given
     fixed = _fixed_types(spec)

@@ -71,7 +71,7 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     sk._whole_block(block_threads, "block_reduce")
     if block_threads <= WARP:
         return warp_reduce(value, combine, block_threads)
-    warps = sk.ceildiv(block_threads, WARP)
+    warps = -(-block_threads // WARP)
     scratch = sk.alloc_shared((warps,), value.dtype)
     of_warp = _of_warp(value, combine, block_threads)
     if sk.lane_id() == 0:
@@ -106,8 +106,13 @@ def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads
     return _butterfly(value, combine, group, 0xFFFFFFFF)
 
 
+@sk._direct
+def _is_count(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
 def _require_count(function: str, name: str, value: int, most: int) -> None:
-    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most):
+    if not _is_count(value, most):
         sk.static_assert(False, f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}")
 
 

@@ -101,6 +101,7 @@ class Tile:
             True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(len(self.elements))
         ]
 
+    @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
         """What a function of the language does when one of its arguments is a tile; this is the first such argument."""
         if function is sk.load:
@@ -167,7 +168,8 @@ def arange(start: int, stop: int) -> Tile:
     start, stop = _plain(start), _plain(stop)
     extent = stop - start
     threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})")
-    sk.static_assert(extent <= MAX_EXTENT, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
+    if extent > MAX_EXTENT:
+        sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
     return _counted(start, extent, threads)
 
 
@@ -198,7 +200,8 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
         sk.static_assert(False, f"{function}: shape must be a compile-time int or a tuple of one, got {shape!r}")
     extent = _plain(extent)
     threads = sk._block_threads(extent, f"the extent of {function}({extent!r}, ...)")
-    sk.static_assert(extent <= MAX_EXTENT, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
+    if extent > MAX_EXTENT:
+        sk.static_assert(False, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
     _require_dtype(function, dtype)
     return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
 
@@ -209,7 +212,8 @@ def _require_dtype(function: str, dtype: Any) -> None:
 
 
 def _require_int(name: str, value: Any) -> None:
-    sk.static_assert(_is_int(value), f"arange: {name} must be a compile-time int, got {value!r}")
+    if not _is_int(value):
+        sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
 
 
 def _is_int(value: Any) -> bool:
@@ -244,11 +248,13 @@ def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
         sk.store(p, x, mask=_both(valid, m))
 
 
+@sk._direct
 def _is_atomic(function: Any) -> bool:
     """Atomics are told by their name; what else writes memory is a `store`."""
     return getattr(function, "name", "").startswith("atomic_")
 
 
+@sk._kernel_only
 def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None) -> Tile:
     """The old values; 0 where there is no element or `mask` is false."""
     rows = zip(tile.spread(mask), tile.valid(), *[tile.spread(a) for a in args])
