@@ -275,6 +275,7 @@ class _Trace:
         function, slots, specs, launch, needs = _prune(
             Function(self.request.symbol, body, attributes), self.slots, self.specs, launch, needs
         )
+        function = _with_alignment(function, slots, specs)
         kept = frozenset(function.params)
         pruned = tuple((v, s) for v, s in zip(self.params, self.slots, strict=True) if v not in kept)
         defaults = tuple(p.default for p in self.request.parameters.run_time)
@@ -305,6 +306,7 @@ class _Trace:
         options = self.request.options
         rows: list[tuple[str, Any]] = [("fastmath", True)] if options.fastmath else []
         rows += [("debug", True)] if options.debug else []
+        rows += [("lineinfo", True)] if options.lineinfo else []
         rows += [("max_registers", options.max_registers)] if options.max_registers else []
         rows += [("block", block)] if block else []
         return tuple(rows)
@@ -512,6 +514,15 @@ def _prune(
         launch = LaunchSpec(grid, block, _renumber(launch.shared_bytes, number))
     needs = _renumber_all(needs, number)
     return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch, needs
+
+
+def _with_alignment(function: Function, slots: tuple[ParamSlot, ...], specs: tuple[ArgSpec, ...]) -> Function:
+    """`function` with the alignment of each address, where one was asked for: neighbours are then loaded and stored together."""
+    pointed = {i: s for i, s in enumerate(specs) if isinstance(s, ArraySpec | PointerSpec)}
+    aligns = tuple(pointed[s.argument].align if s.kind == "address" else 0 for s in slots)
+    if all(pointed[s.argument].dtype.itemsize >= a for s, a in zip(slots, aligns) if a):
+        return function
+    return dataclasses.replace(function, attributes=(*function.attributes, ("align", aligns)))
 
 
 def _renumber(expr: Any, number: dict[int, int]) -> Any:

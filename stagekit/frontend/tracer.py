@@ -48,6 +48,7 @@ class TraceOptions:
 
     fastmath: bool = False
     debug: bool = False
+    lineinfo: bool = False
     max_registers: int | None = None
     unroll_budget: int = UNROLL_BUDGET
     op_budget: int = OP_BUDGET

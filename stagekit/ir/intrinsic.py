@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
@@ -20,8 +20,7 @@ from stagekit.ir.types import Pointer, Scalar, Type
 TARGETS = ("cuda", "cpu", "interp")
 
 
-@dataclass(frozen=True, slots=True)
-class Sig:
+class Sig(NamedTuple):
     """One overload: exact argument types to result types."""
 
     args: tuple[Type, ...]
@@ -31,8 +30,7 @@ class Sig:
         return f"({', '.join(map(str, self.args))}) -> {', '.join(map(str, self.results)) or 'nothing'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(NamedTuple):
     """A compile-time parameter, such as `axis`: its name, what it may be, and its default (`...`: none)."""
 
     name: str
@@ -80,8 +78,7 @@ class Native(Enum):
     FENCE = "fence"  # params: scope
 
 
-@dataclass(frozen=True, slots=True)
-class Llvm:
+class Llvm(NamedTuple):
     """An LLVM intrinsic that exists for scalars and vectors alike. `{T}` in `name` becomes the type suffix (`f32`, `v32f32`).
 
     immediates: constants appended to the arguments, as (LLVM type, text).
@@ -91,15 +88,13 @@ class Llvm:
     immediates: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Extern:
+class Extern(NamedTuple):
     """A C function called per thread: libdevice on cuda (`__nv_expf`), libm on cpu (`expf`)."""
 
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asm:
+class Asm(NamedTuple):
     """PTX text with LLVM constraints; cuda only."""
 
     text: str
@@ -107,15 +102,13 @@ class Asm:
     has_side_effects: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Expand:
+class Expand(NamedTuple):
     """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`."""
 
     build: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(NamedTuple):
     """This target cannot do it; `reason` is shown to the user."""
 
     reason: str
@@ -124,8 +117,7 @@ class Unsupported:
 Lowering = Llvm | Extern | Asm | Expand | Native | Unsupported
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """How far a target may be from the correctly rounded result, in units in the last place of the result's dtype."""
 
     ulp: float = 0.0

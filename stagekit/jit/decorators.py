@@ -33,6 +33,7 @@ def jit(
     *,
     fastmath: bool = False,
     debug: bool = False,
+    lineinfo: bool = False,
     max_registers: int | None = None,
     name: str | None = None,
     target: str | None = None,
@@ -43,12 +44,14 @@ def jit(
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
 
     fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU, and wait after each launch.
-    max_registers: per thread. name: the symbol that profilers show. target: "cpu" or "cuda" whatever the arrays.
-    unroll_budget: iterations of static loops in all. op_budget: operations in all.
+    lineinfo: say in PTX which line each instruction comes from, for profilers. max_registers: per thread. name: the symbol that
+    profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops in all. op_budget:
+    operations in all.
     """
     given = {
         "fastmath": fastmath,
         "debug": debug,
+        "lineinfo": lineinfo,
         "max_registers": max_registers,
         "name": name,
         "target": target,
@@ -71,6 +74,7 @@ def function(
     *,
     fastmath: bool = False,
     debug: bool = False,
+    lineinfo: bool = False,
     max_registers: int | None = None,
     name: str | None = None,
     target: str | None = None,
@@ -85,6 +89,7 @@ def function(
     given = {
         "fastmath": fastmath,
         "debug": debug,
+        "lineinfo": lineinfo,
         "max_registers": max_registers,
         "name": name,
         "target": target,

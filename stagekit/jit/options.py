@@ -38,6 +38,7 @@ Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
 _RULES: Rules = {
     "fastmath": FLAG,
     "debug": FLAG,
+    "lineinfo": FLAG,
     "max_registers": (
         f"an int from 1 to {MAX_REGISTERS}, or None",
         lambda value: value is None or is_int(value, 1, MAX_REGISTERS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -75,9 +76,9 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
 
 def _bind_parameters(e: Emitter, fn: Function) -> str:
     """The text of the parameter list; bool arrives as a byte."""
-    aligns = fn.attribute("align") or (0,) * len(fn.params)
+    aligns = itertools.chain(fn.attribute("align", ()), itertools.repeat(0))  # none for what a pass has added
     texts = []
-    for index, (value, align) in enumerate(zip(fn.params, aligns, strict=True)):
+    for index, (value, align) in enumerate(zip(fn.params, aligns)):
         name, is_bool = f"%p{index}", value.type == BOOL
         texts.append(f"{'i8' if is_bool else e.type(value)} noundef {f'align {align} ' if align else ''}{name}")
         e.operands[value] = e.w.emit(f"icmp ne i8 {name}, 0") if is_bool else name

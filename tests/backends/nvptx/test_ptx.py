@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import stagekit as sk
 from stagekit import dtypes
 from stagekit.backends import nvptx, ptxas
 from stagekit.backends.nvptx import target
@@ -465,3 +466,28 @@ def test_a_missing_tool_names_its_package(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(StagekitError, match="nvidia-cuda-nvdisasm"):
         ptxas.disassemble(b"")
+
+
+@pytest.mark.parametrize(("align", "loads"), [(None, ["ld.global.b32"] * 4), (16, ["ld.global.v4.b32"])])
+def test_an_alignment_that_a_parameter_asks_for_reaches_ptx(align: int | None, loads: list[str]) -> None:
+    @sk.jit(debug=True)  # which adds a parameter
+    def kernel(a: sk.Pointer(sk.float32, align=align), out: sk.Pointer(sk.float32)):
+        i = sk.cuda.thread_idx("x")
+        assert i < 1024
+        total = sk.load(a + 4 * i) + sk.load(a + 4 * i + 1) + sk.load(a + 4 * i + 2) + sk.load(a + 4 * i + 3)
+        sk.store(out + i, total)
+
+    found = [line.split()[0] for line in kernel.specialize().ptx.splitlines() if "ld.global" in line]
+
+    assert found == loads
+
+
+def test_line_information_names_the_users_file() -> None:
+    @sk.jit(lineinfo=True)
+    def kernel(out: sk.Pointer(sk.float32)):
+        sk.store(out, 1.0)
+
+    ptx = kernel.specialize().ptx
+
+    assert f'"{__file__}"' in ptx
+    assert ".loc" in ptx
