@@ -42,11 +42,13 @@ class Source:
     names: Names
 
     def loc(self, node: ast.AST, call_site: Loc | None, iteration: tuple[str, ...]) -> Loc:
-        """The span of `node`; columns count characters, as editors do."""
-        line = getattr(node, "lineno", self.node.lineno)
-        end_line = getattr(node, "end_lineno", None) or line
-        col, end_col = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None) or 0
-        return Loc(self.file, line, col, end_line, end_col, self.name, call_site, iteration)
+        """The span of `node`, remembered on it; columns count characters, as editors do."""
+        span: tuple[int, int, int, int] | None = getattr(node, "_span", None)
+        if span is None:
+            line = getattr(node, "lineno", self.node.lineno)
+            end_line, end_col = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None) or 0
+            span = node._span = line, getattr(node, "col_offset", 0), end_line, end_col  # type: ignore[attr-defined]
+        return Loc(self.file, *span, self.name, call_site, iteration)
 
 
 @dataclass(frozen=True)
