@@ -38,7 +38,7 @@ from stagekit.frontend.values import is_fixed
 from stagekit.native_tables import ABSENT
 
 Rows = Callable[[], list[Row]]
-_MOST_GIVEN = 5_000  # objects
+_MOST_READS = 5_000
 _NAMELESS = (
     "state",
     "contents",
@@ -87,6 +87,7 @@ class Captures:
     def __init__(self) -> None:
         self._reads: dict[Any, Read] = {}
         self.times_renewed = 0  # rows are others since
+        self._is_too_much = False  # to be watched
         self._given: dict[int, Any] = {}  # by id: what CPython was handed, and what that leads to
 
     def _note(self, owner: Any, place: str, what: str, make: Rows) -> None:
@@ -165,15 +166,24 @@ class Captures:
         own: dict[int, Any] = {}
         while ahead:
             each = ahead.pop()
-            if is_atomic(each) or id(each) in self._given or id(each) in own or len(self._given) > _MOST_GIVEN:
+            if is_atomic(each) or id(each) in self._given or id(each) in own or _is_fixed_object(each):
                 continue
+            if len(self._reads) > _MOST_READS:
+                self._is_too_much = True
+                return
             known = own if is_born(each) else self._given  # what the kernel made may hold something else the next time
             known[id(each)] = each
             ahead += self._take_in(each, is_own=known is own)
 
-    def note_derived(self, made: np.ndarray[Any, Any]) -> None:
-        """Record that an array was computed from what CPython was handed: what its items follow from is noted already."""
-        self._given.setdefault(id(made), made)
+    def note_derived(self, made: Any) -> None:
+        """Record that a value was computed from what CPython was handed: an array, or a number such as a `Fraction`.
+
+        What it follows from is noted already. What may hold objects of others is not such a value.
+        """
+        kind = type(made)
+        is_value = is_fixed(kind.__module__) and kind not in BUILT_IN_CONTAINERS and not hasattr(made, "__dict__")
+        if is_value or kind is np.ndarray:
+            self._given.setdefault(id(made), made)
 
     def _take_in(self, value: Any, *, is_own: bool) -> Iterable[Any]:
         """Note one object; gives what it leads to."""
@@ -183,15 +193,11 @@ class Captures:
             return self._take_in_class(value)
         if isinstance(value, _OF_PARTS):
             return [part for name in _PARTS if (part := getattr(value, name, None)) is not None]
-        if isinstance(value, types.ModuleType) or _is_ours(value):
-            return ()
         if not is_own:
             self.note_state(value)
         return [*_items(value), *stored(value).values(), type(value)]
 
     def _take_in_function(self, fn: types.FunctionType) -> Iterator[Any]:
-        if is_fixed(fn.__globals__.get("__name__")):
-            return
         self.note_function(fn)
         yield from (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values(), *vars(fn).values())
         names = dict.fromkeys(_names_in(fn.__code__))
@@ -216,8 +222,6 @@ class Captures:
                     yield from self._take_in_module(value, names)
 
     def _take_in_class(self, cls: type) -> Iterator[Any]:
-        if is_fixed(cls.__module__):
-            return
         yield type(cls)
         own = [base for base in cls.__mro__ if not is_fixed(base.__module__)]
         names = {name for base in own for name in vars(base)} - _MADE_BY_PYTHON
@@ -237,7 +241,7 @@ class Captures:
 
     def is_current(self) -> bool:
         """Would reading everything again give the same values?"""
-        if len(self._given) > _MOST_GIVEN:
+        if self._is_too_much:
             return False
         stale = [read for read in self._reads.values() if not all(map(holds, read.rows))]
         if not all(read.renew() for read in stale):
@@ -252,7 +256,7 @@ class Captures:
         too_much = (
             "Python was handed more objects at compile time than can be watched: the kernel is traced at every call"
         )
-        return [*found, too_much] if len(self._given) > _MOST_GIVEN else found
+        return [*found, too_much] if self._is_too_much else found
 
 
 def _with_contents(*rows: Row) -> list[Row]:
@@ -334,6 +338,10 @@ def _items(value: Any) -> list[Any]:
     return [] if base is None else list(base.__iter__(value))
 
 
-def _is_ours(value: Any) -> bool:
-    """Is this of a class of ours, such as a kernel or a stand-in? What changes in it means nothing to others."""
-    return str(type(value).__module__).partition(".")[0] == "stagekit"
+def _is_fixed_object(value: Any) -> bool:
+    """Does nothing that can change follow from it: a module as such, code known by its version, an object of a class of ours?"""
+    if isinstance(value, types.FunctionType):
+        return is_fixed(value.__globals__.get("__name__"))
+    if isinstance(value, type):
+        return is_fixed(value.__module__)
+    return isinstance(value, types.ModuleType) or str(type(value).__module__).partition(".")[0] == "stagekit"

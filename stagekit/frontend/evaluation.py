@@ -9,18 +9,17 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
-
-import numpy as np
 
 from stagekit.diagnostics import Diagnostic, InternalError, StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StaticFailure
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import describe_type, is_numeric
-from stagekit.frontend.state import BUILT_IN_CONTAINERS, is_atomic
+from stagekit.frontend.state import ATOMIC_TYPES, is_atomic
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer
-from stagekit.frontend.values import AskedTooEarly
+from stagekit.frontend.values import AskedTooEarly, is_fixed
 from stagekit.recursion import is_deep
 
 # Kind of node -> its function; `expressions.py` fills it, since those functions need this module.
@@ -52,10 +51,12 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
 
     All that it may read of its arguments is noted.
     """
-    is_noted = not any(fn is each for each in _READ_NO_STATE)
-    for value in (fn, getattr(fn, "__self__", None), *args, *kwargs.values()) if is_noted else args:
-        if not is_atomic(value) and (is_noted or type(value) not in BUILT_IN_CONTAINERS):
-            tracer.captures.note_given(value, tracer.journal.is_born)
+    is_native = type(fn) is BuiltinFunctionType and type(fn.__self__) is ModuleType
+    is_noted = not (is_native and fn in _READ_NO_STATE)
+    if not is_native or kwargs or not ATOMIC_TYPES.issuperset(map(type, args)):
+        for value in (fn, None if is_native else getattr(fn, "__self__", None), *args, *kwargs.values()):
+            if not is_atomic(value) and (is_noted or not is_fixed(type(value).__module__)):
+                tracer.captures.note_given(value, tracer.journal.is_born)
     try:
         made = fn(*args, **kwargs)
     except (StagekitError, InternalError, NeedMoreThreads):
@@ -64,12 +65,12 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
         if isinstance(error, RecursionError) and not is_deep():
             raise  # it may end with a larger stack
         raise raised_by_python(tracer, frame, node, error) from error
-    if is_noted and type(made) is np.ndarray:
+    if is_noted and not is_atomic(made):
         tracer.captures.note_derived(made)
     return made
 
 
-_READ_NO_STATE = (operator.getitem, iter, next, len, reversed)
+_READ_NO_STATE = frozenset({operator.getitem, iter, next, len})
 """Of a container of Python's own, these hand out what the tracer then reads itself."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
         raise needs_static(tracer, frame, node, "the index of a Python container", index, UNROLL)
     if isinstance(owner, STAND_INS):
         raise tracer.error(BadIndex(f"{describe(owner)} cannot be indexed", ""), frame, node)
-    if static(tracer, frame, node, lambda: containers.lacks_key(owner, index)):
+    if isinstance(owner, defaultdict) and static(tracer, frame, node, lambda: containers.lacks_key(owner, index)):
         made = invoke(tracer, frame, node, owner.default_factory, [])
         containers.put_key(tracer, frame, node, owner, index, made)
         return made

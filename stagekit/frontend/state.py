@@ -239,10 +239,10 @@ def is_equal(row: Row) -> bool:
 def is_atomic(value: Any) -> bool:
     """Does the same object mean the same for ever, whatever is read of it?"""
     kind = type(value)
-    return kind in _ATOMIC or isinstance(value, _ALWAYS_ATOMIC)
+    return kind in ATOMIC_TYPES or isinstance(value, _ALWAYS_ATOMIC)
 
 
-_ATOMIC = frozenset({*_PLAIN, *_BY_BITS, range, type(...), type(NotImplemented)})
+ATOMIC_TYPES = frozenset({*_PLAIN, *_BY_BITS, range, type(...), type(NotImplemented)})
 _ALWAYS_ATOMIC = (np.generic, np.dtype, DType, Intrinsic, types.BuiltinFunctionType, types.MethodDescriptorType)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import fractions
 import importlib.util
 import sys
 from pathlib import Path
@@ -232,3 +233,20 @@ def test_the_parts_of_captured_objects_that_meet_behind_an_if_are_read() -> None
     assert [1, 2] * 3 == [launched(kernel, which) for _ in range(3) for which in (1, -1)]
     other.x = 7
     assert [1, 7] * 3 == [launched(kernel, which) for _ in range(3) for which in (1, -1)]
+
+
+PAIRS = {(i, j): i * j for i in range(3) for j in range(3)}
+
+
+def test_what_is_made_and_looked_up_many_times_while_specialising_is_not_too_much_to_watch() -> None:
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float64)):  # type: ignore[no-untyped-def, valid-type]
+        total = fractions.Fraction(0)
+        for i in sk.static_range(3_000):
+            total = total + (PAIRS[i % 3, 2] if (i % 3, 2) in PAIRS else 0) * fractions.Fraction(1, 2)
+        out[0] = float(total)
+
+    assert [3_000.0] * 3 == [launched(kernel) for _ in range(3)]
+    assert 1 == len(kernel._made)
+    traced = [event for event in kernel.history.events if event.kind == "traced"]
+    assert 1 == len(traced)
