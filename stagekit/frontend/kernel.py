@@ -41,7 +41,7 @@ from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number
 from stagekit.hostexpr import Const, HostExpr, Slot, slots_in
 from stagekit.hostexpr import Op as HostOp
-from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, ops, walk
+from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
 from stagekit.limits import MAX_THREADS
@@ -267,7 +267,7 @@ class _Trace:
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
         attributes = self._attributes(block)
-        written = _roots_written(body)
+        written = flow.written(body, flow.sources(body))
         for position, spec in enumerate(self.specs):
             if isinstance(spec, ArraySpec | PointerSpec) and self._address_of(position) in written:
                 self.specs[position] = dataclasses.replace(spec, is_written=True)
@@ -423,64 +423,6 @@ def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> boo
 
 
 # -- analyses of the traced body ------------------------------------------------------------------------------------------
-
-
-def _roots_written(body: Block) -> set[Value]:
-    """Parameters whose memory the kernel may write: followed through offsets, joins and loops."""
-    leads_to: dict[Value, set[Value]] = {p: {p} for p in body.params if isinstance(p.type, PointerType)}
-
-    def flow(source: Value, target: Value) -> bool:
-        roots = leads_to.get(source)
-        if not roots or roots <= leads_to.setdefault(target, set()):
-            return False
-        leads_to[target] |= roots
-        return True
-
-    every = list(walk(body))
-    edges = [(s, t) for op in every if type(op) in _FLOWS for s, t in _pointer_flow(op)]
-    while sum(flow(s, t) for s, t in edges):
-        pass
-    written: set[Value] = set()
-    for op in every:
-        for pointer in _written_by(op) if type(op) in _WRITERS else ():
-            written |= leads_to.get(pointer, set())
-    return written
-
-
-_FLOWS = (ops.Offset, ops.Bitcast, ops.Select, ops.If, ops.For, ops.While)
-_WRITERS = (ops.Store, ops.IntrinsicOp, ops.InlineAsm)
-
-
-def _pointer_flow(op: Op) -> list[tuple[Value, Value]]:
-    if isinstance(op, ops.Offset | ops.Bitcast | ops.Select):
-        return [(v, op.results[0]) for v in op.operands()]
-    if isinstance(op, ops.If):
-        ends = [b.ops[-1].operands() for b in op.bodies()]
-        return [(v, r) for end in ends for v, r in zip(end, op.results)]
-    if isinstance(op, ops.For):
-        carried = op.loop_body.params[1:]
-        end = op.loop_body.ops[-1].operands()
-        return [*zip(op.inits, carried), *zip(end, carried), *zip(op.inits, op.results), *zip(end, op.results)]
-    if isinstance(op, ops.While):
-        condition = op.before.ops[-1]
-        assert isinstance(condition, ops.Condition)
-        end = op.after.ops[-1].operands()
-        forwarded = condition.values
-        return [
-            *zip(op.inits, op.before.params), *zip(end, op.before.params),
-            *zip(forwarded, op.after.params), *zip(forwarded, op.results),
-        ]  # fmt: skip
-    return []
-
-
-def _written_by(op: Op) -> list[Value]:
-    if isinstance(op, ops.Store):
-        return [op.pointer]
-    if isinstance(op, ops.IntrinsicOp) and any(e.value == "write" for e in op.effects):
-        return [v for v in op.args if isinstance(v.type, PointerType)]
-    if isinstance(op, ops.InlineAsm) and op.has_side_effects:
-        return [v for v in op.args if isinstance(v.type, PointerType)]
-    return []
 
 
 def _prune(

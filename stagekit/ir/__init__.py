@@ -1,6 +1,6 @@
 """The intermediate representation: a small structured SSA. `docs/ir.md` has the grammar and the op table."""
 
-from stagekit.ir import semantics
+from stagekit.ir import flow, semantics
 from stagekit.ir.builder import Builder, OpenBlock
 from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, nesting, walk
 from stagekit.ir.intrinsic import (
@@ -26,5 +26,5 @@ __all__ = [
     "BOOL", "EXACT", "I32", "INDEX", "PURE", "TARGETS", "U32",
     "Asm", "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
     "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
-    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "has_effect", "nesting", "semantics", "walk",
+    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "flow", "has_effect", "nesting", "semantics", "walk",
 ]  # fmt: skip

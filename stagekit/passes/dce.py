@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stagekit.ir import Block, Effect, Function, Op, Value, walk
+from stagekit.ir import Block, Effect, Function, Op, Value, flow, walk
 from stagekit.ir.ops import Condition, For, If, While, Yield
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter
@@ -37,10 +37,9 @@ class _Marker:
     def __init__(self, fn: Function) -> None:
         self.feeds: dict[Value, tuple[Value, ...]] = {}  # what a value is made from
         self.needed: set[Op] = set()
-        self.live: set[Value] = set()
         self.roots: list[Value] = []
         self.scan(fn.body)
-        self.mark()
+        self.live = flow.upstream(self.roots, self.feeds)
 
     def scan(self, block: Block) -> bool:
         """Note the feeds in `block`; has it an effect?"""
@@ -50,11 +49,13 @@ class _Marker:
         return has_effect
 
     def scan_op(self, op: Op) -> bool:
-        read = _READS.get(type(op))
-        if read is None:
+        always = flow.deciders(op)
+        if not always:
             return self.scan_simple(op)
         effects = [self.scan(b) for b in op.bodies()]  # every body is to be scanned
-        always = read(op, self.feeds)
+        for source, target in flow.edges(op):
+            self.feeds.setdefault(target, always)
+            self.feeds[target] += (source,)
         if any(effects):
             self.needed.add(op)
             self.roots.extend(always)
@@ -74,49 +75,6 @@ class _Marker:
         self.needed.add(op)
         self.roots.extend(operands)
         return True
-
-    def mark(self) -> None:
-        waiting, live, feeds = self.roots, self.live, self.feeds
-        while waiting:
-            value = waiting.pop()
-            if value not in live:
-                live.add(value)
-                waiting.extend(feeds.get(value, ()))
-
-
-Feeds = dict[Value, tuple[Value, ...]]
-
-
-def _read_if(op: If, feeds: Feeds) -> tuple[Value, ...]:
-    for result, *arms in zip(op.results, _yielded(op.then_body), _yielded(op.else_body)):
-        feeds[result] = (*arms, op.condition)
-    return (op.condition,)
-
-
-def _read_for(op: For, feeds: Feeds) -> tuple[Value, ...]:
-    bounds = (op.start, op.stop, op.step)
-    carried = op.loop_body.params[1:]  # the index is made from the bounds, which a live loop needs anyway
-    for result, param, first, following in zip(op.results, carried, op.inits, _yielded(op.loop_body)):
-        feeds[result] = feeds[param] = (first, following, *bounds)
-    return bounds
-
-
-def _read_while(op: While, feeds: Feeds) -> tuple[Value, ...]:
-    flag, *forwarded = _yielded(op.before)
-    for param, first, following in zip(op.before.params, op.inits, _yielded(op.after)):
-        feeds[param] = (first, following, flag)
-    for result, param, value in zip(op.results, op.after.params, forwarded):
-        feeds[result] = feeds[param] = (value, flag)
-    return (flag,)
-
-
-_READS: dict[type[Op], Callable[[Any, Feeds], tuple[Value, ...]]] = {If: _read_if, For: _read_for, While: _read_while}
-"""Per control op: note what its results and parameters are made from; the values it needs whenever it runs."""
-
-
-def _yielded(block: Block) -> tuple[Value, ...]:
-    """What the terminator reads: of a `condition` the flag comes first."""
-    return block.ops[-1].operands()
 
 
 # -- sweep ------------------------------------------------------------------------------------------------------------

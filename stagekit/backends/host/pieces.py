@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stagekit.backends.host.uniformity import barrier_ops, varying_values
-from stagekit.ir import BinaryKind, Block, Effect, Function, Op, Value, ops, walk
+from stagekit.ir import BinaryKind, Block, Effect, Function, Op, Value, flow, ops, walk
 
 MAX_RECOMPUTED_DEPTH = 5
 
@@ -53,7 +53,7 @@ class Split:
     def read_after(self, region: Region) -> tuple[Value, ...]:
         """What block-level code reads when one of the bodies has run: the condition of a `while`."""
         is_test = isinstance(self.op, ops.While) and region is self.bodies[0]
-        return self.op.bodies()[0].ops[-1].operands()[:1] if is_test else ()
+        return flow.deciders(self.op) if is_test else ()
 
 
 Step = Piece | Once | Split
@@ -243,11 +243,7 @@ def _with_nested(op: Op) -> Iterator[Op]:
 
 def _read_by_split(op: Op) -> tuple[Value, ...]:
     """What block-level code reads of an op that holds a barrier: conditions, bounds, the predicate of a barrier."""
-    if isinstance(op, ops.If):
-        return (op.condition,)
-    if isinstance(op, ops.For):
-        return (op.start, op.stop, op.step)
-    return () if isinstance(op, ops.While) else op.operands()
+    return () if isinstance(op, ops.While) else flow.deciders(op) or op.operands()
 
 
 def _free_values(piece: Piece) -> list[Value]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, ops
+from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, ops
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 
@@ -61,9 +61,9 @@ class _Analysis:
         self.varying.update(values)
         return len(self.varying) != before
 
-    def flow(self, sources: Iterable[Value], targets: Iterable[Value]) -> bool:
+    def flow(self, links: Iterable[flow.Edge]) -> bool:
         """Each target varies if its source does; did anything change?"""
-        return self.mark([t for s, t in zip(sources, targets, strict=True) if s in self.varying])
+        return self.mark([target for source, target in links if source in self.varying])
 
     def block(self, block: Block) -> bool:
         happened = [self.op(op) for op in block.ops]
@@ -83,34 +83,11 @@ class _Analysis:
         return bool(op.effects)
 
     def bodies(self, op: Op) -> bool:
-        if isinstance(op, ops.For):
-            return self.for_(op)
-        if isinstance(op, ops.While):
-            return self.while_(op)
+        links = tuple(flow.edges(op))
+        if isinstance(op, ops.For) and op not in self._barriers and not self.varying.isdisjoint(flow.deciders(op)):
+            self.mark(op.loop_body.params[:1])
+        self.flow(links)
         happened = [self.block(body) for body in op.bodies()]
-        for body in op.bodies():
-            self.flow(body.ops[-1].operands(), op.results)
+        while self.flow(links) and not isinstance(op, ops.If):  # the arms of an `if` see nothing of what they yield
+            happened = [self.block(body) for body in op.bodies()]
         return any(happened)
-
-    def for_(self, op: ops.For) -> bool:
-        index, *params = op.loop_body.params
-        if op not in self._barriers and any(v in self.varying for v in (op.start, op.stop, op.step)):
-            self.mark((index,))
-        self.flow(op.inits, params)
-        happened = self.block(op.loop_body)
-        while self.flow(op.loop_body.ops[-1].operands(), params):
-            happened = self.block(op.loop_body)
-        self.flow(params, op.results)
-        return happened
-
-    def while_(self, op: ops.While) -> bool:
-        self.flow(op.inits, op.before.params)
-        is_changing, happened = True, False
-        while is_changing:
-            happened = self.block(op.before)
-            _, *forwarded = op.before.ops[-1].operands()
-            is_changing = self.flow(forwarded, op.after.params)
-            happened |= self.block(op.after)
-            is_changing |= self.flow(op.after.ops[-1].operands(), op.before.params)
-            self.flow(forwarded, op.results)
-        return happened

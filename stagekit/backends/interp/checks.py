@@ -7,7 +7,6 @@ Each check is a step behind its op, run on the lanes in which the result is used
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +20,9 @@ from stagekit.backends.interp.findings import (
 )
 from stagekit.backends.interp.memory import Array, MixedAddress
 from stagekit.backends.interp.team import Team
-from stagekit.backends.interp.waiting import flows
 from stagekit.diagnostics import Diagnostic
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, Function, Op, Pointer, Scalar, UnaryKind, Value, ops, semantics, walk
+from stagekit.ir import BinaryKind, Function, Op, Pointer, Scalar, UnaryKind, Value, flow, ops, semantics, walk
 
 if TYPE_CHECKING:
     from stagekit.backends.interp.program import Compiler, Step, Values
@@ -115,17 +113,14 @@ def index_values(fn: Function) -> frozenset[Value]:
 
     A value that goes through `%`, a shift or bit arithmetic may well have been meant to wrap: a hash.
     """
-    sources: dict[Value, list[Value]] = {}
-    for op in walk(fn.body):
-        for target, source in chain(flows(op), _arithmetic(op)):
-            sources.setdefault(target, []).append(source)
+    comes_from = flow.sources(fn.body, lambda op: (*flow.copies(op), *_arithmetic(op)))
     pending = [op.index for op in walk(fn.body) if isinstance(op, ops.Offset)]
     found: set[Value] = set()
     while pending:
         value = pending.pop()
         if value not in found and _is_signed(value):
             found.add(value)
-            pending.extend(sources.get(value, ()))
+            pending.extend(comes_from.get(value, ()))
     return frozenset(found | {op.result for op in walk(fn.body) if isinstance(op, ops.Offset)})
 
 
@@ -136,9 +131,9 @@ def _is_signed(value: Value) -> bool:
 def _arithmetic(op: Op) -> Iterator[tuple[Value, Value]]:
     match op:
         case ops.Binary(kind=kind) if kind in _WRAPPING:
-            yield from ((op.result, op.lhs), (op.result, op.rhs))
+            yield from ((op.lhs, op.result), (op.rhs, op.result))
         case ops.Unary(kind=UnaryKind.NEG) | ops.Cast():
-            yield op.result, op.operand
+            yield op.operand, op.result
 
 
 def _overflow(c: Compiler, op: Op) -> Iterator[tuple[Suspects, Describe]]:

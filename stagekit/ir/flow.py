@@ -1,0 +1,112 @@
+"""Where values go that no op computes: how control flow hands them on, and what is merely a copy.
+
+    %r = for %i = .. carry(%acc = %init) { .. yield %next }      edges: (%init, %acc) (%next, %acc) (%init, %r) (%next, %r)
+    %q = offset %p, %i                                           a copy too, of the pointer: (%p, %q)
+
+An edge is (the value, the block parameter or result that it becomes). Every analysis of loops and joins goes by this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stagekit.ir import ops
+from stagekit.ir.core import Block, Effect, Op, Value, walk
+from stagekit.ir.types import Pointer
+
+Edge = tuple[Value, Value]
+Sources = Mapping[Value, Sequence[Value]]
+
+
+def edges(op: Op) -> Iterable[Edge]:
+    """What control flow hands into its bodies, from one to the next, and out; nothing for any other op."""
+    rule = _EDGES.get(type(op))
+    return rule(op) if rule else ()
+
+
+def deciders(op: Op) -> tuple[Value, ...]:
+    """The values that decide which way control flow goes: a condition, bounds, the flag of a `while`."""
+    rule = _DECIDERS.get(type(op))
+    return rule(op) if rule else ()
+
+
+def copies(op: Op) -> Iterable[Edge]:
+    """`edges`, and what a select, a bitcast and a moved pointer are copies of."""
+    rule = _COPIES.get(type(op))
+    return rule(op) if rule else ()
+
+
+def end_of(block: Block) -> tuple[Value, ...]:
+    """What the terminator reads: of a `condition` the flag comes first."""
+    return block.ops[-1].operands()
+
+
+def _edges_of_if(op: ops.If) -> Iterator[Edge]:
+    for arm in (op.then_body, op.else_body):
+        yield from zip(end_of(arm), op.results)
+
+
+def _edges_of_for(op: ops.For) -> Iterator[Edge]:
+    for values in (op.inits, end_of(op.loop_body)):
+        yield from zip(values, op.loop_body.params[1:])
+        yield from zip(values, op.results)
+
+
+def _edges_of_while(op: ops.While) -> Iterator[Edge]:
+    forwarded = end_of(op.before)[1:]
+    yield from zip(op.inits, op.before.params)
+    yield from zip(end_of(op.after), op.before.params)
+    yield from zip(forwarded, op.after.params)
+    yield from zip(forwarded, op.results)
+
+
+_Rules = Mapping[type[Op], Callable[[Any], Iterable[Edge]]]
+
+_EDGES: _Rules = {ops.If: _edges_of_if, ops.For: _edges_of_for, ops.While: _edges_of_while}
+_COPIES: _Rules = {
+    **_EDGES,
+    ops.Offset: lambda op: ((op.pointer, op.result),),
+    ops.Bitcast: lambda op: ((op.operand, op.result),),
+    ops.Select: lambda op: ((op.if_true, op.result), (op.if_false, op.result)),
+}
+_DECIDERS: Mapping[type[Op], Callable[[Any], tuple[Value, ...]]] = {
+    ops.If: lambda op: (op.condition,),
+    ops.For: lambda op: (op.start, op.stop, op.step),
+    ops.While: lambda op: end_of(op.before)[:1],
+}
+
+
+# -- against the flow -------------------------------------------------------------------------------------------------
+
+
+def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] = copies) -> Sources:
+    """By value, what it comes from along the edges that `flow` gives of each op under `block`."""
+    found: dict[Value, list[Value]] = {}
+    for op in walk(block):
+        for source, target in flow(op):
+            found.setdefault(target, []).append(source)
+    return found
+
+
+def upstream(values: Iterable[Value], comes_from: Sources) -> set[Value]:
+    """`values`, and everything that they come from, however far back."""
+    seen: set[Value] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            waiting.extend(comes_from.get(value, ()))
+    return seen
+
+
+def pointers_of(op: Op) -> Iterator[Value]:
+    """The pointers that `op` reads: where it may touch memory."""
+    return (value for value in op.operands() if isinstance(value.type, Pointer))
+
+
+def written(block: Block, comes_from: Sources) -> set[Value]:
+    """The pointers that are written through under `block`, and all that they are copies of: parameters, allocations."""
+    writes = (op for op in walk(block) if Effect.WRITE in op.effects)
+    return upstream((pointer for op in writes for pointer in pointers_of(op)), comes_from)
