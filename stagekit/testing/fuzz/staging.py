@@ -509,7 +509,8 @@ class Generator:
     def static_for(self, depth: int) -> list[Line]:
         v, name = self.values, self.new_name()
         x, y = v.operand(), v.operand()
-        found = t.paths((x, y, t.literal(0), t.literal(3))) or x._replace(low=0)
+        y = y if t.paths((x, y, t.literal(0))) else x
+        found = t.paths((x, y, t.literal(0), t.literal(3))) or x
         items = v.pick(
             f"({x.text}, {y.text})", f"[3, {x.text}]", f"reversed([{x.text}, 0])", f"iter(({y.text}, 3))",
             f"itertools.chain([{x.text}], (0, {y.text}))", f"{{{x.text}: 1}}" if x.text.isdigit() else f"[{x.text}]",

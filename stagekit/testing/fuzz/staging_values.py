@@ -27,7 +27,7 @@ _GATHERED: tuple[tuple[str, str], ...] = (
     ("sum([{x}, {y}])", "sum"),
     ("sum(e for e in ({x}, {y}))", "sum"),
     ("functools.reduce(lambda e, f: e + f, [{x}, {y}])", "sum"),
-    ("list(itertools.accumulate([{x}, {y}, {n}]))[1]", "sum"),
+    ("list(itertools.accumulate([{x}, {y}]))[1]", "sum"),
     ("sum(map(lambda e, f: e + f, ({x},), [{y}]))", "sum"),
     ("sum([*({x}, {y}), *()])", "sum"),
     ("sum({{'p': {x}, 'q': {y}}}.values())", "sum"),
