@@ -9,7 +9,9 @@ from statistics import median
 
 import pytest
 
+from stagekit import limits
 from stagekit.config import SWITCHES, Switch
+from stagekit.lib import reductions
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stagekit"
@@ -54,6 +56,19 @@ def test_no_file_names(pattern: re.Pattern[str]) -> None:
     found = {path: pattern.findall(path.read_text(encoding="utf-8")) for path in TEXTS}
 
     assert {} == {str(path.relative_to(ROOT)): names for path, names in found.items() if names}
+
+
+def test_limits_of_the_machine_stand_in_one_module() -> None:
+    """The library is written in public names and says them once more; tests of reductions hold them against the compiler's."""
+    names, values = r"_*(?:[A-Z]+_)*(?:WARP|LANES|THREADS|GRID|BLOCK)(?:_[A-Z]+)*", r"\D*\b(?:31|32|1024|65535)\b"
+    literal = re.compile(rf"^{names}(?:: [^=]+)? ={values}.*", re.MULTILINE)
+        r"^_*(?:[A-Z]+_)*(?:WARP|LANES|THREADS|GRID|BLOCK)(?:_[A-Z]+)*(?:: [^=]+)? = [({\d-].*", re.MULTILINE
+    )
+    allowed = {PACKAGE / "limits.py", PACKAGE / "lib" / "reductions.py"}
+    found = {path: literal.findall(path.read_text(encoding="utf-8")) for path in MODULES if path not in allowed}
+
+    assert {} == {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines}
+    assert (reductions.WARP, reductions.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
 
 
 def test_work_left_over_has_no_marks() -> None:

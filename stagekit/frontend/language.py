@@ -37,7 +37,7 @@ from stagekit.frontend.tracer import NeedMoreThreads, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
-from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
+from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS, WARP
 
 MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
 
@@ -450,8 +450,8 @@ def threads_for(length: int) -> int:
     if length <= MAX_THREADS:
         return length
     per_thread = -(-length // MAX_THREADS)
-    warps = -(-length // (32 * per_thread))
-    return 32 * warps
+    warps = -(-length // (WARP * per_thread))
+    return WARP * warps
 
 
 # -- escape hatch ---------------------------------------------------------------------------------------------------------

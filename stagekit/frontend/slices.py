@@ -20,6 +20,7 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Extent, Number
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Op, OpenBlock, Value, ops
+from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
 _LOOK_BACK = 256  # ops of a block that are searched for the one that made a value; older values count as unknown
@@ -127,10 +128,11 @@ class _Clamp:
 # -- what is known not to be negative --------------------------------------------------------------------------------------
 
 _MOST = {
-    **dict.fromkeys(("thread_idx", "block_dim"), 1024),
-    **dict.fromkeys(("lane_id", "warp_id"), 31),
-    **dict.fromkeys(("block_idx", "grid_dim", "program_id", "num_programs"), (1 << 31) - 1),
-}  # CUDA C++ Programming Guide, technical specifications
+    **dict.fromkeys(("thread_idx", "block_dim"), MAX_THREADS),
+    "lane_id": WARP - 1,
+    "warp_id": MAX_THREADS // WARP - 1,
+    **dict.fromkeys(("block_idx", "grid_dim", "program_id", "num_programs"), max(GRID_LIMITS)),
+}
 
 
 def most_of(tracer: Tracer, value: Extent | Value) -> int | None:

@@ -19,6 +19,7 @@ import stagekit as sk
 from stagekit.lib.tile import Tile, Traced
 
 WARP = 32  # lanes of a full warp
+MAX_THREADS = 1024  # of a block
 
 _ADD, _AND, _OR, _LESS = map(sk._operation, ("+", "&", "|", "<"))
 
@@ -67,7 +68,7 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
     A launch with another block is refused; where the block is not fixed otherwise, it lies along x.
     """
-    _require_count("block_reduce", "block_threads", block_threads, 1024)
+    _require_count("block_reduce", "block_threads", block_threads, MAX_THREADS)
     sk._whole_block(block_threads, "block_reduce")
     if block_threads <= WARP:
         return warp_reduce(value, combine, block_threads)

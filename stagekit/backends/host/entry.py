@@ -25,8 +25,9 @@ from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.ir import Function, Pointer, Scalar, Type, Value, walk
+from stagekit.limits import GRID_LIMITS
 
-MAX_GRID = (1 << 31) - 1  # blocks per axis, as on a GPU; the launcher refuses more
+MAX_GRID = max(GRID_LIMITS)  # blocks per axis; the launcher refuses more
 
 BIG_BLOCK_OPS = (
     400  # a larger block function stays a function: within the loop over blocks, LLVM's passes are not linear

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.facts import Facts, exactly
+from stagekit.limits import WARP
 
-LANES = 32
+LANES = WARP
 ALL_LANES = (1 << LANES) - 1
 
 Steps = tuple[int, ...]  # one number per lane

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.facts import fits, wrap, wrapped
-from stagekit.backends.host.forms import Linear, Steps, Uniform, known, number
+from stagekit.backends.host.forms import LANES, Linear, Steps, Uniform, known, number
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
@@ -86,7 +86,7 @@ def times(a: Steps, factor: int) -> Steps:
     return tuple(x * factor for x in a)
 
 
-NO_STEPS: Steps = (0,) * 32
+NO_STEPS: Steps = (0,) * LANES
 
 
 def parts(x: Pattern) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]]:

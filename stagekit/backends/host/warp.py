@@ -183,4 +183,7 @@ def scaled_by_lanes(w: Writer, warp_number: Uniform) -> Uniform:
     if warp_number.constant is not None:
         return number(LANES * warp_number.constant)
     facts = known(warp_number)
-    return Uniform(w.emit(f"shl i64 {warp_number.text}, 5"), Facts(LANES * facts.lo, LANES * facts.hi, LANES))
+    return Uniform(
+        w.emit(f"shl i64 {warp_number.text}, {LANES.bit_length() - 1}"),
+        Facts(LANES * facts.lo, LANES * facts.hi, LANES),
+    )

@@ -26,10 +26,11 @@ from stagekit.backends.interp.report import Message, Report
 from stagekit.backends.interp.schedule import BlockRun, Scheduler, Warp
 from stagekit.backends.interp.statistics import Measured
 from stagekit.backends.interp.steps import SHARED_BASE
-from stagekit.backends.interp.team import WARP, Team
+from stagekit.backends.interp.team import Team
 from stagekit.backends.interp.written import Written
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Pointer, Space, Value, ops, semantics
+from stagekit.limits import WARP
 
 _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
 _TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team

@@ -9,7 +9,8 @@ from stagekit.backends.interp.findings import FindingSink, Index3, Who
 from stagekit.backends.interp.memory import Allocation
 from stagekit.backends.interp.options import Options
 from stagekit.backends.interp.report import Message
-from stagekit.backends.interp.team import WARP, WARP_SHIFT, unravel
+from stagekit.backends.interp.team import WARP_SHIFT, unravel
+from stagekit.limits import WARP
 
 if TYPE_CHECKING:
     from stagekit.backends.interp.order import NoOrder

@@ -23,7 +23,8 @@ import numpy as np
 
 from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.team import WARP, WARP_SHIFT, Team
+from stagekit.backends.interp.team import WARP_SHIFT, Team
+from stagekit.limits import WARP
 
 BARRIER_SHIFT = 40
 SYNC_SHIFT = 20

@@ -17,6 +17,7 @@ import numpy as np
 from stagekit.backends.interp.memory import Array
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.ir import Space
+from stagekit.limits import WARP
 
 if TYPE_CHECKING:
     from stagekit.backends.interp.access import Access, Place
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 SECTOR_BYTES = 32
 BANK_BYTES = 4
 BANKS = 32
-WARP = 32
 
 
 @dataclass(frozen=True)

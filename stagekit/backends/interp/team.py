@@ -19,12 +19,12 @@ from stagekit.backends.interp.findings import Finding, Index3, Who
 from stagekit.backends.interp.memory import Allocation, Array
 from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.ir import Space
+from stagekit.limits import WARP
 
 if TYPE_CHECKING:
     from stagekit.backends.interp.launch import Launch
 
-WARP = 32
-WARP_SHIFT = 5
+WARP_SHIFT = WARP.bit_length() - 1
 AXES = "xyz"
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.team import WARP, Team
+from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import Loc
 from stagekit.ir import Native
+from stagekit.limits import WARP
 
 _LANES = np.arange(WARP)
 _BITS = np.uint32(1) << _LANES.astype(np.uint32)

@@ -11,15 +11,14 @@ from collections.abc import Callable, Mapping
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType, bfloat16
 from stagekit.ir import Native, Value, ops
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
 
 Results = tuple[str, ...]
 Rule = Callable[[Emitter, ops.IntrinsicOp], Results]
 
-# Largest extents of a block and a grid, x y z. Source: CUDA C++ Programming Guide, Technical Specifications.
-_MAX_BLOCK = {"x": 1024, "y": 1024, "z": 64}
-_MAX_GRID = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 _AXES = "xyz"
-WARP_THREADS = 32
+_MAX_BLOCK = dict(zip(_AXES, BLOCK_LIMITS, strict=True))
+_MAX_GRID = dict(zip(_AXES, GRID_LIMITS, strict=True))
 
 
 # -- indices ----------------------------------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ def _grid_dim(e: Emitter, op: ops.IntrinsicOp) -> Results:
 
 
 def _lane_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    return (_register(e, "laneid", 0, WARP_THREADS - 1),)
+    return (_register(e, "laneid", 0, WARP - 1),)
 
 
 def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
@@ -75,7 +74,7 @@ def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
     width, height = (_block_dim_along(e, axis) for axis in "xy")
     rows = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {z}, {height}')}, {y}")
     number = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {rows}, {width}')}, {x}")
-    return (e.w.emit(f"lshr i64 {number}, {WARP_THREADS.bit_length() - 1}"),)
+    return (e.w.emit(f"lshr i64 {number}, {WARP.bit_length() - 1}"),)
 
 
 # -- barriers, votes, shuffles ----------------------------------------------------------------------------------------
@@ -92,7 +91,7 @@ def _call(result: str, name: str, *before: tuple[str, str], after: tuple[tuple[s
 
 
 _BARRIER_ZERO = ("i32", "0")
-_WHOLE_WARP = (("i32", "31"),)  # the last lane that a shuffle may read: 31 of segments of 32 lanes
+_WHOLE_WARP = (("i32", str(WARP - 1)),)  # the last lane that a shuffle may read
 _NO_LIMIT = (("i32", "0"),)  # for `up`, which counts from below
 
 
