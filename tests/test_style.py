@@ -15,10 +15,10 @@ from stagekit.lib import reductions
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stagekit"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 TEXTS = sorted(
     path
-    for folder in ("stagekit", "tests", "examples", "benchmarks", "docs", ".ci", ".")
+    for folder in ("stagekit", "tools", "tests", "examples", "benchmarks", "docs", ".ci", ".")
     for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
     if path.suffix in (".py", ".md", ".toml", ".err", ".ir", ".ptx") or path.parent.name == ".ci"
 )
@@ -42,7 +42,7 @@ def test_half_of_all_functions_are_shorter_than_ten_lines() -> None:
     assert median(n for n, _ in longest) < MEDIAN_LINES, f"the longest: {longest[:10]}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_module_says_what_it_is(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 

@@ -15,7 +15,6 @@ strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
 launching    one launch as a value, and as text to paste
 comparing    tolerances by dtype, and what differs
 plugin       options and markers for pytest
-fuzz         random programs: `python -m stagekit.testing.fuzz`
 
 Names are imported when first used: pytest loads the plugin in every project, and Hypothesis only where there is a check.
 """

@@ -11,9 +11,10 @@ import pytest
 
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import float32, int32
-from stagekit.intrinsics import all_intrinsics, docs
+from stagekit.intrinsics import all_intrinsics
 from stagekit.intrinsics.registry import define, each_dtype, sig
 from stagekit.ir import Effect, Expand, Intrinsic, Tolerance
+from tools.pages import FAMILIES, pages, records_of
 
 ROOT = Path(__file__).parents[2]
 NOTHING = Expand(lambda b, args, params: args)
@@ -56,7 +57,7 @@ def test_a_record_is_checked_when_defined(changed: dict[str, Any], sentence: str
     assert sentence in rule_broken_by(**changed)
 
 
-@pytest.mark.parametrize("family", docs.FAMILIES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_a_record_is_bound_to_its_own_name(family: ModuleType) -> None:
     """So that editors and type checkers see it without a stub."""
     bound = {name: value for name, value in vars(family).items() if isinstance(value, Intrinsic)}
@@ -65,7 +66,7 @@ def test_a_record_is_bound_to_its_own_name(family: ModuleType) -> None:
 
 
 def test_every_record_belongs_to_a_family() -> None:
-    in_families = {record for family in docs.FAMILIES for record in docs.records_of(family)}
+    in_families = {record for family in FAMILIES for record in records_of(family)}
 
     assert [] == [r.name for r in all_intrinsics() if r not in in_families]
 
@@ -74,7 +75,7 @@ def test_each_dtype_makes_one_overload_per_dtype() -> None:
     assert ("(f32, f32) -> f32", "(i32, i32) -> i32") == tuple(map(str, each_dtype((float32, int32), 2)))
 
 
-@pytest.mark.parametrize("name", sorted(docs.pages()))
+@pytest.mark.parametrize("name", sorted(pages()))
 def test_the_generated_page_is_fresh(name: str) -> None:
-    """`python -m stagekit.intrinsics.docs docs` writes it."""
-    assert docs.pages()[name] == (ROOT / "docs" / name).read_text(encoding="utf-8")
+    """`python -m tools.pages docs` writes it."""
+    assert pages()[name] == (ROOT / "docs" / name).read_text(encoding="utf-8")

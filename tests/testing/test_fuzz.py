@@ -15,10 +15,10 @@ import pytest
 
 from stagekit.dtypes import dtype_from_numpy, promote
 from stagekit.ir import BinaryKind, semantics
-from stagekit.testing.fuzz import parallel, staging_run, staging_types
-from stagekit.testing.fuzz.__main__ import main
-from stagekit.testing.fuzz.fuzzers import FUZZERS
-from stagekit.testing.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
+from tools.fuzz import parallel, staging_run, staging_types
+from tools.fuzz.__main__ import main
+from tools.fuzz.fuzzers import FUZZERS
+from tools.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
 
 TARGETS = ("interp", "cpu")
 SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8}
@@ -95,7 +95,7 @@ class Sums:
         return [Problem("sum", str(wrong[0]))] if wrong else []
 
     def smaller(self, case: str) -> Iterator[str]:
-        from stagekit.testing.fuzz.trees import without
+        from tools.fuzz.trees import without
 
         return (json.dumps(numbers) for numbers in without(json.loads(case)))
 

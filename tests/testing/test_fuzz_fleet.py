@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from stagekit.testing.fuzz.__main__ import main
-from stagekit.testing.fuzz.fleet import Fleet, Plan
-from stagekit.testing.fuzz.harness import Problem
+from tools.fuzz.__main__ import main
+from tools.fuzz.fleet import Fleet, Plan
+from tools.fuzz.harness import Problem
 
 
 class Faults:

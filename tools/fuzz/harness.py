@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-CORPUS = Path(__file__).parents[3] / "tests" / "testing" / "corpus"
+CORPUS = Path(__file__).parents[2] / "tests" / "testing" / "corpus"
 SHRINK_SECONDS = 60.0
 MOST_FAILURES = 20  # of one run: by then it is clear that something is wrong
 _CRASH = "crash"

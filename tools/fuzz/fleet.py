@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from stagekit.testing.fuzz.harness import MOST_FAILURES, SHRINK_SECONDS, Failure, Fuzzer, Outcome, Problem, keep, spoils
-from stagekit.testing.fuzz.worker import Message, work
+from tools.fuzz.harness import MOST_FAILURES, SHRINK_SECONDS, Failure, Fuzzer, Outcome, Problem, keep, spoils
+from tools.fuzz.worker import Message, work
 
 _AHEAD = 2  # seeds that a worker has: it never waits for the next
 _POLL_SECONDS = 0.2

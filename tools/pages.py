@@ -1,6 +1,6 @@
 """Write the two generated pages: `docs/intrinsics.md` from the records, `docs/arithmetic.md` from `ir/semantics.py`.
 
-    python -m stagekit.intrinsics.docs docs
+    python -m tools.pages docs
 
 A test fails when a page is not what `pages()` gives.
 """
@@ -70,7 +70,7 @@ _INTRINSICS_INTRO = """\
 # Operations
 
 Every operation beside Python's own operators, generated from the records in `stagekit/intrinsics/`
-(`python -m stagekit.intrinsics.docs docs` refreshes the page). `T` is any of the dtypes named after it.
+(`python -m tools.pages docs` refreshes the page). `T` is any of the dtypes named after it.
 
 Error: the largest distance from the correctly rounded result, in units in the last place of the result, on cuda, on cpu, and
 on cuda under `fastmath=True` where that takes another instruction (∞: bounded absolutely, not in ulp). Exact: the same
@@ -160,7 +160,7 @@ _ARITHMETIC_INTRO = """\
 # Arithmetic on every edge
 
 What an operator gives, on every target and when it is folded at specialise time: one table of meaning, `ir/semantics.py`,
-computed this page (`python -m stagekit.intrinsics.docs docs` refreshes it). Which dtype two operands meet in is in
+computed this page (`python -m tools.pages docs` refreshes it). Which dtype two operands meet in is in
 [language.md](language.md).
 
 - **Integers** wrap in two's complement. `//` rounds towards minus infinity, `%` has the sign of the divisor, and both give 0

@@ -1,4 +1,4 @@
-"""Fuzzers, each a command: `python -m stagekit.testing.fuzz staging --count 1000`.
+"""Fuzzers, each a command: `python -m tools.fuzz staging --count 1000`.
 
 staging, _values, _prelude, _run   random Python programs against CPython
 arithmetic, _run                   random expressions, computed everywhere

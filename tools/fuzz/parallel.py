@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.testing.fuzz.harness import NotACase
-from stagekit.testing.fuzz.trees import Tree
+from tools.fuzz.harness import NotACase
+from tools.fuzz.trees import Tree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

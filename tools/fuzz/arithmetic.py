@@ -37,8 +37,8 @@ from stagekit.ir import (
     Value,
     semantics,
 )  # fmt: skip
-from stagekit.testing.fuzz.harness import NotACase
-from stagekit.testing.fuzz.trees import Tree
+from tools.fuzz.harness import NotACase
+from tools.fuzz.trees import Tree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

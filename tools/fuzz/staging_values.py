@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from stagekit.testing.fuzz import staging_types as t
-from stagekit.testing.fuzz.staging_types import Number
+from tools.fuzz import staging_types as t
+from tools.fuzz.staging_types import Number
 
 _INTERVALS = (  # what narrow types hold, and what only some do
     *((0, 9), (0, 100), (-20, 20), (-100, 100)) * 2,

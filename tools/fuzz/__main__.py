@@ -1,4 +1,4 @@
-"""`python -m stagekit.testing.fuzz staging --seed 0 --count 1000 --targets interp,cpu --jobs 4`."""
+"""`python -m tools.fuzz staging --seed 0 --count 1000 --targets interp,cpu --jobs 4`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stagekit import cuda
-from stagekit.testing.fuzz.arithmetic_run import ArithmeticFuzzer
-from stagekit.testing.fuzz.fleet import Fleet, Plan
-from stagekit.testing.fuzz.fuzzers import FUZZERS
-from stagekit.testing.fuzz.harness import CORPUS, Fuzzer
+from tools.fuzz.arithmetic_run import ArithmeticFuzzer
+from tools.fuzz.fleet import Fleet, Plan
+from tools.fuzz.fuzzers import FUZZERS
+from tools.fuzz.harness import CORPUS, Fuzzer
 
 _ALL_TARGETS = ("interp", "cpu", "cuda")
 _CASES = 100  # where neither a count nor a time is asked for
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m stagekit.testing.fuzz", description="Random programs, compared.")
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Random programs, compared.")
     parser.add_argument("fuzzer", choices=list(FUZZERS))
     parser.add_argument("--seed", type=int, default=0, help="of the first case; the next has the next")
     parser.add_argument("--count", type=int, help=f"cases, {_CASES} by default; without end if --seconds is given")
@@ -53,7 +53,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         range(options.seed, options.seed + count),
         jobs=options.jobs,
         seconds=options.seconds,
-        corpus=Path(options.corpus) if options.corpus else _default_corpus(),
+        corpus=Path(options.corpus) if options.corpus else CORPUS,
         most_failures=options.failures,
     )
 
@@ -72,11 +72,6 @@ def _split(text: str) -> tuple[str, ...]:
 
 def _targets() -> tuple[str, ...]:
     return _ALL_TARGETS if cuda.is_available() else _ALL_TARGETS[:2]
-
-
-def _default_corpus() -> Path | None:
-    """That of the tests, in a checkout; an installed package has none."""
-    return CORPUS if CORPUS.parent.is_dir() else None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import stagekit as sk
-from stagekit.testing.fuzz.harness import NotACase
+from tools.fuzz.harness import NotACase
 
 _NAME = "stagekit_fuzz_program"
 _PATH = os.path.join(tempfile.gettempdir(), f"{_NAME}.py")  # nothing is written there

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.testing.fuzz.harness import NotACase, Problem
-from stagekit.testing.fuzz.parallel import (
+from tools.fuzz.harness import NotACase, Problem
+from tools.fuzz.parallel import (
     OPERATIONS,
     TOTALS,
     Array,
@@ -21,8 +21,8 @@ from stagekit.testing.fuzz.parallel import (
     races,
     without_barrier,
 )  # fmt: skip
-from stagekit.testing.fuzz.program_module import module_of
-from stagekit.testing.fuzz.trees import Tree, without
+from tools.fuzz.program_module import module_of
+from tools.fuzz.trees import Tree, without
 
 _MUTANT_SHARE = 3  # one case in so many is run with a barrier left out
 

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.testing.fuzz.harness import NotACase, Problem
-from stagekit.testing.fuzz.program_module import module_of
-from stagekit.testing.fuzz.python_text import smaller_programs
-from stagekit.testing.fuzz.staging import HEADER, Parameter, draw
-from stagekit.testing.fuzz.staging_types import NAMES, Number
+from tools.fuzz.harness import NotACase, Problem
+from tools.fuzz.program_module import module_of
+from tools.fuzz.python_text import smaller_programs
+from tools.fuzz.staging import HEADER, Parameter, draw
+from tools.fuzz.staging_types import NAMES, Number
 
 _COMPILED_SHARE = 0.06  # of the cases: machine code costs more time than all the rest
 _MANY_STAGES_SHARE = 0.02

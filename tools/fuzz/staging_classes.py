@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stagekit.testing.fuzz import staging_types as t
-from stagekit.testing.fuzz.staging_types import Number
-from stagekit.testing.fuzz.staging_values import Function, Place, Values, place, read_only
+from tools.fuzz import staging_types as t
+from tools.fuzz.staging_types import Number
+from tools.fuzz.staging_values import Function, Place, Values, place, read_only
 
 
 @dataclass

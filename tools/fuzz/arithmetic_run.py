@@ -26,10 +26,10 @@ from stagekit.dtypes import DType, dtype_named
 from stagekit.intrinsics.index import block_dim, block_idx, thread_idx
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, Space, Value, ops, semantics
 from stagekit.passes.fold import fold
-from stagekit.testing.fuzz.arithmetic import Array, Building, Drawing, bits_of, dtype_of, inputs
-from stagekit.testing.fuzz.harness import NotACase, Problem
-from stagekit.testing.fuzz.running import RUN, context, lower_for, run_interp
-from stagekit.testing.fuzz.trees import Tree, replaced, without
+from tools.fuzz.arithmetic import Array, Building, Drawing, bits_of, dtype_of, inputs
+from tools.fuzz.harness import NotACase, Problem
+from tools.fuzz.running import RUN, context, lower_for, run_interp
+from tools.fuzz.trees import Tree, replaced, without
 
 EXPRESSIONS = 32
 THREADS = (32, 64, 32, 32, 40, 32, 64, 32)  # of a block, by the seed: one warp, several, and one that is not whole

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 from stagekit import config
-from stagekit.testing.fuzz.harness import Failure, Fuzzer, Trial
+from tools.fuzz.harness import Failure, Fuzzer, Trial
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagekit.testing.fuzz.arithmetic_run import ArithmeticFuzzer
-from stagekit.testing.fuzz.harness import Fuzzer
-from stagekit.testing.fuzz.parallel_run import ParallelFuzzer
-from stagekit.testing.fuzz.staging_run import StagingFuzzer
+from tools.fuzz.arithmetic_run import ArithmeticFuzzer
+from tools.fuzz.harness import Fuzzer
+from tools.fuzz.parallel_run import ParallelFuzzer
+from tools.fuzz.staging_run import StagingFuzzer
 
 FUZZERS: dict[str, Callable[[], Fuzzer]] = {
     "staging": StagingFuzzer,

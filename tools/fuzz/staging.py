@@ -15,8 +15,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stagekit.testing.fuzz import staging_types as t
-from stagekit.testing.fuzz.staging_classes import (
+from tools.fuzz import staging_types as t
+from tools.fuzz.staging_classes import (
     FROZEN,
     MUTABLE,
     Class,
@@ -26,8 +26,8 @@ from stagekit.testing.fuzz.staging_classes import (
     draw_generator,
     rendered,
 )
-from stagekit.testing.fuzz.staging_types import Number
-from stagekit.testing.fuzz.staging_values import Function, Place, Values, element, place, read_only
+from tools.fuzz.staging_types import Number
+from tools.fuzz.staging_values import Function, Place, Values, element, place, read_only
 
 _SIZES = (3, 6, 12, 30)  # statements of a program; small ones are many, since they are fast and show as much
 _SHARES = (10, 8, 4, 1)

@@ -1,0 +1,1 @@
+"""Tools of the repository, run from its root: they are not part of the package."""
