@@ -17,19 +17,18 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from stagekit import dtypes as known
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType, dtype_from_numpy
+from stagekit.limits import MAX_THREADS, WARP
 from stagekit.testing.launching import Array, Launch, strided
 
 Values = Literal["finite", "any", "exact"]
 
-_MAX_THREADS = 1024
-_WARP = 32
 _EXACT = 8  # sums of some hundreds of integers up to this are exact in every float with a sum
 _SEEDS = 2**32 - 1
 
 
-def block_sizes(largest: int = _MAX_THREADS) -> SearchStrategy[int]:
+def block_sizes(largest: int = MAX_THREADS) -> SearchStrategy[int]:
     """Block sizes from 1, powers of two or not; those about a warp and about `largest` more often than others."""
-    marks = (1, 2, _WARP, 2 * _WARP, largest)
+    marks = (1, 2, WARP, 2 * WARP, largest)
     near = sorted({mark + step for mark in marks for step in (-1, 0, 1) if 1 <= mark + step <= largest})
     return st.integers(1, largest) | st.sampled_from(near)
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.limits import WARP
 from tools.fuzz.harness import NotACase
 from tools.fuzz.trees import Tree
 
@@ -31,7 +32,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 VARIABLES = 4
 COUNTERS = 8
 MASK = 1023  # keeps numbers small, and is much less code than a remainder
-WARP = 32
 OPERATIONS = ("add", "max", "min", "xor", "or")
 _REDUCED = ("add", "max", "min", "and", "or", "xor")
 COUNTED = ("add", "max", "xor")  # operations on counters in shared memory
