@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -130,12 +130,12 @@ def same_shape(a: Any, b: Any) -> bool:
     return _attributes(a) == _attributes(b)
 
 
-def rebuild(tracer: Tracer, like: Any, parts: list[Any], *, is_free: bool = False) -> Any:
-    """A value like `like` made of other parts. A mutable one is sealed: it stands for one of several, which others hold."""
-    made = remade(like, parts)
-    if isinstance(like, Array | tuple):
+def rebuild(tracer: Tracer, origins: Sequence[Any], parts: list[Any], *, is_free: bool = False) -> Any:
+    """What stands for one of `origins`, made of other parts. A mutable one is sealed where other places hold those."""
+    made = remade(origins[0], parts)
+    if isinstance(made, Array | tuple):
         return made
-    return tracer.journal.born(made) if is_free else tracer.journal.seal(made)
+    return tracer.journal.born(made) if is_free else tracer.journal.seal(made, origins)
 
 
 def remade(like: Any, parts: list[Any]) -> Any:
@@ -193,7 +193,7 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Parts:
-    like: Any
+    origins: tuple[Any, ...]
     parts: list[Any]
     is_free: bool
 
@@ -240,9 +240,9 @@ class Join:
             note_parts(self.tracer, a, b)
             pairs = zip(parts_of(a) or [], parts_of(b) or [])
             is_free = self._is_alone(a, self.then) and self._is_alone(b, self.other)
-            with self._inside(a):
+            with self._inside(a, is_free):
                 parts = [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs]
-            return _Parts(a, parts, is_free)
+            return _Parts((a, b), parts, is_free)
         return _Known(self._mismatch(a, b, name, places))
 
     def plan_at(self, location: Location, name: str, a: Any, b: Any, places: Places) -> Any:
@@ -270,9 +270,9 @@ class Join:
         holder = self.other if absent is self.then else self.then
         if parts_of(present) is not None:
             is_free = self._is_alone(present, holder)
-            with self._inside(present):
+            with self._inside(present, is_free):
                 parts = [self._half(p, name, absent) for p in parts_of(present) or []]
-            return _Parts(present, parts, is_free)
+            return _Parts((present,), parts, is_free)
         builder = self.tracer.builder
         value, is_weak = self._lift(present, holder)
         with builder.resume(absent.block):
@@ -288,10 +288,11 @@ class Join:
         return counts[id(value)] <= self.most
 
     @contextmanager
-    def _inside(self, container: Any) -> Iterator[None]:
-        """What a container holds, it holds: one place each."""
+    def _inside(self, container: Any, is_free: bool) -> Iterator[None]:
+        """A container that no other place holds is the one place of each that it holds; others can reach into any other."""
         outer = self.most
-        self.most = outer if isinstance(container, tuple) else min(1, outer + 1)
+        if not isinstance(container, tuple):
+            self.most = 1 if is_free else -1
         yield
         self.most = outer
 
@@ -353,7 +354,7 @@ class Join:
             return Partial(why.diagnostic, why.notes, value, plan.is_set, plan.exits)
         if isinstance(plan, _Parts):
             parts = [self.finish(p, results) for p in plan.parts]
-            return rebuild(self.tracer, plan.like, parts, is_free=plan.is_free)
+            return rebuild(self.tracer, plan.origins, parts, is_free=plan.is_free)
         value = results[plan.index]
         return Address(value) if plan.is_address else Number(value, plan.is_weak)
 

@@ -211,9 +211,10 @@ class CapturedMutation(Diagnostic):
 
 class SealedMutation(Diagnostic):
     title: ClassVar[str] = "A joined container would be changed"
-    label: ClassVar[str] = "{what}: which of two containers this is, is known only at run time"
+    label: ClassVar[str] = "{what}: {why}"
     help: ClassVar[str] = "change the items before the join, or copy it first with `list(...)`"
     what: str
+    why: str
 
 
 class RunTimeValue(Diagnostic):

@@ -52,6 +52,12 @@ def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
     return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
 
 
+def any_held(journal: Journal, copies: list[Any]) -> bool:
+    """Can the traced program still reach one of these?"""
+    counts = holders(journal) if copies else Counter()
+    return any(counts[id(each)] or counts[UNKNOWN] for each in copies)
+
+
 def is_changeable(value: Any) -> bool:
     """Is this a container that the program could change?"""
     if isinstance(value, list | dict):

@@ -15,7 +15,7 @@ and may not be changed.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,8 @@ class Journal:
     def __init__(self) -> None:
         self._log: list[_Entry] = []
         self._births: dict[int, tuple[Any, int]] = {}  # id -> (the object, kept alive; when)
-        self._sealed: dict[int, Any] = {}
+        self._sealed: dict[int, tuple[Any, ...]] = {}  # by id: what it may stand for, and itself
+        self._copies: dict[int, list[Any]] = {}  # by the id of a container that was born: what stands for it or another
         self._buried: set[int] = set()
         self._time = 0
 
@@ -145,10 +146,19 @@ class Journal:
     def is_born(self, container: Any) -> bool:
         return id(container) in self._births
 
-    def seal(self, made: Any) -> Any:
-        """Forbid changes of a container that stands for two others joined: which one it is is known only at run time."""
-        self._sealed[id(made)] = made
+    def seal(self, made: Any, origins: Iterable[Any] = ()) -> Any:
+        """Forbid changes of a container that stands for one of `origins`: which one it is is known only at run time."""
+        origins = tuple(origins)
+        self._sealed[id(made)] = (*origins, made)
+        for origin in filter(self.is_born, origins):
+            self._copies.setdefault(id(origin), []).append(made)
         return self.born(made)
+
+    def copies(self, container: Any) -> Iterator[Any]:
+        """What was made to stand for this container or another, and so does not follow when it changes."""
+        for made in self._copies.get(id(container), ()):
+            yield made
+            yield from self.copies(made)
 
     def bury(self, variables: dict[str, Any]) -> None:
         """These are of a call that is over: nobody can read them any more."""
@@ -160,6 +170,15 @@ class Journal:
 
     def is_sealed(self, container: Any) -> bool:
         return id(container) in self._sealed
+
+    def older_roots(self, container: Any, mark: Mark) -> Iterator[int]:
+        """The ids of what was born before the mark among this container and what it may stand for."""
+        birth = self._births.get(id(container))
+        if birth is not None and birth[1] < mark.time:
+            yield id(container)
+            return
+        for origin in self._sealed.get(id(container), ())[:-1]:
+            yield from self.older_roots(origin, mark)
 
     def mark(self) -> Mark:
         self._time += 1

@@ -9,8 +9,8 @@ Each round joins what the body gives with what there was before the loop, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc
@@ -74,6 +74,8 @@ class Item:
     unset: Any = MISSING  # what a late one holds before its iteration has set it
     last: Any = None  # what it held at the end of the last round's body
     is_free: bool = False  # a container that no other place holds, before the loop and at the end of each iteration
+    others: list[Any] = field(default_factory=list)  # that it holds at the end of an iteration, in place of `start`
+    roots: set[int] = field(default_factory=set)  # by id: the containers older than the loop that it may be or hold
 
     @property
     def name(self) -> str:
@@ -88,11 +90,17 @@ def leaves_of(value: Any) -> list[Any]:
     return [value] if is_numeric(value) or isinstance(value, Address) else []
 
 
-def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool) -> Any:
-    """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`."""
+def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, others: Sequence[Any] = ()) -> Any:
+    """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`.
+
+    others: what the new one may stand for besides, of the same structure.
+    """
     parts = parts_of(value)
     if parts is not None:
-        return rebuild(tracer, value, [with_leaves(tracer, p, leaves, is_free) for p in parts], is_free=is_free)
+        others = [each for each in others if same_shape(value, each)]
+        rows = zip(parts, *(parts_of(each) or [] for each in others))
+        made = [with_leaves(tracer, part, leaves, is_free, rest) for part, *rest in rows]
+        return rebuild(tracer, (value, *others), made, is_free=is_free)
     return leaves.pop(0) if is_numeric(value) or isinstance(value, Address) else value
 
 
@@ -118,6 +126,7 @@ class Carried:
     def __init__(self, tracer: Tracer, frame: Frame, loc: Loc) -> None:
         self.tracer, self.frame, self.loc = tracer, frame, loc
         self.is_shared = False  # did this round find that a container is held elsewhere?
+        self.began = tracer.journal.mark()
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # of this round
         self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
@@ -128,6 +137,7 @@ class Carried:
 
     def add(self, location: Location, start: Any, shape: Any, leaves: Leaves) -> None:
         item = Item(location, start, shape, leaves, self.tracer.journal.place_of(location))
+        item.roots = set(self._older_in(start))
         item.is_free = may_merge(shape) and self.frame.owns(location) and (start is MISSING or self._is_alone(start))
         self.items[location.identity] = item
 
@@ -156,7 +166,8 @@ class Carried:
             item.handed = queue[: sum(leaf is not None for leaf in item.leaves)]
             leaves = [_wrap(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
             if is_after or not item.is_late:
-                self.tracer.journal.assign(item.location, with_leaves(self.tracer, item.shape, leaves, item.is_free))
+                held = with_leaves(self.tracer, item.shape, leaves, item.is_free, item.others)
+                self.tracer.journal.assign(item.location, held)
 
     def current(self) -> list[Value]:
         """What the carried locations hold now, in the carried types. Where those are wrong, the item says so afterwards."""
@@ -167,9 +178,10 @@ class Carried:
         if item.is_late and now is item.unset:
             return list(item.handed)
         item.last = now
+        now = now.value if isinstance(now, Partial) else now
         if item.is_free and not self._is_alone(now):
             item.is_free, self.is_shared = False, True
-        now = now.value if isinstance(now, Partial) else now
+        self._note_other(item, now)
         try:
             found = self._types_of(item, now)
         except StagingError as error:
@@ -184,6 +196,20 @@ class Carried:
             ]  # of a round that counts for nothing
         kept = zip(leaves_of(now), item.leaves, strict=True)
         return [self._init(leaf, expected) for leaf, expected in kept if expected]
+
+    def _note_other(self, item: Item, now: Any) -> None:
+        """What an item holds at the end of an iteration, the next one finds as a copy: it must not change behind that."""
+        roots = set(self._older_in(now)) if may_merge(now) and not item.is_free else set()
+        if roots - item.roots:
+            item.others.append(now)
+            item.roots |= roots
+            self.is_shared = True
+
+    def _older_in(self, value: Any) -> Iterator[int]:
+        """By id: the containers older than the loop that a value may be or hold."""
+        yield from self.tracer.journal.older_roots(value, self.began)
+        for part in parts_of(value) or ():
+            yield from self._older_in(part)
 
     def _types_of(self, item: Item, now: Any) -> Leaves:
         """The types in which what an item holds now meets what it was before the loop."""

@@ -28,6 +28,7 @@ from stagekit.frontend.errors import (
     UnrollBudget,
 )
 from stagekit.frontend.frame import Frame
+from stagekit.frontend.holders import any_held
 from stagekit.frontend.journal import Journal, Location, Mark
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
@@ -185,7 +186,11 @@ class Tracer:
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
         if self.journal.is_sealed(container):
-            raise StagingError(SealedMutation(what), loc)
+            raise StagingError(SealedMutation(what, "which of two containers this is, is known only at run time"), loc)
+        if any_held(self.journal, list(self.journal.copies(container))):
+            raise StagingError(
+                SealedMutation(what, "whether another name means this container is known only at run time"), loc
+            )
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
 

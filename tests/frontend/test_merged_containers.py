@@ -331,3 +331,166 @@ HELD = [
 @pytest.mark.parametrize("program", HELD)
 def test_what_another_place_holds_may_not(program):
     assert refuse(program, 1).id == "SEALED_MUTATION"
+
+
+def an_item_of_what_two_names_hold(c):
+    if c:
+        s = [[1]]
+        t = s
+    else:
+        s, t = [[3]], [[5]]
+    t[0][0] = 9
+    return s[0][0], t[0][0]
+
+
+def an_attribute_of_what_two_names_hold(c):
+    if c:
+        s = Point(1, [2])
+        t = s
+    else:
+        s, t = Point(3, [4]), Point(5, [6])
+    t.rest[0] = 9
+    return s.rest[0], t.rest[0]
+
+
+def changed_under_its_other_name(c):
+    a = [1]
+    s = a if c else [2]
+    a[0] = 5
+    return s[0], a[0]
+
+
+def made_longer_under_its_other_name(c):
+    a = [1]
+    if c:
+        s = (a, 3)
+    else:
+        s = ([2], 4)
+    a.append(c)
+    return len(s[0]), len(a)
+
+
+def an_object_changed_under_its_other_name(c):
+    a = Point(1, [2])
+    s = a
+    if c > 5:
+        s = Point(3, [4])
+    a.rest[0] = 7
+    return s.rest[0], a.rest[0]
+
+
+def changed_before_the_loop_lets_go(c):
+    a = [0]
+    b, total = a, 0
+    for i in range(c):
+        b[0] = 7
+        total += a[0]
+        a = [i]
+    return total, b[0]
+
+
+def changed_after_an_iteration_took_it(c):
+    a, k, total = [0], [1], 0
+    for _ in range(c):
+        k[0] += 1
+        total += a[0]
+        a = k
+    return total, k[0]
+
+
+def changed_after_an_iteration_took_one_of_two(c):
+    a, k, m, total = [0], [1], [2], 0
+    for i in range(c):
+        k[0] += 1
+        total += a[0]
+        a = k if i % 2 == 0 else m
+    return total, k[0]
+
+
+def the_best_is_not_copied(c):
+    best, now = [0, 0], [0, 0]
+    for i in range(c):
+        now[0], now[1] = i, i * (4 - i)
+        if now[1] > best[1]:
+            best = now
+    return best[0], best[1]
+
+
+def changed_after_the_loop_took_it(c):
+    a, k = [0], [c]
+    for _ in range(c):
+        a = k
+    k[0] += 1
+    return a[0], k[0]
+
+
+STALE = [
+    an_item_of_what_two_names_hold,
+    an_attribute_of_what_two_names_hold,
+    changed_under_its_other_name,
+    made_longer_under_its_other_name,
+    an_object_changed_under_its_other_name,
+    changed_before_the_loop_lets_go,
+    changed_after_an_iteration_took_it,
+    changed_after_an_iteration_took_one_of_two,
+    the_best_is_not_copied,
+    changed_after_the_loop_took_it,
+]
+
+
+@pytest.mark.parametrize("program", STALE)
+def test_no_container_changes_behind_a_name_that_may_mean_it(program):
+    """After the join, such a name reads a copy of the items (a twin of R16, silently wrong before)."""
+    assert refuse(program, 3).id == "SEALED_MUTATION"
+
+
+def the_other_name_is_gone(c):
+    a = [c]
+    s = a if c else [2]
+    found = s[0]
+    s = None
+    a[0] = 9
+    return found, a[0]
+
+
+def the_other_name_was_a_parameter(c):
+    def first(items):
+        return items[0]
+
+    a = [c]
+    found = first(a if c else [2])
+    a[0] = 9
+    return found, a[0]
+
+
+def each_iteration_changes_and_then_chooses(c):
+    a, b, total = [1], [2], 0
+    for i in range(c):
+        a[0] += 1
+        s = a if i > 1 else b
+        total += s[0]
+    return total, a[0]
+
+
+def the_best_is_copied(c):
+    best, now = [0, 0], [0, 0]
+    for i in range(c):
+        now[0], now[1] = i, i * (4 - i)
+        if now[1] > best[1]:
+            best = list(now)
+    now[0] = 3
+    return best[0], best[1], now[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        the_other_name_is_gone,
+        the_other_name_was_a_parameter,
+        each_iteration_changes_and_then_chooses,
+        the_best_is_copied,
+    ],
+)
+def test_a_container_changes_where_no_name_is_left_that_may_mean_it(program):
+    for c in (0, 1, 3, 7):
+        agree(program, c)
