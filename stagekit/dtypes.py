@@ -125,6 +125,10 @@ class DType:
             raise AttributeError(f"{self.name} has no {name!r}, which float dtypes have")
         return float(getattr(ml_dtypes.finfo(self.numpy), name))  # type: ignore[no-untyped-call]
 
+    def wrap(self, value: int) -> int:
+        """What this integer dtype keeps of `value`: its low bits."""
+        return (value - self.min) % (1 << self.bits) + self.min
+
     def holds(self, value: int) -> bool:
         """Does this integer dtype represent `value` exactly?"""
         return self.min <= value <= self.max

@@ -86,7 +86,7 @@ def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | Non
         return None
     builder = tracer.builder
     if type(index) is int and type(stride) is int:
-        return builder.index(index * stride)
+        return builder.index(dtypes.INDEX.wrap(index * stride))  # too large where nothing is left of the axis
     value = index_value(tracer, index, loc)
     if type(stride) is int and stride == 1:
         return value

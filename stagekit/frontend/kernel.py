@@ -42,6 +42,7 @@ from stagekit.frontend.values import Address, Array, Extent, Number
 from stagekit.hostexpr import Const, HostExpr, Slot, slots_in
 from stagekit.hostexpr import Op as HostOp
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
+from stagekit.ir.intervals import Interval
 from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
 from stagekit.limits import MAX_THREADS
@@ -195,7 +196,7 @@ class _Trace:
             return known
         hint = size.name if isinstance(size, Dynamic) else f"{name}_size{axis}"
         number = Number(self._slot(ParamSlot("size", position, dtypes.INDEX, axis), Scalar(dtypes.INDEX), hint))
-        self.tracer.most[number.value] = MOST_ELEMENTS
+        self.tracer.intervals.known[number.value] = Interval(0, MOST_ELEMENTS)
         if isinstance(size, Dynamic):
             self.tracer.sizes[size] = number
             self.size_slots[size] = len(self.slots) - 1

@@ -24,6 +24,7 @@ from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Number, StagedRange, StaticRange
 from stagekit.ir import BOOL, OpenBlock, Value
+from stagekit.ir.intervals import counted
 
 
 def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
@@ -227,12 +228,12 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
 def _plain_for(
     tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]
 ) -> None:
-    builder, most = tracer.builder, rangeloop.most_of_counter(tracer, loop)
+    builder, intervals = tracer.builder, tracer.intervals
+    inside = counted(*(intervals[bound] for bound in loop.bounds))
 
     def trace() -> OpenBlock:
         counter = Value(loop.start.type, "i")
-        if most is not None:
-            tracer.most[counter] = most
+        intervals.known[counter] = inside
         with builder.block([counter, *(params := carried.params())]) as block:
             carried.bind(params)
             body(counter)

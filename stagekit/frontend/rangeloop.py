@@ -22,7 +22,6 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
-from stagekit.frontend.slices import most_of
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.ir import Builder, CompareKind, Value
@@ -113,14 +112,6 @@ def _dtype(loc: Loc, *numbers: Any) -> DType:
     if signed is not None:
         raise StagingError(MixedPromotion(left=signed.name, right="uint64"), loc)
     return dtypes.uint64
-
-
-def most_of_counter(tracer: Tracer, loop: Range) -> int | None:
-    """A bound of the loop variable, if it counts up from a number that is not negative."""
-    if loop.static_step is None or loop.static_step < 0 or most_of(tracer, loop.start) is None:
-        return None
-    most = most_of(tracer, loop.stop)
-    return loop.dtype.max if most is None else most
 
 
 def may_carry(before: Any, loop: Range) -> bool:

@@ -9,7 +9,6 @@ out: a start that is known not to be negative is used as it is, since behind the
 from __future__ import annotations
 
 import ast
-import itertools
 from typing import NamedTuple
 
 from stagekit import dtypes
@@ -19,11 +18,9 @@ from stagekit.frontend.numbers import is_literal
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Extent, Number
 from stagekit.intrinsics import registry
-from stagekit.ir import BinaryKind, Op, OpenBlock, Value, ops
-from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
+from stagekit.ir.intervals import Interval
 
 MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
-_LOOK_BACK = 256  # ops of a block that are searched for the one that made a value; older values count as unknown
 
 
 class Cut(NamedTuple):
@@ -95,19 +92,19 @@ class _Clamp:
 
     def near(self, bound: Extent) -> Extent:
         """The bound nearer to the first index of the axis. Past the end it need not be cut: the size is negative then."""
-        if most_of(self.tracer, bound) is not None:
+        if interval_of(self.tracer, bound).lo >= 0:
             return bound
         found = self.extreme("maximum", self.from_the_end(bound), self.low)
         return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
 
     def far(self, bound: Extent) -> Extent:
         """The bound nearer to the end of the axis."""
-        most = most_of(self.tracer, bound)
+        interval = interval_of(self.tracer, bound)
         if isinstance(bound, int) and bound < 0:
             return self.extreme("maximum", self.from_the_end(bound), self.low)
-        if most is None:
+        if interval.lo < 0:
             bound = self.extreme("maximum", self.from_the_end(bound), self.low)
-        elif isinstance(self.last, int) and most <= self.last:
+        elif isinstance(self.last, int) and interval.hi <= self.last:
             return bound
         return self.extreme("minimum", bound, self.last)
 
@@ -125,58 +122,6 @@ class _Clamp:
         return length if size == 1 else self.binary("//", self.binary("+", length, size - 1), size)
 
 
-# -- what is known not to be negative --------------------------------------------------------------------------------------
-
-_MOST = {
-    **dict.fromkeys(("thread_idx", "block_dim"), MAX_THREADS),
-    "lane_id": WARP - 1,
-    "warp_id": MAX_THREADS // WARP - 1,
-    **dict.fromkeys(("block_idx", "grid_dim", "program_id", "num_programs"), max(GRID_LIMITS)),
-}
-
-
-def most_of(tracer: Tracer, value: Extent | Value) -> int | None:
-    """A number that `value`, which is not negative, does not exceed; None where that is not known."""
-    if isinstance(value, int):
-        return value if value >= 0 else None
-    if isinstance(value, Number):
-        value = value.value
-    if value in tracer.most:
-        return tracer.most[value]
-    op = _maker_of(tracer, value)
-    found = _most_of_op(tracer, op, value) if op is not None else None
-    return found if found is not None and found <= value.type.dtype.max else None
-
-
-def _maker_of(tracer: Tracer, value: Value) -> Op | None:
-    block: OpenBlock | None = tracer.builder.current
-    while block is not None:
-        for op in itertools.islice(reversed(block.ops), _LOOK_BACK):
-            if value in op.results:
-                return op
-        block = block.outer
-    return None
-
-
-def _most_of_op(tracer: Tracer, op: Op, value: Value) -> int | None:
-    match op:
-        case ops.Constant():
-            return int(op.value) if op.value >= 0 else None
-        case ops.IntrinsicOp():
-            return _MOST.get(op.spec.name)
-        case ops.Cast() if not op.operand.type.dtype.is_float:
-            source = op.operand.type.dtype
-            return most_of(tracer, op.operand) if source.is_signed else source.max
-        case ops.Binary():
-            a, b = most_of(tracer, op.lhs), most_of(tracer, op.rhs)
-            return _most_of_binary(op.kind, a, b)
-    return None
-
-
-def _most_of_binary(kind: BinaryKind, a: int | None, b: int | None) -> int | None:
-    if kind is BinaryKind.MOD:
-        return b  # it has the sign of the divisor
-    if a is None or b is None:
-        return None
-    table = {BinaryKind.ADD: a + b, BinaryKind.MUL: a * b, BinaryKind.FLOORDIV: a, BinaryKind.SHR: a}
-    return table.get(kind)
+def interval_of(tracer: Tracer, value: Extent) -> Interval:
+    """What is known of a number."""
+    return Interval.exactly(value) if isinstance(value, int) else tracer.intervals[value.value]

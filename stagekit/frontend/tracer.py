@@ -36,6 +36,7 @@ from stagekit.frontend.source import Source
 from stagekit.frontend.values import Number, Poison
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
+from stagekit.ir.intervals import Intervals
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
@@ -134,13 +135,13 @@ class Tracer:
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
-    most: dict[Value, int] = field(default_factory=dict)  # of values that no op makes and that are at least 0: a bound
     grants: dict[Value, Grants] = field(
         default_factory=dict
     )  # of conditions: what is known to be assigned where they hold
 
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
+        self.intervals = Intervals(self.builder.maker_of)
 
     # -- errors -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from stagekit.intrinsics.registry import define
 from stagekit.ir import INDEX, PURE, TARGETS, Builder, Effect, Effects, Expand, Intrinsic, Native, Param, Sig, Value
+from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 AXES = ("x", "y", "z")
 
@@ -33,6 +34,7 @@ thread_idx = define(
     sigs=_GIVES_INDEX,
     effects=_VARYING,
     lower=_everywhere(Native.THREAD_IDX),
+    bounds=(0, MAX_THREADS - 1),
     doc='Index of this thread in its block along axis "x", "y" or "z"; counts from 0.',
     source="PTX ISA, Special Registers: %tid",
 )
@@ -44,6 +46,7 @@ block_idx = define(
     sigs=_GIVES_INDEX,
     effects=PURE,
     lower=_everywhere(Native.BLOCK_IDX),
+    bounds=(0, max(GRID_LIMITS) - 1),
     doc='Index of this block in the grid along axis "x", "y" or "z"; counts from 0.',
     source="PTX ISA, Special Registers: %ctaid",
 )
@@ -55,6 +58,7 @@ block_dim = define(
     sigs=_GIVES_INDEX,
     effects=PURE,
     lower=_everywhere(Native.BLOCK_DIM),
+    bounds=(1, MAX_THREADS),
     doc='Threads per block along axis "x", "y" or "z".',
     source="PTX ISA, Special Registers: %ntid",
 )
@@ -66,6 +70,7 @@ grid_dim = define(
     sigs=_GIVES_INDEX,
     effects=PURE,
     lower=_everywhere(Native.GRID_DIM),
+    bounds=(1, max(GRID_LIMITS)),
     doc='Blocks in the grid along axis "x", "y" or "z".',
     source="PTX ISA, Special Registers: %nctaid",
 )
@@ -76,6 +81,7 @@ lane_id = define(
     sigs=_GIVES_INDEX,
     effects=_VARYING,
     lower=_everywhere(Native.LANE_ID),
+    bounds=(0, WARP - 1),
     doc="Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.",
     source="PTX ISA, Special Registers: %laneid",
 )
@@ -86,6 +92,7 @@ warp_id = define(
     sigs=_GIVES_INDEX,
     effects=_VARYING,
     lower=_everywhere(Native.WARP_ID),
+    bounds=(0, MAX_THREADS // WARP - 1),
     doc="Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32.",
     source="CUDA C++ Programming Guide, Thread Hierarchy and SIMT Architecture (PTX's %warpid may change while a kernel runs)",
 )
@@ -107,6 +114,7 @@ program_id = define(
     sigs=_GIVES_INDEX,
     effects=PURE,
     lower=dict.fromkeys(TARGETS, _along(block_idx)),
+    bounds=(0, max(GRID_LIMITS) - 1),
     doc="Index of this block in the grid along axis 0, 1 or 2: `block_idx` for block-level kernels.",
     source="PTX ISA, Special Registers: %ctaid",
 )
@@ -118,6 +126,7 @@ num_programs = define(
     sigs=_GIVES_INDEX,
     effects=PURE,
     lower=dict.fromkeys(TARGETS, _along(grid_dim)),
+    bounds=(1, max(GRID_LIMITS)),
     doc="Blocks in the grid along axis 0, 1 or 2: `grid_dim` for block-level kernels.",
     source="PTX ISA, Special Registers: %nctaid",
 )

@@ -38,6 +38,7 @@ def define(
     tolerance: Mapping[str, Tolerance] | None = None,
     fast_tolerance: Tolerance = EXACT,
     integers_as_float: bool = False,
+    bounds: tuple[int, int] | None = None,
     min_capability: int = 75,
 ) -> Intrinsic:
     """Make a record, check it, and register it under its name. Fields: see `ir.intrinsic.Intrinsic`."""
@@ -56,6 +57,7 @@ def define(
         tolerance=tolerance or {},
         fast_tolerance=fast_tolerance,
         integers_as_float=integers_as_float,
+        bounds=bounds,
         min_capability=min_capability,
     )
     for holds, sentence in _RULES:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type
 from stagekit.ir.typing import IrError, infer, types_of
+
+LOOK_BACK = 256  # ops of a block that are searched for the one that made a value
 
 
 class OpenBlock:
@@ -65,6 +68,16 @@ class Builder:
         self.current.ops.append(op)
         self.op_count += 1
         return op.results
+
+    def maker_of(self, value: Value) -> Op | None:
+        """The op that made `value`, if it is among the last of a block that is open."""
+        block: OpenBlock | None = self.current
+        while block is not None:
+            for op in itertools.islice(reversed(block.ops), LOOK_BACK):
+                if value in op.results:
+                    return op
+            block = block.outer
+        return None
 
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
         (value,) = self._many(cls, fields, (name,))

@@ -135,6 +135,7 @@ class Intrinsic:
     `lower_fast` replaces it under `fastmath=True` where it has an entry.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
+    bounds: the least and the greatest result of an index, on any target.
     min_capability: compute capability times ten.
     """
 
@@ -152,6 +153,7 @@ class Intrinsic:
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     fast_tolerance: Tolerance = EXACT
     integers_as_float: bool = False
+    bounds: tuple[int, int] | None = None
     min_capability: int = 75
 
     def __repr__(self) -> str:

@@ -238,7 +238,7 @@ def _integer_as(value: int, dtype: DType) -> Any:
     if dtype is bool_:
         return np.bool_(value != 0)
     if dtype.is_integer:
-        return dtype.numpy.type(((value - dtype.min) % (1 << dtype.bits)) + dtype.min)
+        return dtype.numpy.type(dtype.wrap(value))
     if dtype is float64:
         return np.float64(_integer_as_float(value, float))
     return cast(np.float64(_integer_as_float(value, _odd_float)), float64, dtype)

@@ -292,3 +292,35 @@ def test_ptx_of_slices_and_windows_is_assembled():
 
     for text in (made.ptx, windows.specialize(**narrow).ptx):
         ptxas.assemble(text)
+
+
+@sk.jit
+def of_doubled(out, A):
+    first = sk.cuda.thread_idx("x")
+    for _ in sk.static_range(40):
+        first = first + first
+    out[0] = len(A[first:])
+
+
+def test_a_bound_that_is_used_twice_in_each_step_of_its_computation_is_followed_once():
+    out = np.zeros(1, np.int64)
+
+    for target in TARGETS:
+        launch(target, of_doubled, out, np.zeros(8, np.float32))
+
+        assert out[0] == 8
+
+
+@sk.jit
+def of_a_far_start(out, A, stop):
+    out[0] = len(A[2**63 - 1 : stop])
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (None, 2)])
+def test_a_start_whose_address_no_dtype_holds_leaves_nothing(shape):
+    out = np.ones(1, np.int64)
+
+    for target in TARGETS:
+        launch(target, of_a_far_start, out, np.zeros((2, 2), np.float32), 5, A=sk.Tensor(shape, sk.float32))
+
+        assert out[0] == 0

@@ -3,11 +3,12 @@
     compile(fn, (256, 1, 1))  ->  HostCode      an object file with one entry point
     load(code, entry)         ->  LoadedCode    that object in this process
 
-The order in which to read the modules: `forms` (how a value is held), `facts` and `linear` (integers that differ from
-lane to lane by a known pattern), `warp` (where code is being written), `emit` and what it names (an op on one warp: `compute`,
-`memory`, `conditional`, `loops`, `intrinsic`), `uniformity` and `pieces` (what runs once per block, and where a kernel is
-cut), `blockflow`, `rows`, `guards` and `entry` (the block and the grid), `compiler` and `loader`. `forks` writes what follows
-a division twice, for the warps whose lanes stay in one row and the others.
+The order in which to read the modules: `forms` (how a value is held; what is known of an integer is an interval of
+`ir.intervals`), `linear` (integers that differ from lane to lane by a known pattern), `warp` (where code is being written),
+`emit` and what it names (an op on one warp: `compute`, `memory`, `conditional`, `loops`, `intrinsic`), `uniformity` and
+`pieces` (what runs once per block, and where a kernel is cut), `blockflow`, `rows`, `guards` and `entry` (the block and the
+grid), `compiler` and `loader`. `forks` writes what follows a division twice, for the warps whose lanes stay in one row and
+the others.
 
 A process that finds its code in the disk cache loads it without the compiler: nothing is imported before it is asked for.
 """

@@ -6,8 +6,7 @@ Where all lanes add to one address and nobody reads the old value, the lanes are
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, unknown
 from stagekit.backends.host.lane_loop import PerLane, for_each_lane
 from stagekit.backends.host.pointers import address_of, full_vector, scalar_pointer, vector_pointers
 from stagekit.backends.host.spread import lane_word
@@ -52,7 +51,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         scalar_type(dtype) if is_used else "",
         lambda scalars: _update(warp, native, pointer_type, scalars[0], scalars[1:]),
     )
-    warp[op.result] = Vector(old or "zeroinitializer", anything(dtype) if dtype.is_integer else None)
+    warp[op.result] = Vector(old or "zeroinitializer", unknown(dtype))
 
 
 def _per_lane(warp: Warp, dtype: DType, value: Form) -> PerLane:

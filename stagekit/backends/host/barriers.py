@@ -7,12 +7,12 @@ kernel with `FAULT_DIVERGENT_BARRIER`. Blocks of several warps: `blockflow.py`.
 from __future__ import annotations
 
 from stagekit.backends.host.collective import ballot_word
-from stagekit.backends.host.facts import Facts
 from stagekit.backends.host.forms import ALL_LANES, Uniform
 from stagekit.backends.host.spread import lane_word
 from stagekit.backends.host.warp import Warp
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Native, ops
+from stagekit.ir.intervals import Interval
 
 
 def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -37,7 +37,7 @@ def emit_barrier_count(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     emit_barrier(warp, op, native)
     word = ballot_word(warp, warp[op.args[0]])
     count = warp.w.call("i32", "llvm.ctpop.i32", [("i32", word)])
-    warp[op.result] = Uniform(count, Facts(0, warp.kernel.threads))
+    warp[op.result] = Uniform(count, Interval(0, warp.kernel.threads))
 
 
 def emit_barrier_vote(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:

@@ -18,7 +18,6 @@ from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint, open_phi
 from stagekit.backends.host.carried import until_it_fits
 from stagekit.backends.host.conditional import size_of
 from stagekit.backends.host.counting import Trip
-from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
 from stagekit.backends.host.lifetimes import place_slots
@@ -31,6 +30,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Block, CompareKind, Native, Value, ops
+from stagekit.ir.intervals import Interval
 
 MAX_UNROLLED_WARPS = 4
 MAX_UNROLLED_OPS = 64
@@ -106,7 +106,7 @@ class BlockFlow:
         w.line(f"br label %{head}")
         w.label(head)
         index = open_phi(w, "i64", "0", entry)
-        body(self._warp(Uniform(index.name, Facts(0, whole - 1)), None))
+        body(self._warp(Uniform(index.name, Interval(0, whole - 1)), None))
         following = w.emit(f"add nuw nsw i64 {index.name}, 1")
         index.close(w, following, w.block)
         goes_on = w.emit(f"icmp ult i64 {following}, {whole}")
@@ -220,7 +220,7 @@ class BlockFlow:
             fail_unless(warp, warp.w.emit(f"icmp eq i32 {word}, 0"))
 
         self._over_warps(check, is_small=True)
-        return Uniform(first, anything(dtype))
+        return Uniform(first, Interval.of(dtype))
 
     def _count(self, predicate: Value) -> str:
         """i32: the number of threads for which a bool holds."""
@@ -244,7 +244,7 @@ class BlockFlow:
             return
         count = self._count(op.args[0])
         if native is Native.BARRIER_COUNT:
-            self.once[op.result] = Uniform(count, Facts(0, self.kernel.threads))
+            self.once[op.result] = Uniform(count, Interval(0, self.kernel.threads))
         elif native is Native.BARRIER_OR:
             self.once[op.result] = Uniform(self.w.emit(f"icmp ne i32 {count}, 0"))
         else:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import OpenPhi, open_phi
-from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number, unknown
 from stagekit.backends.host.joins import has_pattern_of
 from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.selection import select
@@ -23,6 +22,7 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.diagnostics import InternalError
 from stagekit.ir import INDEX, Pointer, Type, Value
+from stagekit.ir.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _prepared_address(warp: Warp, param: Value, init: Address) -> Form:
         pointer = scalar_pointer(warp, param.type, init)
         return at(pointer) if pointer else as_full(param.type, full_vector(warp, param.type, init))
     if isinstance(init.index, Vector):
-        return Address(init.base, Vector(full_vector(warp, INDEX, init.index), anything(dtypes.INDEX)))
+        return Address(init.base, Vector(full_vector(warp, INDEX, init.index), Interval.of(dtypes.INDEX)))
     return init
 
 
@@ -86,7 +86,7 @@ def as_full(type_: Type, text: str) -> Form:
         return Address(Vector(text), number(0))
     if type_.dtype is dtypes.bool_:
         return Mask(text)
-    return Vector(text, anything(type_.dtype) if type_.dtype.is_integer else None)
+    return Vector(text, unknown(type_.dtype))
 
 
 def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: str) -> list[Carried]:
@@ -133,8 +133,8 @@ def _of_unknown_range(type_: Type, form: Form) -> Form:
     if isinstance(type_, Pointer) or not type_.dtype.is_integer:
         return form
     if isinstance(form, Linear):
-        return replace(form, base=replace(form.base, facts=anything(type_.dtype)))
-    return replace(form, facts=anything(type_.dtype)) if isinstance(form, Uniform | Vector) else form
+        return replace(form, base=replace(form.base, interval=Interval.of(type_.dtype)))
+    return replace(form, interval=Interval.of(type_.dtype)) if isinstance(form, Uniform | Vector) else form
 
 
 def _lanes_of(part: Uniform | Linear | Vector | Mask) -> int | None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import Facts, anything, wrap
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Vector, number
 from stagekit.backends.host.pointers import full_vector
 from stagekit.backends.host.selection import select
 from stagekit.backends.host.spread import as_mask, constant_vector, lane_word, mask_and, mask_not, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.ir import I32, U32, Native, ops
+from stagekit.ir.intervals import Interval
 
 _WORDS = f"<{LANES} x i32>"
 _FLAGS = f"<{LANES} x i1>"
@@ -58,7 +58,7 @@ def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 def _participants(warp: Warp, mask: Form) -> Mask | None:
     """The lanes that are on and named by the `mask` argument (of lanes with one mask each: named by their own)."""
     if isinstance(mask, Uniform):
-        if mask.constant is not None and wrap(mask.constant, dtypes.uint32) == ALL_LANES:
+        if mask.constant is not None and dtypes.uint32.wrap(mask.constant) == ALL_LANES:
             return warp.mask
         return mask_and(warp.w, warp.mask, Mask(warp.w.emit(f"bitcast i32 {mask.text} to {_FLAGS}")))
     own_bits = warp.w.emit(f"lshr {_WORDS} {full_vector(warp, U32, mask)}, {_LANE_NUMBERS}")
@@ -75,15 +75,15 @@ def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes
     own = full_vector(warp, U32, value)
     moved = warp.w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
     if takes_part is None:
-        return Vector(moved, anything(dtypes.uint32))
+        return Vector(moved, Interval.of(dtypes.uint32))
     is_on = warp.w.emit(f"shufflevector {_FLAGS} {takes_part.text}, {_FLAGS} poison, {places}")
-    return select(warp, U32, Mask(is_on), Vector(moved, anything(dtypes.uint32)), value)
+    return select(warp, U32, Mask(is_on), Vector(moved, Interval.of(dtypes.uint32)), value)
 
 
 def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
     place = warp.w.emit(f"and i32 {lane.text}, {LANES - 1}")
     text = warp.w.emit(f"extractelement {_WORDS} {full_vector(warp, U32, value)}, i32 {place}")
-    return Uniform(text, anything(dtypes.uint32))
+    return Uniform(text, Interval.of(dtypes.uint32))
 
 
 def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part: Mask | None) -> Form:
@@ -95,7 +95,7 @@ def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part
         word = splat(w, "i32", lane_word(w, takes_part))
         is_on = w.emit(f"trunc {_WORDS} {w.emit(f'lshr {_WORDS} {word}, {place}')} to {_FLAGS}")
         place = w.emit(f"select {_FLAGS} {is_on}, {_WORDS} {place}, {_WORDS} {_LANE_NUMBERS}")
-    return Vector(_permute(warp, full_vector(warp, U32, value), place), anything(dtypes.uint32))
+    return Vector(_permute(warp, full_vector(warp, U32, value), place), Interval.of(dtypes.uint32))
 
 
 def _permute(warp: Warp, words: str, place: str) -> str:
@@ -122,7 +122,7 @@ def active_word(warp: Warp) -> Uniform:
         return number(ALL_LANES)
     if warp.mask.lanes is not None:
         return number(warp.mask.lanes)
-    return Uniform(lane_word(warp.w, warp.mask), Facts(0, ALL_LANES))
+    return Uniform(lane_word(warp.w, warp.mask), Interval(0, ALL_LANES))
 
 
 def ballot_word(warp: Warp, predicate: Form) -> str:
@@ -133,14 +133,14 @@ def ballot_word(warp: Warp, predicate: Form) -> str:
 
 def _among(warp: Warp, word: str, mask: Form) -> Uniform | Vector:
     """`word` with the bits of the `mask` argument only."""
-    w, facts = warp.w, anything(dtypes.uint32)
+    w, interval = warp.w, Interval.of(dtypes.uint32)
     if isinstance(mask, Uniform):
-        return Uniform(w.emit(f"and i32 {word}, {wrap_text(mask)}"), facts)
-    return Vector(w.emit(f"and {_WORDS} {splat(w, 'i32', word)}, {full_vector(warp, U32, mask)}"), facts)
+        return Uniform(w.emit(f"and i32 {word}, {wrap_text(mask)}"), interval)
+    return Vector(w.emit(f"and {_WORDS} {splat(w, 'i32', word)}, {full_vector(warp, U32, mask)}"), interval)
 
 
 def wrap_text(mask: Uniform) -> str:
-    return mask.text if mask.constant is None else str(wrap(mask.constant, dtypes.int32))
+    return mask.text if mask.constant is None else str(dtypes.int32.wrap(mask.constant))
 
 
 def _is_zero(warp: Warp, word: Uniform | Vector, predicate: str) -> Uniform | Mask:
@@ -181,8 +181,8 @@ def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         places = f"<{LANES} x i32> splat (i32 {lane})"
         other = w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
         is_equal = w.emit(f"icmp eq {_WORDS} {own}, {other}")
-        bit = w.emit(f"or {_WORDS} {found}, splat (i32 {wrap(1 << lane, dtypes.int32)})")
+        bit = w.emit(f"or {_WORDS} {found}, splat (i32 {dtypes.int32.wrap(1 << lane)})")
         found = w.emit(f"select {_FLAGS} {is_equal}, {_WORDS} {bit}, {_WORDS} {found}")
     matching = w.emit(f"and {_WORDS} {found}, {splat(w, 'i32', wrap_text(active))}")
     asked = full_vector(warp, U32, mask)
-    warp[op.result] = Vector(w.emit(f"and {_WORDS} {matching}, {asked}"), anything(dtypes.uint32))
+    warp[op.result] = Vector(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))

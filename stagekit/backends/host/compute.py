@@ -5,12 +5,9 @@ Nothing here reads the mask: no op traps, and what a lane that is off computes i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stagekit import dtypes
 from stagekit.backends.host.conversions import convert
-from stagekit.backends.host.facts import Facts, anything, fits
-from stagekit.backends.host.forms import LANES, Address, Form, Mask, Uniform, Vector, known, number
+from stagekit.backends.host.forms import LANES, Address, Form, Mask, Uniform, Vector, known, number, unknown
 from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
 from stagekit.backends.host.pointers import address_as_integer, emit_pointer_compare, retyped
 from stagekit.backends.host.spread import (
@@ -28,7 +25,8 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind, ops
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind, intervals, ops
+from stagekit.ir.intervals import Interval
 
 
 def emit_constant(warp: Warp, op: ops.Constant) -> None:
@@ -70,19 +68,12 @@ def emit_unary(warp: Warp, op: ops.Unary) -> None:
 
 def _unary(warp: Warp, kind: UnaryKind, dtype: DType, a: Form) -> Form:
     if dtype.is_integer:
-        return integer_binary(warp, BinaryKind.SUB, dtype, _minuend(kind, dtype), a)
+        return integer_binary(warp, BinaryKind.SUB, dtype, number(intervals.minuend(kind, dtype)), a)
     if isinstance(a, Uniform):
         return Uniform(arith.unary(warp.w, kind, dtype, None, a.text))
     if isinstance(a, Mask):
         return mask_not(warp.w, a)
     return Vector(arith.unary(warp.w, kind, dtype, LANES, as_vector(warp, dtype, a).text))
-
-
-def _minuend(kind: UnaryKind, dtype: DType) -> Uniform:
-    """-x is 0 - x, and ~x is -1 - x: so both keep a pattern."""
-    if kind is UnaryKind.NEG:
-        return number(0)
-    return number(-1 if dtype.is_signed else dtype.max)
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------
@@ -120,50 +111,24 @@ def _decided(kind: CompareKind, dtype: DType, a: Form, b: Form) -> bool | None:
     if not dtype.is_integer or isinstance(a, Mask | Address) or isinstance(b, Mask | Address):
         return None
     left, right = known(a), known(b)
-    return _DECIDERS[kind](left, right) if fits(left, dtype) and fits(right, dtype) else None
+    return intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
 
 
 def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
-    """`a kind b` of two scalars; known now where the facts tell."""
-    decided = _DECIDERS[kind](known(a), known(b)) if dtype.is_integer else None
+    """`a kind b` of two scalars; known now where their intervals tell."""
+    decided = intervals.compare(kind, known(a), known(b)) if dtype.is_integer else None
     if decided is not None:
         return Uniform("true" if decided else "false")
     return Uniform(arith.compare(w, kind, dtype, None, a.text, b.text))
 
 
 def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: Vector) -> Mask:
-    if dtype.bits == 64 and dtype.is_integer and known(a).is_narrow and known(b).is_narrow:
+    if dtype.bits == 64 and dtype.is_integer and known(a).fits(dtypes.int32) and known(b).fits(dtypes.int32):
         left, right = narrowed(warp, dtype, a), narrowed(warp, dtype, b)
         return Mask(arith.compare(warp.w, kind, dtypes.int32, LANES, left, right))
     left, right = widened(warp.w, dtype, a), widened(warp.w, dtype, b)
     return Mask(arith.compare(warp.w, kind, dtype, LANES, left, right))
 
-
-# The answer where the facts alone give it.
-
-
-def _is_less(a: Facts, b: Facts) -> bool | None:
-    return True if a.hi < b.lo else False if a.lo >= b.hi else None
-
-
-def _is_equal(a: Facts, b: Facts) -> bool | None:
-    if a.hi < b.lo or b.hi < a.lo:
-        return False
-    return True if a.constant is not None and a.constant == b.constant else None
-
-
-def _not(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
-
-
-_DECIDERS: dict[CompareKind, Callable[[Facts, Facts], bool | None]] = {
-    CompareKind.EQ: _is_equal,
-    CompareKind.NE: lambda a, b: _not(_is_equal(a, b)),
-    CompareKind.LT: _is_less,
-    CompareKind.GE: lambda a, b: _not(_is_less(a, b)),
-    CompareKind.GT: lambda a, b: _is_less(b, a),
-    CompareKind.LE: lambda a, b: _not(_is_less(b, a)),
-}
 
 # -- conversions ------------------------------------------------------------------------------------------------------
 
@@ -180,23 +145,23 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     if isinstance(a, Uniform):
         return _scalar_cast(warp, source, target, a)
     if source is dtypes.bool_:
-        return Vector(convert(warp, source, target, LANES, as_mask(warp, a).text), _cast_facts(source, target))
+        return Vector(convert(warp, source, target, LANES, as_mask(warp, a).text), _cast_interval(source, target))
     vector = as_vector(warp, source, a)
     text = convert(warp, held_dtype(source, vector), target, LANES, vector.text)
-    return Mask(text) if target is dtypes.bool_ else Vector(text, _cast_facts(source, target))
+    return Mask(text) if target is dtypes.bool_ else Vector(text, _cast_interval(source, target))
 
 
 def _scalar_cast(warp: Warp, source: DType, target: DType, a: Uniform) -> Uniform:
     if a.text in ("true", "false") and target.is_integer:
         return number(int(a.text == "true"))
-    return Uniform(convert(warp, source, target, None, a.text), _cast_facts(source, target))
+    return Uniform(convert(warp, source, target, None, a.text), _cast_interval(source, target))
 
 
-def _cast_facts(source: DType, target: DType) -> Facts | None:
+def _cast_interval(source: DType, target: DType) -> Interval | None:
     """Of a cast from bool or a float."""
     if not target.is_integer:
         return None
-    return Facts(0, 1) if source is dtypes.bool_ else anything(target)
+    return Interval(0, 1) if source is dtypes.bool_ else Interval.of(target)
 
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
@@ -213,7 +178,7 @@ def _bits(warp: Warp, source: Type, target: Type, a: Form) -> Form:
     old, new = dtype_of(source), dtype_of(target)
     if old.is_integer and new.is_integer:
         return integer_cast(warp, old, new, a)  # of equal width: the same bits
-    facts = anything(new) if new.is_integer else None
+    interval = unknown(new)
     if isinstance(a, Uniform):
-        return Uniform(arith.bitcast(warp.w, source, target, None, a.text), facts)
-    return Vector(arith.bitcast(warp.w, source, target, LANES, scalar_vector(warp, old, a)), facts)
+        return Uniform(arith.bitcast(warp.w, source, target, None, a.text), interval)
+    return Vector(arith.bitcast(warp.w, source, target, LANES, scalar_vector(warp, old, a)), interval)

@@ -168,7 +168,7 @@ def _or_zero(warp: Warp, type_: Type, form: Form, back: str, skip: str) -> Form:
     text = phi(warp.w, _held(type_, form), [(form.text, back), ("zeroinitializer", skip)])
     if isinstance(form, Mask):
         return Mask(text)
-    return Uniform(text, form.facts) if isinstance(form, Uniform) else Vector(text, form.facts, form.is_narrow)
+    return Uniform(text, form.interval) if isinstance(form, Uniform) else Vector(text, form.interval, form.is_narrow)
 
 
 def _held(type_: Type, form: Uniform | Vector | Mask) -> str:

@@ -9,18 +9,17 @@ Written over forms: the same code gives scalars for a uniform loop and masks for
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from stagekit import dtypes
 from stagekit.backends.host.compute import compare
-from stagekit.backends.host.facts import Facts
 from stagekit.backends.host.forms import Form, Linear, Uniform, Vector, known, number
 from stagekit.backends.host.integers import integer_binary, integer_cast
 from stagekit.backends.host.selection import select
 from stagekit.backends.host.warp import Warp
 from stagekit.dtypes import DType
-from stagekit.ir import BOOL, BinaryKind, CompareKind, ops
+from stagekit.ir import BOOL, BinaryKind, CompareKind, intervals, ops
+from stagekit.ir.intervals import Interval
 
 _UNSIGNED = {d.bits: d for d in dtypes.INTEGER_DTYPES if not d.is_signed}
 _NEVER = Uniform("false")
@@ -55,17 +54,17 @@ class Trip:
         return self._by_sign(warp, up, self._is_farther(warp, index, self.stop, back))
 
     def _by_sign(self, warp: Warp, up: Form, down: Form) -> Form:
-        facts = _facts(self.step)
-        if facts.lo > 0:
+        interval = _interval(self.step)
+        if interval.lo > 0:
             return up
-        if facts.hi < 0:
+        if interval.hi < 0:
             return down
         is_up = compare(warp, CompareKind.GT, self.dtype, self.step, number(0))
         is_down = compare(warp, CompareKind.LT, self.dtype, self.step, number(0))
         return select(warp, BOOL, is_up, up, select(warp, BOOL, is_down, down, _NEVER))
 
     def _cannot_overflow(self) -> bool:
-        step, stop = _facts(self.step), _facts(self.stop)
+        step, stop = _interval(self.step), _interval(self.stop)
         if step.constant in (1, -1):
             return True
         return stop.lo + min(step.lo, 0) >= self.dtype.min and stop.hi + max(step.hi, 0) <= self.dtype.max
@@ -77,15 +76,9 @@ class Trip:
         limit = integer_cast(warp, self.dtype, unsigned, distance)
         return compare(warp, CompareKind.GT, unsigned, gap, limit)
 
-    def index_facts(self) -> Facts:
+    def index_interval(self) -> Interval:
         """What is known of the index in the body."""
-        start, stop, step = _facts(self.start), _facts(self.stop), _facts(self.step)
-        multiple = math.gcd(start.multiple, step.multiple) or 1
-        if step.lo > 0:
-            return Facts(start.lo, max(start.lo, stop.hi - 1), multiple)
-        if step.hi < 0:
-            return Facts(min(start.hi, stop.lo + 1), start.hi, multiple)
-        return Facts(min(start.lo, stop.lo), max(start.hi, stop.hi), multiple)
+        return intervals.counted(*(_interval(each) for each in (self.start, self.stop, self.step)))
 
 
 def trip_of(warp: Warp, op: ops.For) -> Trip:
@@ -93,11 +86,11 @@ def trip_of(warp: Warp, op: ops.For) -> Trip:
     return Trip(type_.dtype, warp[op.start], warp[op.stop], warp[op.step])
 
 
-def _facts(form: Form) -> Facts:
+def _interval(form: Form) -> Interval:
     assert isinstance(form, Uniform | Linear | Vector)
     return known(form)
 
 
-def with_facts(form: Form, facts: Facts) -> Form:
+def with_interval(form: Form, interval: Interval) -> Form:
     """A scalar index about which more is known than its phi tells."""
-    return replace(form, facts=facts) if isinstance(form, Uniform) else form
+    return replace(form, interval=interval) if isinstance(form, Uniform) else form

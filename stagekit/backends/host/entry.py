@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import Facts, anything
-from stagekit.backends.host.forms import Form, Uniform
+from stagekit.backends.host.forms import Form, Uniform, unknown
 from stagekit.backends.host.guards import Decided, Place, Range, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.rows import Row, RunBlock, write_blocks, write_rows
@@ -25,6 +24,7 @@ from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.ir import Function, Pointer, Scalar, Type, Value, walk
+from stagekit.ir.intervals import Interval
 from stagekit.limits import GRID_LIMITS
 
 MAX_GRID = max(GRID_LIMITS)  # blocks per axis; the launcher refuses more
@@ -125,11 +125,11 @@ class EntryWriter:
 
 
 def _block_index(text: str) -> Uniform:
-    return Uniform(text, Facts(0, MAX_GRID - 1))
+    return Uniform(text, Interval(0, MAX_GRID - 1))
 
 
 def _extents(texts: tuple[str, ...]) -> Triple:
-    x, y, z = (Uniform(text, Facts(1, MAX_GRID)) for text in texts)
+    x, y, z = (Uniform(text, Interval(1, MAX_GRID)) for text in texts)
     return x, y, z
 
 
@@ -142,7 +142,7 @@ def _open_block(module: Module, fn: Function, decided: Mapping[Value, bool]) -> 
 def _param_form(text: str, type_: Type) -> Form:
     if isinstance(type_, Pointer):
         return at(text)
-    return Uniform(text, anything(type_.dtype) if type_.dtype.is_integer else None)
+    return Uniform(text, unknown(type_.dtype))
 
 
 def _close_block(module: Module, name: str, fn: Function, frame: BlockFrame) -> None:

@@ -6,7 +6,7 @@
     Mask      <32 x i1>                                                 a bool per lane
     Address   a pointer and an index in elements, in one of the forms above
 
-Integers carry `Facts`; a 64-bit integer whose facts fit 32 bits may be held as `<32 x i32>` (`is_narrow`). In a lane
+Integers carry an `Interval`; a 64-bit integer whose interval fits 32 bits may be held as `<32 x i32>` (`is_narrow`). In a lane
 that is switched off a form holds any value at all.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stagekit.backends.host import facts as facts_of
-from stagekit.backends.host.facts import Facts, exactly
+from stagekit.dtypes import DType
+from stagekit.ir.intervals import Interval
 from stagekit.limits import WARP
 
 LANES = WARP
@@ -26,14 +26,14 @@ Steps = tuple[int, ...]  # one number per lane
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """`text`: an LLVM scalar. facts: of an integer, else None. A known integer is always spelt as a literal."""
+    """`text`: an LLVM scalar. interval: of an integer, else None. A known integer is always spelt as a literal."""
 
     text: str
-    facts: Facts | None = None
+    interval: Interval | None = None
 
     @property
     def constant(self) -> int | None:
-        return self.facts.constant if self.facts else None
+        return self.interval.constant if self.interval else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Linear:
     scaled: tuple[tuple[Uniform, Steps], ...] = ()
 
     @property
-    def facts(self) -> Facts:
+    def interval(self) -> Interval:
         """Of the mathematical sum: a range outside the dtype's means that it may wrap."""
-        total = facts_of.add(known(self.base), Facts(min(self.offsets), max(self.offsets)))
+        total = known(self.base) + Interval(min(self.offsets), max(self.offsets))
         for coefficient, steps in self.scaled:
-            total = facts_of.add(total, facts_of.multiply(known(coefficient), Facts(min(steps), max(steps))))
+            total += known(coefficient) * Interval(min(steps), max(steps))
         return total
 
     @property
@@ -67,7 +67,7 @@ class Vector:
     """`text`: `<32 x T>`, or `<32 x i32>` for a 64-bit integer that `is_narrow`."""
 
     text: str
-    facts: Facts | None = None
+    interval: Interval | None = None
     is_narrow: bool = False
 
 
@@ -98,16 +98,21 @@ class Address:
 Form = Uniform | Linear | Vector | Mask | Address
 
 
-def known(form: Uniform | Linear | Vector) -> Facts:
-    """Facts of an integer form, which always has them."""
-    if form.facts is None:
+def unknown(dtype: DType) -> Interval | None:
+    """The interval of a form of which only the dtype is known."""
+    return Interval.of(dtype) if dtype.is_integer else None
+
+
+def known(form: Uniform | Linear | Vector) -> Interval:
+    """The interval of an integer form, which always has one."""
+    if form.interval is None:
         raise TypeError(f"{form} is not an integer")
-    return form.facts
+    return form.interval
 
 
 def number(value: int) -> Uniform:
     """A known integer."""
-    return Uniform(str(value), exactly(value))
+    return Uniform(str(value), Interval.exactly(value))
 
 
 ZERO = number(0)

@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.compute import scalar_compare
-from stagekit.backends.host.facts import exactly, fits
 from stagekit.backends.host.forms import Form, Uniform, known, number
 from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, UnaryKind, Value, ops, walk
+from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, UnaryKind, Value, intervals, ops, walk
+from stagekit.ir.intervals import Interval
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
@@ -92,7 +91,7 @@ class _Ranges:
         self._counters = {op.loop_body.params[0]: op for op in loops if isinstance(op, ops.For)}
         self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
         self._found: dict[Value, Range | None] = {
-            value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.facts
+            value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.interval
         }
 
     def ask(self, op: ops.Compare) -> None:
@@ -140,7 +139,7 @@ class _Ranges:
         dtype = _integer(loop.start)
         if dtype is None or start is None or stop is None or step is None or known(step.low).lo <= 0:
             return None
-        if not fits(facts_of.subtract(known(stop.high), exactly(1)), dtype):
+        if not (known(stop.high) - Interval.exactly(1)).fits(dtype):
             return Range(start.low, stop.high)
         return Range(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))
 
@@ -187,8 +186,8 @@ class _Ranges:
         if ends is None:
             return None
         for pair in ends:
-            found = facts_of.binary(kind, *map(known, pair))
-            if found is None or not fits(found, dtype):
+            found = intervals.exact(kind, *map(known, pair))
+            if found is None or not found.fits(dtype):
                 return None
         low, high = (scalar(self._w, kind, dtype, *pair) for pair in ends)
         return Range(low, high)
@@ -200,7 +199,7 @@ class _Ranges:
             return None
         if a.is_point:
             return _point(extended_scalar(self._w, source, target, a.low))
-        if not all(fits(known(end), target) for end in (a.low, a.high)):
+        if not all(known(end).fits(target) for end in (a.low, a.high)):
             return None
         low, high = (extended_scalar(self._w, source, target, end) for end in (a.low, a.high))
         return Range(low, high)

@@ -2,15 +2,13 @@
 
     add Linear, Uniform   ->  one scalar add            add Vector, Uniform  ->  splat, vector add
 
-A 64-bit operation is done on 32-bit lanes where the facts say that operands and result fit.
+A 64-bit operation is done on 32-bit lanes where the intervals say that operands and result fit.
 """
 
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host import linear
-from stagekit.backends.host.facts import anything, fits, wrapped
 from stagekit.backends.host.forms import LANES, Form, Index, Linear, Uniform, Vector, known
 from stagekit.backends.host.quotients import divide, divides_by_neighbours, in_one_row
 from stagekit.backends.host.spread import as_vector, held_dtype, widened
@@ -18,7 +16,7 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind
+from stagekit.ir import BinaryKind, intervals
 
 
 def pattern_of(form: Form) -> linear.Pattern:
@@ -41,17 +39,16 @@ def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form)
 
 
 def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Vector, b: Vector) -> Vector:
-    found = facts_of.binary(kind, known(a), known(b))
-    facts = wrapped(found, dtype) if found else anything(dtype)
-    if dtype.bits == 64 and known(a).is_narrow and known(b).is_narrow and facts.is_narrow:
+    interval = intervals.binary(kind, dtype, known(a), known(b))
+    if dtype.bits == 64 and all(each.fits(dtypes.int32) for each in (known(a), known(b), interval)):
         text = arith.binary(warp.w, kind, dtypes.int32, LANES, narrowed(warp, dtype, a), narrowed(warp, dtype, b))
-        return Vector(text, facts, is_narrow=True)
+        return Vector(text, interval, is_narrow=True)
     text = arith.binary(warp.w, kind, dtype, LANES, widened(warp.w, dtype, a), widened(warp.w, dtype, b))
-    return Vector(text, facts)
+    return Vector(text, interval)
 
 
 def narrowed(warp: Warp, dtype: DType, form: Vector) -> str:
-    """A 64-bit integer whose facts are narrow, in 32 bits."""
+    """A 64-bit integer whose interval fits, in 32 bits."""
     return form.text if form.is_narrow else arith.cast(warp.w, dtype, dtypes.int32, LANES, form.text)
 
 
@@ -65,8 +62,8 @@ def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
 
 
 def _vector_cast(warp: Warp, source: DType, target: DType, a: Vector) -> Vector:
-    facts, held = wrapped(known(a), target), held_dtype(source, a)
-    if target.bits == 64 and fits(known(a), dtypes.int32) and fits(known(a), target):
-        return Vector(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), facts, is_narrow=True)
+    interval, held = known(a).wrapped(target), held_dtype(source, a)
+    if target.bits == 64 and known(a).fits(dtypes.int32) and known(a).fits(target):
+        return Vector(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), interval, is_narrow=True)
     # A narrow form is extended by its sign, as the number it holds asks for, whatever the target.
-    return Vector(arith.cast(warp.w, held, target, LANES, a.text), facts)
+    return Vector(arith.cast(warp.w, held, target, LANES, a.text), interval)

@@ -9,8 +9,7 @@ from stagekit.backends.host import collective
 from stagekit.backends.host.atomics import emit_atomic
 from stagekit.backends.host.barriers import emit_barrier, emit_barrier_count, emit_barrier_vote
 from stagekit.backends.host.carried import as_full
-from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import LANES, Form, Linear, Uniform, number
+from stagekit.backends.host.forms import LANES, Form, Linear, Uniform, number, unknown
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lane_loop import PerLane, for_each_lane
 from stagekit.backends.host.pointers import full_vector
@@ -105,7 +104,7 @@ def _result(value: Value, text: str, lanes: int | None) -> Form:
     if lanes is not None:
         return as_full(value.type, text)
     dtype = _dtype(value.type)
-    return Uniform(text, anything(dtype) if dtype.is_integer else None)
+    return Uniform(text, unknown(dtype))
 
 
 def _dtype(type_: Type) -> DType:

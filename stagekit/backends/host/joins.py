@@ -9,20 +9,20 @@ Because an arm ends before the other's forms are known, it leaves a hole for the
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.branches import phi
-from stagekit.backends.host.facts import Facts, anything
 from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, known
 from stagekit.backends.host.integers import narrowed
 from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, lane_pointers, scalar_pointer
 from stagekit.backends.host.spread import as_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
-from stagekit.diagnostics import InternalError
 from stagekit.ir import INDEX, Pointer, Scalar, Type
+from stagekit.ir.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +71,26 @@ def _vector_phi(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[For
 def _join_integers(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> Form:
     held = llvm_type(type_.dtype, None)
     if all(isinstance(form, Uniform) for form in forms):
-        return Uniform(_scalar_phi(warp, held, arms, forms), _facts_of_all(forms))
+        return Uniform(_scalar_phi(warp, held, arms, forms), _interval_of_all(forms))
     first = forms[0]
     if isinstance(first, Linear) and all(has_pattern_of(first, form) for form in forms):
         bases = tuple(form.base for form in forms if isinstance(form, Linear))
-        return Linear(Uniform(_scalar_phi(warp, held, arms, bases), _facts_of_all(bases)), first.offsets, first.scaled)
-    facts = _facts_of_all(forms)
-    if type_.dtype.bits == 64 and facts.is_narrow:
-        return Vector(_narrow_phi(warp, type_, arms, forms), facts, is_narrow=True)
-    return Vector(_vector_phi(warp, type_, arms, forms), anything(type_.dtype))
+        return Linear(
+            Uniform(_scalar_phi(warp, held, arms, bases), _interval_of_all(bases)), first.offsets, first.scaled
+        )
+    interval = _interval_of_all(forms)
+    if type_.dtype.bits == 64 and interval.fits(dtypes.int32):
+        return Vector(_narrow_phi(warp, type_, arms, forms), interval, is_narrow=True)
+    return Vector(_vector_phi(warp, type_, arms, forms), Interval.of(type_.dtype))
 
 
 def has_pattern_of(first: Linear, form: Form) -> bool:
     return isinstance(form, Linear) and (form.offsets, form.scaled) == (first.offsets, first.scaled)
 
 
-def _facts_of_all(forms: tuple[Form, ...]) -> Facts:
-    total: Facts | None = None
-    for form in forms:
-        if isinstance(form, Uniform | Linear | Vector):
-            total = known(form) if total is None else facts_of.union(total, known(form))
-    if total is None:
-        raise InternalError("a join of nothing")
-    return total
+def _interval_of_all(forms: tuple[Form, ...]) -> Interval:
+    integers = [known(form) for form in forms if isinstance(form, Uniform | Linear | Vector)]
+    return functools.reduce(operator.or_, integers)
 
 
 def _narrow_phi(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> str:

@@ -4,28 +4,25 @@
     t // 16 * n + t % 16             Linear(2 * w * n, (0, ..15, 0, ..15), ((n, (0, ..0, 1, ..1)),))
 
 Each function gives None where the result has no such pattern; the caller then computes on vectors. Sums and products
-are exact modulo 2**bits; division looks at the facts, since it does not commute with a wrap.
+are exact modulo 2**bits; division looks at the intervals, since it does not commute with a wrap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stagekit.backends.host import facts as facts_of
-from stagekit.backends.host.facts import fits, wrap, wrapped
 from stagekit.backends.host.forms import LANES, Linear, Steps, Uniform, known, number
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind
+from stagekit.ir import BinaryKind, intervals
 
 Pattern = Uniform | Linear
 
 
 def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
     """`a kind b` on scalar integers; computed now where both are known."""
-    facts = facts_of.binary(kind, known(a), known(b))
-    held = wrapped(facts, dtype) if facts else facts_of.anything(dtype)
+    held = intervals.binary(kind, dtype, known(a), known(b))
     if held.constant is not None:
         return number(held.lo)
     if same := _IDENTITIES.get(kind, _no_identity)(a, b):
@@ -62,15 +59,15 @@ def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterabl
     terms = []
     for coefficient, steps in merged.values():
         if _is_level(steps):
-            level = scalar(w, BinaryKind.MUL, dtype, coefficient, number(wrap(steps[0], dtype)))
+            level = scalar(w, BinaryKind.MUL, dtype, coefficient, number(dtype.wrap(steps[0])))
             base = scalar(w, BinaryKind.ADD, dtype, base, level)
         else:
             terms.append((coefficient, steps))
     if _is_level(offsets) and not terms:
-        return scalar(w, BinaryKind.ADD, dtype, base, number(wrap(offsets[0], dtype)))
+        return scalar(w, BinaryKind.ADD, dtype, base, number(dtype.wrap(offsets[0])))
     if base.constant is not None and not terms:
-        # Known lanes are reduced now, so that facts about them are exact.
-        return Linear(number(0), tuple(wrap(base.constant + o, dtype) for o in offsets))
+        # Known lanes are reduced now, so that their interval is exact.
+        return Linear(number(0), tuple(dtype.wrap(base.constant + o) for o in offsets))
     return Linear(base, offsets, tuple(terms))
 
 
@@ -122,7 +119,7 @@ def _shift_left(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | No
     amount = b.constant if isinstance(b, Uniform) else None
     if amount is None or not 0 <= amount < dtype.bits:
         return None
-    return _multiply(w, dtype, a, number(wrap(1 << amount, dtype)))
+    return _multiply(w, dtype, a, number(dtype.wrap(1 << amount)))
 
 
 def _floor_divide(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
@@ -155,7 +152,7 @@ def _positive_constant(form: Pattern) -> int | None:
 
 def _divides_by_parts(a: Pattern, dtype: DType) -> bool:
     """Is `a` a base plus known offsets, which never wraps?"""
-    return isinstance(a, Linear) and not a.scaled and fits(a.facts, dtype)
+    return isinstance(a, Linear) and not a.scaled and a.interval.fits(dtype)
 
 
 def _stays_within(base: Uniform, offsets: Steps, divisor: int) -> bool:
@@ -199,7 +196,7 @@ def binary(w: Writer, kind: BinaryKind, dtype: DType, a: Pattern, b: Pattern) ->
 
 def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | None:
     """`a` cast from one integer dtype to another; None where widening could come between a wrap and its sum."""
-    if target.bits > source.bits and not fits(known(a), source):
+    if target.bits > source.bits and not known(a).fits(source):
         return None
     base, offsets, scaled = parts(a)
     terms = [(extended_scalar(w, source, target, c), s) for c, s in scaled]
@@ -209,5 +206,5 @@ def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | N
 def extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:
     """A scalar integer cast to another integer dtype."""
     if a.constant is not None:
-        return number(wrap(a.constant, target))
-    return Uniform(arith.cast(w, source, target, None, a.text), wrapped(known(a), target))
+        return number(target.wrap(a.constant))
+    return Uniform(arith.cast(w, source, target, None, a.text), known(a).wrapped(target))

@@ -18,7 +18,7 @@ from stagekit.backends.host.branches import OpenPhi, loop_hint, open_phi
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.compute import compare
 from stagekit.backends.host.conditional import run_masked, size_of
-from stagekit.backends.host.counting import Trip, trip_of, with_facts
+from stagekit.backends.host.counting import Trip, trip_of, with_interval
 from stagekit.backends.host.forms import Form, Uniform
 from stagekit.backends.host.masked_loops import masked_for, masked_while
 from stagekit.backends.host.selection import select
@@ -76,10 +76,10 @@ class Range:
 
     def open(self, w: Writer, entry: str) -> Form:
         self._index: OpenPhi = open_phi(w, scalar_type(self._trip.dtype), _text(self._trip.start), entry)
-        return with_facts(Uniform(self._index.name), self._trip.index_facts())
+        return with_interval(Uniform(self._index.name), self._trip.index_interval())
 
     def advance(self, w: Writer) -> str:
-        index = with_facts(Uniform(self._index.name), self._trip.index_facts())
+        index = with_interval(Uniform(self._index.name), self._trip.index_interval())
         following = self._trip.next(self._warp, index)
         self._next = _text(following)
         return _text(self._trip.goes_on(self._warp, index, following))

@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import when
-from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import ALL_LANES, LANES, Address, Form, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.forms import ALL_LANES, LANES, Address, Form, Linear, Mask, Uniform, Vector, number, unknown
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lane_loop import PerLane, for_each_lane
 from stagekit.backends.host.pointers import (
@@ -125,7 +124,7 @@ def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:
     text = warp.w.emit(f"load {memory_type(dtype, None)}, ptr {pointer}, align {dtype.itemsize}")
     if dtype is dtypes.bool_:
         return Uniform(warp.w.emit(f"icmp ne i8 {text}, 0"))
-    return Uniform(text, anything(dtype) if dtype.is_integer else None)
+    return Uniform(text, unknown(dtype))
 
 
 def _safe_pointer(warp: Warp, pointer: str, is_used: str) -> str:
@@ -138,7 +137,7 @@ def _safe_pointer(warp: Warp, pointer: str, is_used: str) -> str:
 def _from_memory(warp: Warp, dtype: DType, text: str) -> Vector | Mask:
     if dtype is dtypes.bool_:
         return Mask(warp.w.emit(f"icmp ne <{LANES} x i8> {text}, zeroinitializer"))
-    return Vector(text, anything(dtype) if dtype.is_integer else None)
+    return Vector(text, unknown(dtype))
 
 
 def _in_memory(warp: Warp, dtype: DType, form: Form) -> str:

@@ -9,7 +9,6 @@ In a kernel that retypes such memory each lane has its elements side by side ins
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import anything
 from stagekit.backends.host.forms import LANES, Address, Form, Index, Linear, Mask, Uniform, Vector, number
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.spread import as_mask, as_vector, held_dtype, scalar_vector
@@ -19,6 +18,7 @@ from stagekit.backends.llvm.types import llvm_type, memory_type
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Pointer, Space, Type, ops
+from stagekit.ir.intervals import Interval
 
 
 def address_of(form: Form) -> Address:
@@ -122,11 +122,11 @@ def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address
 
 def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
     """The address in bytes, as an int64."""
-    address, facts = address_of(form), anything(dtypes.INDEX)
+    address, interval = address_of(form), Interval.of(dtypes.INDEX)
     if isinstance(address.base, Vector) or source.space is Space.LOCAL:
         text = warp.w.emit(f"ptrtoint <{LANES} x ptr> {vector_pointers(warp, source, address)} to <{LANES} x i64>")
-        return Vector(text, facts)
-    base = Uniform(warp.w.emit(f"ptrtoint ptr {address.base.text} to i64"), facts)
+        return Vector(text, interval)
+    base = Uniform(warp.w.emit(f"ptrtoint ptr {address.base.text} to i64"), interval)
     size = number(source.dtype.itemsize)
     offset = integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, size)
     return integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, base, offset)

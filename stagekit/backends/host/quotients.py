@@ -14,9 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.branches import phi
-from stagekit.backends.host.facts import Facts, anything, fits, wrapped
 from stagekit.backends.host.forms import LANES, Linear, Steps, Uniform, Vector, known, number
 from stagekit.backends.host.lane_loop import PerLane, for_each_lane
 from stagekit.backends.host.linear import scalar
@@ -25,7 +23,8 @@ from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind
+from stagekit.ir import BinaryKind, CompareKind, intervals
+from stagekit.ir.intervals import Interval
 
 DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
 _I32S, _FLOATS = vector_of("i32", LANES), vector_of("float", LANES)
@@ -37,7 +36,7 @@ def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform)
     """Is `a kind b` of the shape that `divide` is for?"""
     if kind not in DIVISIONS or dtype.bits < dtypes.int32.bits:
         return False
-    return not a.scaled and b.constant is None and fits(a.facts, dtype) and _span(a.offsets) <= MAX_SPAN
+    return not a.scaled and b.constant is None and a.interval.fits(dtype) and _span(a.offsets) <= MAX_SPAN
 
 
 def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Vector:
@@ -51,7 +50,7 @@ def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) ->
         arms.append((way(warp, kind, dtype, a, b), w.block))
         w.line(f"br label %{end}")
     w.label(end)
-    return Vector(phi(w, held, arms), _facts(kind, dtype, a, b))
+    return Vector(phi(w, held, arms), intervals.binary(kind, dtype, known(a), known(b)))
 
 
 def same_row(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> Row:
@@ -61,8 +60,8 @@ def same_row(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> Row:
     to_next = w.emit(f"sub {element} {b.text}, {parts.rest}")
     is_near = arith.compare(w, CompareKind.GT, dtype, None, to_next, str(max(parts.steps)))
     highest = max(known(b).hi - 1, 0)
-    first = Uniform(parts.first, Facts(0, known(a).hi) if known(a).lo >= 0 else anything(dtype))
-    remainders = Linear(Uniform(parts.rest, Facts(0, max(highest - max(parts.steps), 0))), parts.steps)
+    first = Uniform(parts.first, Interval(0, known(a).hi) if known(a).lo >= 0 else Interval.of(dtype))
+    remainders = Linear(Uniform(parts.rest, Interval(0, max(highest - max(parts.steps), 0))), parts.steps)
     return Row(first, remainders, w.emit(f"and i1 {is_positive}, {is_near}"))
 
 
@@ -76,11 +75,6 @@ def in_one_row(warp: Warp, kind: BinaryKind, a: Linear, b: Uniform) -> Uniform |
 
 def _span(offsets: Steps) -> int:
     return max(offsets) - min(offsets) + 1
-
-
-def _facts(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Facts:
-    found = facts_of.binary(kind, known(a), known(b))
-    return wrapped(found, dtype) if found else anything(dtype)
 
 
 def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host import facts as facts_of
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, Vector, known
 from stagekit.backends.host.pointers import select_address
 from stagekit.backends.host.spread import as_mask, as_vector, dtype_of, mask_and, widened
@@ -32,8 +31,8 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
 
 
 def _scalar_select(warp: Warp, dtype: DType, condition: Uniform, if_true: Uniform, if_false: Uniform) -> Uniform:
-    facts = facts_of.union(known(if_true), known(if_false)) if dtype.is_integer else None
-    return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), facts)
+    interval = known(if_true) | known(if_false) if dtype.is_integer else None
+    return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), interval)
 
 
 def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Vector | Mask:
@@ -42,11 +41,11 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
     if dtype is dtypes.bool_:
         return _mask_select(warp, mask, if_true, if_false)
     left, right = as_vector(warp, dtype, if_true), as_vector(warp, dtype, if_false)
-    facts = facts_of.union(known(left), known(right)) if dtype.is_integer else None
+    interval = known(left) | known(right) if dtype.is_integer else None
     if left.is_narrow and right.is_narrow:
-        return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), facts, is_narrow=True)
+        return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
     wide = (widened(w, dtype, left), widened(w, dtype, right))
-    return Vector(arith.select(w, dtype, LANES, mask.text, *wide), facts)
+    return Vector(arith.select(w, dtype, LANES, mask.text, *wide), interval)
 
 
 def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:

@@ -9,8 +9,7 @@ bit: one 32-bit word per warp.
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import anything
-from stagekit.backends.host.forms import LANES, Form, Mask, Vector
+from stagekit.backends.host.forms import LANES, Form, Mask, Vector, unknown
 from stagekit.backends.host.pointers import full_vector, lane_pointers
 from stagekit.backends.host.spread import as_mask, lane_word
 from stagekit.backends.host.warp import Warp
@@ -59,7 +58,7 @@ def load_slot(warp: Warp, value: Value, offset_bytes: int) -> Form:
     text = warp.w.emit(f"load {llvm_type(type_, LANES)}, ptr {pointer}, align {_alignment(type_)}")
     if isinstance(type_, Pointer):
         return lane_pointers(text)
-    return Vector(text, anything(type_.dtype) if type_.dtype.is_integer else None)
+    return Vector(text, unknown(type_.dtype))
 
 
 def store_slot(warp: Warp, value: Value, offset_bytes: int, form: Form) -> None:

@@ -1,7 +1,7 @@
 """Make vectors and masks of forms: the one place where regularity is given up.
 
     Uniform("%x") of f32               ->  insertelement, shufflevector
-    Linear(base, (0, 1, ..)) of i64    ->  splat(base) + <0, 1, ..>, in 32 bits where the facts allow
+    Linear(base, (0, 1, ..)) of i64    ->  splat(base) + <0, 1, ..>, in 32 bits where its interval allows
 
 Also what is asked of masks: any lane, all lanes, the word with a bit per lane.
 """
@@ -9,7 +9,6 @@ Also what is asked of masks: any lane, all lanes, the word with a bit per lane.
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.facts import anything, wrap
 from stagekit.backends.host.forms import (
     ALL_LANES,
     LANES,
@@ -28,6 +27,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import Scalar, Type
+from stagekit.ir.intervals import Interval
 
 
 def splat(w: Writer, element: str, text: str) -> str:
@@ -58,38 +58,34 @@ def held_dtype(dtype: DType, form: Vector) -> DType:
 
 
 def _linear_vector(w: Writer, dtype: DType, form: Linear) -> Vector:
-    facts = form.facts
-    is_narrow = dtype.bits == 64 and facts.is_narrow
+    interval = form.interval
+    is_narrow = dtype.bits == 64 and interval.fits(dtypes.int32)
     held = dtypes.int32 if is_narrow else dtype
     element = scalar_type(held)
     if (lanes := form.constants) is not None:
-        return Vector(constant_vector(element, tuple(wrap(v, held) for v in lanes)), facts, is_narrow)
+        return Vector(constant_vector(element, tuple(held.wrap(v) for v in lanes)), interval, is_narrow)
     vector = vector_of(element, LANES)
-    total = constant_vector(element, tuple(wrap(o, held) for o in form.offsets))
+    total = constant_vector(element, tuple(held.wrap(o) for o in form.offsets))
     for coefficient, steps in form.scaled:
         factor = splat(w, element, arith.cast(w, dtype, held, None, coefficient.text))
-        product = w.emit(f"mul {vector} {factor}, {constant_vector(element, tuple(wrap(s, held) for s in steps))}")
+        product = w.emit(f"mul {vector} {factor}, {constant_vector(element, tuple(held.wrap(s) for s in steps))}")
         total = w.emit(f"add {vector} {total}, {product}")
     base = _held_scalar(w, dtype, held, form.base)
     total = w.emit(f"add {vector} {splat(w, element, base)}, {total}")
-    return Vector(total, facts if _is_exact(facts.lo, facts.hi, dtype) else anything(dtype), is_narrow)
-
-
-def _is_exact(lo: int, hi: int, dtype: DType) -> bool:
-    return dtype.min <= lo and hi <= dtype.max
+    return Vector(total, interval if interval.fits(dtype) else Interval.of(dtype), is_narrow)
 
 
 def _held_scalar(w: Writer, dtype: DType, held: DType, form: Uniform) -> str:
     if form.constant is not None:
-        return str(wrap(form.constant, held))
+        return str(held.wrap(form.constant))
     return arith.cast(w, dtype, held, None, form.text)
 
 
 def _uniform_vector(w: Writer, dtype: DType, form: Uniform) -> Vector:
-    is_narrow = dtype.bits == 64 and dtype.is_integer and known(form).is_narrow
+    is_narrow = dtype.bits == 64 and dtype.is_integer and known(form).fits(dtypes.int32)
     held = dtypes.int32 if is_narrow else dtype
     text = _held_scalar(w, dtype, held, form) if is_narrow else form.text
-    return Vector(splat(w, scalar_type(held), text), form.facts, is_narrow)
+    return Vector(splat(w, scalar_type(held), text), form.interval, is_narrow)
 
 
 def as_vector(warp: Warp, dtype: DType, form: Form) -> Vector:
@@ -139,7 +135,7 @@ def all_lanes(w: Writer, mask: Mask) -> str:
 def lane_word(w: Writer, mask: Mask) -> str:
     """i32 with a bit per lane."""
     if mask.lanes is not None:
-        return str(wrap(mask.lanes, dtypes.int32))
+        return str(dtypes.int32.wrap(mask.lanes))
     return w.emit(f"bitcast <{LANES} x i1> {mask.text} to i32")
 
 

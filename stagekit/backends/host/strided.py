@@ -9,13 +9,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.counting import Trip
-from stagekit.backends.host.facts import Facts
 from stagekit.backends.host.forms import ALL_LANES, Linear, Mask, Uniform, known
 from stagekit.backends.host.spread import as_mask
 from stagekit.backends.host.threshold import against, difference, is_plain
@@ -24,7 +22,8 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind
+from stagekit.ir import BinaryKind, CompareKind, intervals
+from stagekit.ir.intervals import Interval
 
 MAX_STEP = 1 << 62  # `remaining - step` stays in range
 
@@ -99,8 +98,8 @@ class WholeTrips:
 
     def _index(self, base: str, highest: int) -> Linear:
         start, step = known(self.stride.start.base), known(self.stride.step)
-        facts = Facts(start.lo, max(start.lo, highest), math.gcd(start.multiple, step.multiple) or 1)
-        return Linear(Uniform(base, facts), self.stride.start.offsets)
+        found = intervals.counted(start, Interval.exactly(highest + 1), step)
+        return Linear(Uniform(base, found), self.stride.start.offsets)
 
     def advance(self, w: Writer) -> str:
         """Step on; is there another whole iteration?"""
@@ -123,7 +122,7 @@ class WholeTrips:
     def rest(self, warp: Warp) -> tuple[Linear, Mask]:
         """The index in the last iteration, and for which lanes there is one."""
         base, remaining = self._left
-        facts = Facts(known(self.remaining).lo - MAX_STEP, self.stride.last)
-        mask = against(warp.w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, facts))
+        interval = Interval(known(self.remaining).lo - MAX_STEP, self.stride.last)
+        mask = against(warp.w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, interval))
         highest = known(self.stride.stop).hi - 1 - self.stride.first
         return self._index(base, highest), as_mask(warp, mask)

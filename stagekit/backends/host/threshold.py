@@ -8,28 +8,17 @@ Only where neither side wraps: then the difference of the bases, saturated, deci
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host import facts as facts_of
-from stagekit.backends.host.facts import Facts, fits
-from stagekit.backends.host.forms import ALL_LANES, LANES, Mask, Steps, Uniform, constant_mask, known, number
+from stagekit.backends.host.forms import LANES, Mask, Steps, Uniform, constant_mask, known, number
 from stagekit.backends.host.linear import Pattern, parts, plus, times
 from stagekit.backends.host.spread import constant_vector, splat
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind
-
-_MEANINGS: dict[CompareKind, Callable[[int, int], bool]] = {
-    CompareKind.EQ: operator.eq,
-    CompareKind.NE: operator.ne,
-    CompareKind.LT: operator.lt,
-    CompareKind.LE: operator.le,
-    CompareKind.GT: operator.gt,
-    CompareKind.GE: operator.ge,
-}
+from stagekit.ir import BinaryKind, CompareKind, intervals
+from stagekit.ir.intervals import Interval
 
 # kind -> (the lane that decides "any", the lane that decides "all"), by its offset
 _DECIDING: dict[CompareKind, tuple[Callable[[Steps], int], Callable[[Steps], int]]] = {
@@ -55,22 +44,22 @@ def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: 
 
 def is_plain(x: Pattern, dtype: DType) -> bool:
     """Does `x` never wrap, and is its base a signed 64-bit number?"""
-    return fits(known(x), dtype) and all(fits(f, dtypes.int64) for f in (known(x), known(parts(x)[0])))
+    return known(x).fits(dtype) and all(f.fits(dtypes.int64) for f in (known(x), known(parts(x)[0])))
 
 
 def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
     """`a - b` as a signed 64-bit number that saturates."""
-    facts = facts_of.subtract(known(a), known(b))
+    interval = known(a) - known(b)
     wide_a, wide_b = (_wide(w, dtype, x) for x in (a, b))
-    if fits(facts, dtypes.int64):
-        return _sum(w, wide_a, wide_b, facts)
-    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a), ("i64", wide_b)]), facts)
+    if interval.fits(dtypes.int64):
+        return _sum(w, wide_a, wide_b, interval)
+    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a), ("i64", wide_b)]), interval)
 
 
-def _sum(w: Writer, a: str, b: str, facts: Facts) -> Uniform:
-    if facts.constant is not None:
-        return number(facts.constant)
-    return Uniform(a if b == "0" else arith.binary(w, BinaryKind.SUB, dtypes.int64, None, a, b), facts)
+def _sum(w: Writer, a: str, b: str, interval: Interval) -> Uniform:
+    if interval.constant is not None:
+        return number(interval.constant)
+    return Uniform(a if b == "0" else arith.binary(w, BinaryKind.SUB, dtypes.int64, None, a, b), interval)
 
 
 def _wide(w: Writer, dtype: DType, x: Uniform) -> str:
@@ -79,12 +68,10 @@ def _wide(w: Writer, dtype: DType, x: Uniform) -> str:
 
 def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
     """`offset kind threshold` per lane."""
-    low, high, facts = min(offsets), max(offsets), known(threshold)
-    meaning = _MEANINGS[kind]
-    if facts.constant is not None:
-        return _constant(sum(meaning(o, facts.lo) << lane for lane, o in enumerate(offsets)))
-    if facts.lo > high or facts.hi < low:  # the same answer for every lane and every threshold in range
-        return _constant(ALL_LANES if meaning(low, facts.lo if facts.lo > high else facts.hi) else 0)
+    low, high = min(offsets), max(offsets)
+    answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
+    if None not in answers:
+        return _constant(sum(bool(answer) << lane for lane, answer in enumerate(answers)))
     clamped = w.call("i64", "llvm.smax.i64", [("i64", threshold.text), ("i64", str(low - 1))])
     clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
     limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))

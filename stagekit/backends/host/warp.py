@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.backends.host.facts import Facts
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, known, number
 from stagekit.backends.host.linear import Pattern
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Block, Op, Value, ops
+from stagekit.ir.intervals import Interval
 
 _LONGEST = 8  # bytes of an element
 FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
@@ -182,8 +182,5 @@ def scaled_by_lanes(w: Writer, warp_number: Uniform) -> Uniform:
     """The number of the first thread of a warp."""
     if warp_number.constant is not None:
         return number(LANES * warp_number.constant)
-    facts = known(warp_number)
-    return Uniform(
-        w.emit(f"shl i64 {warp_number.text}, {LANES.bit_length() - 1}"),
-        Facts(LANES * facts.lo, LANES * facts.hi, LANES),
-    )
+    interval, shift = known(warp_number) * Interval.exactly(LANES), LANES.bit_length() - 1
+    return Uniform(w.emit(f"shl i64 {warp_number.text}, {shift}"), interval)

@@ -1,0 +1,241 @@
+"""What is known of an integer before it runs: an interval and a divisor. Also the analysis that finds it for values of the IR.
+
+    thread index in a block of 256      0..255
+    first thread of a warp              0..224, a multiple of 32
+    their sum                           0..479
+
+Interval and divisor describe the mathematical value, which is also the value in the machine as long as the interval fits
+the dtype; `Interval.wrapped` forgets what a wrap destroys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagekit.dtypes import DType
+from stagekit.ir import ops
+from stagekit.ir.core import Op, Value
+from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """lo <= value <= hi, and `multiple` divides it (0: the value is 0)."""
+
+    lo: int
+    hi: int
+    multiple: int = 1
+
+    @staticmethod
+    def exactly(value: int) -> Interval:
+        return Interval(value, value, abs(value))
+
+    @staticmethod
+    def of(dtype: DType) -> Interval:
+        """All values of an integer dtype, or of bool."""
+        return Interval(dtype.min, dtype.max)
+
+    @property
+    def constant(self) -> int | None:
+        return self.lo if self.lo == self.hi else None
+
+    def fits(self, dtype: DType) -> bool:
+        """Does every value fit `dtype`?"""
+        return dtype.min <= self.lo and self.hi <= dtype.max
+
+    def wrapped(self, dtype: DType) -> Interval:
+        """This interval of a mathematical result, as it holds for the result in the machine."""
+        if self.fits(dtype):
+            return self
+        if self.constant is not None:
+            return Interval.exactly(dtype.wrap(self.lo))
+        return Interval(dtype.min, dtype.max, self.multiple & -self.multiple or 1)
+
+    def __or__(self, other: Interval) -> Interval:
+        """What holds for a value that is in one of the two."""
+        return Interval(min(self.lo, other.lo), max(self.hi, other.hi), math.gcd(self.multiple, other.multiple))
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.lo + other.lo, self.hi + other.hi, math.gcd(self.multiple, other.multiple))
+
+    def __sub__(self, other: Interval) -> Interval:
+        return Interval(self.lo - other.hi, self.hi - other.lo, math.gcd(self.multiple, other.multiple))
+
+    def __mul__(self, other: Interval) -> Interval:
+        corners = (self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi)
+        return Interval(min(corners), max(corners), self.multiple * other.multiple)
+
+
+def binary(kind: BinaryKind, dtype: DType, a: Interval, b: Interval) -> Interval:
+    """What is known of `a kind b` in the machine."""
+    found = exact(kind, a, b)
+    return Interval.of(dtype) if found is None else found.wrapped(dtype)
+
+
+def exact(kind: BinaryKind, a: Interval, b: Interval) -> Interval | None:
+    """What is known of the mathematical `a kind b`, perhaps outside the dtype; None: nothing."""
+    return _RULES[kind](a, b)
+
+
+def minuend(kind: UnaryKind, dtype: DType) -> int:
+    """What `kind x` is a difference from: -x is 0 - x, and ~x is -1 - x."""
+    return 0 if kind is UnaryKind.NEG else -1 if dtype.is_signed else dtype.max
+
+
+def compare(kind: CompareKind, a: Interval, b: Interval) -> bool | None:
+    """The answer to `a kind b`, if it is the same for all values of the two."""
+    return _ANSWERS[kind](a, b)
+
+
+def counted(start: Interval, stop: Interval, step: Interval) -> Interval:
+    """What is known of the index in the body of a loop over `range(start, stop, step)`."""
+    multiple = math.gcd(start.multiple, step.multiple) or 1
+    if step.lo > 0:
+        return Interval(start.lo, max(start.lo, stop.hi - 1), multiple)
+    if step.hi < 0:
+        return Interval(min(start.hi, stop.lo + 1), start.hi, multiple)
+    return Interval(min(start.lo, stop.lo), max(start.hi, stop.hi), multiple)
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _floor_divide(a: Interval, b: Interval) -> Interval | None:
+    """By nothing below 0; x // 0 is 0."""
+    if b.lo < 0:
+        return None
+    low, high = max(b.lo, 1), max(b.hi, 1)
+    corners = [a.lo // low, a.lo // high, a.hi // low, a.hi // high, *([0] if b.lo == 0 else [])]
+    divides = b.constant and a.multiple % b.constant == 0
+    return Interval(min(corners), max(corners), a.multiple // b.lo if divides else 1)
+
+
+def _modulo(a: Interval, b: Interval) -> Interval | None:
+    """By nothing below 0; x % 0 is 0."""
+    if b.lo < 0:
+        return None
+    if a.lo >= 0 and a.hi < b.lo:
+        return a
+    return Interval(0, max(b.hi - 1, 0), math.gcd(a.multiple, b.multiple))
+
+
+def _and(a: Interval, b: Interval) -> Interval | None:
+    if a.lo < 0 and b.lo < 0:
+        return None
+    return Interval(0, min(x.hi for x in (a, b) if x.lo >= 0), max(_power_of_two(a), _power_of_two(b)))
+
+
+def _or(a: Interval, b: Interval) -> Interval | None:
+    """Also exclusive or: no bit above the highest of either."""
+    if a.lo < 0 or b.lo < 0:
+        return None
+    return Interval(0, (1 << max(a.hi, b.hi).bit_length()) - 1, min(_power_of_two(a), _power_of_two(b)))
+
+
+def _power_of_two(a: Interval) -> int:
+    """The largest power of two known to divide the value (of 0: a large one)."""
+    return a.multiple & -a.multiple or 1 << 64
+
+
+def _shift_left(a: Interval, b: Interval) -> Interval | None:
+    return a * Interval.exactly(1 << b.lo) if b.constant is not None and 0 <= b.lo < 64 else None
+
+
+def _shift_right(a: Interval, b: Interval) -> Interval | None:
+    if b.constant is None or not 0 <= b.lo < 64:
+        return Interval(0, a.hi) if a.lo >= 0 else None
+    return _floor_divide(a, Interval.exactly(1 << b.lo))
+
+
+_RULES: dict[BinaryKind, Callable[[Interval, Interval], Interval | None]] = {
+    BinaryKind.ADD: Interval.__add__,
+    BinaryKind.SUB: Interval.__sub__,
+    BinaryKind.MUL: Interval.__mul__,
+    BinaryKind.FLOORDIV: _floor_divide,
+    BinaryKind.MOD: _modulo,
+    BinaryKind.AND: _and,
+    BinaryKind.OR: _or,
+    BinaryKind.XOR: _or,
+    BinaryKind.SHL: _shift_left,
+    BinaryKind.SHR: _shift_right,
+}
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def _is_less(a: Interval, b: Interval) -> bool | None:
+    return True if a.hi < b.lo else False if a.lo >= b.hi else None
+
+
+def _is_equal(a: Interval, b: Interval) -> bool | None:
+    if a.hi < b.lo or b.hi < a.lo:
+        return False
+    return True if a.constant is not None and a.constant == b.constant else None
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+_ANSWERS: dict[CompareKind, Callable[[Interval, Interval], bool | None]] = {
+    CompareKind.EQ: _is_equal,
+    CompareKind.NE: lambda a, b: _not(_is_equal(a, b)),
+    CompareKind.LT: _is_less,
+    CompareKind.GE: lambda a, b: _not(_is_less(a, b)),
+    CompareKind.GT: lambda a, b: _is_less(b, a),
+    CompareKind.LE: lambda a, b: _not(_is_less(b, a)),
+}
+
+# -- values of the IR -------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Intervals:
+    """The intervals of integer values, each computed when first asked for, from those of the operands.
+
+    maker_of: the op that made a value, or None. known: what was found, and what is known of values that no op makes.
+    """
+
+    maker_of: Callable[[Value], Op | None]
+    known: dict[Value, Interval] = field(default_factory=dict)
+
+    def __getitem__(self, value: Value) -> Interval:
+        if value not in self.known:
+            maker = self.maker_of(value)
+            rule = _OF_OPS.get(type(maker)) if maker is not None else None
+            found = rule(self, maker) if rule else None
+            self.known[value] = Interval.of(value.type.dtype) if found is None else found
+        return self.known[value]
+
+    def _constant(self, op: ops.Constant) -> Interval:
+        return Interval.exactly(int(op.value))
+
+    def _binary(self, op: ops.Binary) -> Interval:
+        return binary(op.kind, op.result.type.dtype, self[op.lhs], self[op.rhs])
+
+    def _unary(self, op: ops.Unary) -> Interval | None:
+        dtype = op.result.type.dtype
+        return binary(BinaryKind.SUB, dtype, Interval.exactly(minuend(op.kind, dtype)), self[op.operand])
+
+    def _select(self, op: ops.Select) -> Interval:
+        return self[op.if_true] | self[op.if_false]
+
+    def _cast(self, op: ops.Cast) -> Interval | None:
+        target = op.result.type.dtype
+        return None if op.operand.type.dtype.is_float or not target.is_integer else self[op.operand].wrapped(target)
+
+    def _intrinsic(self, op: ops.IntrinsicOp) -> Interval | None:
+        return Interval(*op.spec.bounds) if op.spec.bounds else None
+
+
+_OF_OPS: dict[type[Op], Callable[[Intervals, Any], Interval | None]] = {
+    ops.Constant: Intervals._constant,
+    ops.Binary: Intervals._binary,
+    ops.Unary: Intervals._unary,
+    ops.Select: Intervals._select,
+    ops.Cast: Intervals._cast,
+    ops.IntrinsicOp: Intervals._intrinsic,
+}
