@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from stagekit.dtypes import DType
 from stagekit.ir import ops
 from stagekit.ir.core import Op, Value
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+from stagekit.ir.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,51 +192,82 @@ _ANSWERS: dict[CompareKind, Callable[[Interval, Interval], bool | None]] = {
 
 # -- values of the IR -------------------------------------------------------------------------------------------------
 
+T = TypeVar("T")
 
-@dataclass(eq=False)
-class Intervals:
-    """The intervals of integer values, each computed when first asked for, from those of the operands.
 
-    maker_of: the op that made a value, or None. known: what was found, and what is known of values that no op makes.
+class Following(Generic[T]):
+    """Follows integers through the ops that compute them: what is known of each, found when first asked for.
+
+    A subclass says what that is for a constant, and for a result from what is known of the operands. maker_of: the op that made
+    a value, or None. known: what was found, and what is known from elsewhere.
     """
 
-    maker_of: Callable[[Value], Op | None]
-    known: dict[Value, Interval] = field(default_factory=dict)
+    def __init__(self, maker_of: Callable[[Value], Op | None]) -> None:
+        self.maker_of = maker_of
+        self.known: dict[Value, T] = {}
 
-    def __getitem__(self, value: Value) -> Interval:
+    def __getitem__(self, value: Value) -> T:
         if value not in self.known:
-            maker = self.maker_of(value)
-            rule = _OF_OPS.get(type(maker)) if maker is not None else None
-            found = rule(self, maker) if rule else None
-            self.known[value] = Interval.of(value.type.dtype) if found is None else found
+            is_integer = isinstance(value.type, Scalar) and value.type.dtype.is_integer
+            maker = self.maker_of(value) if is_integer else None
+            self.known[value] = self.unknown(value) if maker is None else self._of_result(value, maker)
         return self.known[value]
 
-    def _constant(self, op: ops.Constant) -> Interval:
-        return Interval.exactly(int(op.value))
+    def _of_result(self, value: Value, op: Op) -> T:
+        dtype = value.type.dtype
+        match op:
+            case ops.Constant():
+                return self.constant(int(op.value))
+            case ops.Binary():
+                return self.binary(op.kind, dtype, self[op.lhs], self[op.rhs])
+            case ops.Unary():  # -x is 0 - x, and ~x is -1 - x
+                return self.binary(BinaryKind.SUB, dtype, self.constant(minuend(op.kind, dtype)), self[op.operand])
+            case ops.Cast() if not op.operand.type.dtype.is_float:
+                return self.cast(op.operand.type.dtype, dtype, self[op.operand])
+            case ops.Select():
+                return self.select(op)
+            case ops.IntrinsicOp():
+                return self.intrinsic(op)
+        return self.unknown(value)
 
-    def _binary(self, op: ops.Binary) -> Interval:
-        return binary(op.kind, op.result.type.dtype, self[op.lhs], self[op.rhs])
+    def unknown(self, value: Value) -> T:
+        """Of a value that none of these ops makes."""
+        raise NotImplementedError
 
-    def _unary(self, op: ops.Unary) -> Interval | None:
-        dtype = op.result.type.dtype
-        return binary(BinaryKind.SUB, dtype, Interval.exactly(minuend(op.kind, dtype)), self[op.operand])
+    def constant(self, number: int) -> T:
+        raise NotImplementedError
 
-    def _select(self, op: ops.Select) -> Interval:
+    def binary(self, kind: BinaryKind, dtype: DType, a: T, b: T) -> T:
+        raise NotImplementedError
+
+    def cast(self, source: DType, target: DType, a: T) -> T:
+        """To an integer dtype, from one or from bool."""
+        raise NotImplementedError
+
+    def select(self, op: ops.Select) -> T:
+        raise NotImplementedError
+
+    def intrinsic(self, op: ops.IntrinsicOp) -> T:
+        raise NotImplementedError
+
+
+class Intervals(Following[Interval]):
+    """The interval of each integer."""
+
+    def unknown(self, value: Value) -> Interval:
+        return Interval.of(value.type.dtype)
+
+    def constant(self, number: int) -> Interval:
+        return Interval.exactly(number)
+
+    def binary(self, kind: BinaryKind, dtype: DType, a: Interval, b: Interval) -> Interval:
+        return binary(kind, dtype, a, b)
+
+    def cast(self, source: DType, target: DType, a: Interval) -> Interval:
+        return a.wrapped(target)
+
+    def select(self, op: ops.Select) -> Interval:
         return self[op.if_true] | self[op.if_false]
 
-    def _cast(self, op: ops.Cast) -> Interval | None:
-        target = op.result.type.dtype
-        return None if op.operand.type.dtype.is_float or not target.is_integer else self[op.operand].wrapped(target)
-
-    def _intrinsic(self, op: ops.IntrinsicOp) -> Interval | None:
-        return Interval(*op.spec.bounds) if op.spec.bounds else None
-
-
-_OF_OPS: dict[type[Op], Callable[[Intervals, Any], Interval | None]] = {
-    ops.Constant: Intervals._constant,
-    ops.Binary: Intervals._binary,
-    ops.Unary: Intervals._unary,
-    ops.Select: Intervals._select,
-    ops.Cast: Intervals._cast,
-    ops.IntrinsicOp: Intervals._intrinsic,
-}
+    def intrinsic(self, op: ops.IntrinsicOp) -> Interval:
+        return Interval(*op.spec.bounds) if op.spec.bounds else self.unknown(op.results[0])

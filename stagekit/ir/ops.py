@@ -69,6 +69,21 @@ class CompareKind(_Kind):
     GT = "gt"
     GE = "ge"
 
+    @property
+    def opposite(self) -> CompareKind:
+        """What holds of two integers where this does not."""
+        return _OPPOSITE[self]
+
+
+_OPPOSITE = {
+    CompareKind.EQ: CompareKind.NE,
+    CompareKind.LT: CompareKind.GE,
+    CompareKind.GT: CompareKind.LE,
+    CompareKind.NE: CompareKind.EQ,
+    CompareKind.GE: CompareKind.LT,
+    CompareKind.LE: CompareKind.GT,
+}
+
 
 @op("const")
 class Constant(Op):

@@ -124,7 +124,7 @@ class _Folder(Rewriter):
         if isinstance(inner, ops.Unary) and inner.kind is op.kind:
             return (inner.operand,)
         if isinstance(inner, ops.Compare) and op.kind is UnaryKind.NOT and identities.has_opposite(inner):
-            return (builder.compare(identities.OPPOSITE[inner.kind], inner.lhs, inner.rhs),)
+            return (builder.compare(inner.kind.opposite, inner.lhs, inner.rhs),)
         self.made_by[op.result] = op
         return None
 

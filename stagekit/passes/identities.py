@@ -55,7 +55,6 @@ _ZERO_STAYS_ZERO = frozenset({_K.FLOORDIV, _K.MOD, _K.SHL, _K.SHR})
 _EQUAL: dict[BinaryKind, Same | str] = {_K.SUB: _ZERO, _K.XOR: _ZERO, _K.MOD: _ZERO, _K.AND: LEFT, _K.OR: LEFT}
 
 TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
-OPPOSITE = {_C.EQ: _C.NE, _C.NE: _C.EQ, _C.LT: _C.GE, _C.GE: _C.LT, _C.GT: _C.LE, _C.LE: _C.GT}
 _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
 
 

@@ -117,7 +117,7 @@ def made(cls: type[ops.Op], result: Type, **given: Any) -> Any:
 def test_the_opposite_comparison_is_the_negation(kind: CompareKind, dtype: DType) -> None:
     operand = Value(Scalar(dtype))
     left, right = (grid.ravel() for grid in np.meshgrid(values_of(dtype), values_of(dtype)))
-    opposite = semantics.compare(identities.OPPOSITE[kind], dtype, left, right)
+    opposite = semantics.compare(kind.opposite, dtype, left, right)
     negation = semantics.unary(UnaryKind.NOT, bool_, semantics.compare(kind, dtype, left, right))
 
     is_equal = np.array_equal(opposite, negation)

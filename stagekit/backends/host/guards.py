@@ -12,20 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stagekit.backends.host.compute import scalar_compare
 from stagekit.backends.host.forms import Form, Uniform, known, number
 from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, UnaryKind, Value, intervals, ops, walk
-from stagekit.ir.intervals import Interval
+from stagekit.ir import BinaryKind, CompareKind, Function, Native, Scalar, Value, intervals, ops, walk
+from stagekit.ir.intervals import Following, Interval
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
-
-_AXES = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +75,33 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) 
     return Decided(ranges.asked, condition)
 
 
-class _Ranges:
-    """The ranges of a function's integers, computed when first asked for."""
+class _Ranges(Following[Range | None]):
+    """The ranges of a function's integers; None where one has no range or might wrap."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
+        super().__init__({op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}.get)
         self.asked: dict[Value, bool] = {}
         self.conditions: list[str] = []
         self._w, self._place = w, place
-        self._makers = {op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}
         self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
         loops = [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
         self._counters = {op.loop_body.params[0]: op for op in loops if isinstance(op, ops.For)}
         self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
-        self._found: dict[Value, Range | None] = {
-            value: _point(form) for value, form in params.items() if isinstance(form, Uniform) and form.interval
-        }
+        self.known.update(
+            (v, _point(form)) for v, form in params.items() if isinstance(form, Uniform) and form.interval
+        )
 
     def ask(self, op: ops.Compare) -> None:
         """Ask whether the comparison comes out as expected in every thread, if that can be asked and is not known."""
-        type_, a, b = op.lhs.type, self.of(op.lhs), self.of(op.rhs)
-        if op.kind not in _NEGATED or not isinstance(type_, Scalar) or a is None or b is None:
+        type_, a, b = op.lhs.type, self[op.lhs], self[op.rhs]
+        if op.kind not in _ENDS or not isinstance(type_, Scalar) or a is None or b is None:
             return
         if op.result in self.asked or (a.is_point and b.is_point):
             return
         outcome = self._expected(op.result)
         if outcome and op in self._in_loops:
             return  # it may well hold in some iterations only, which should not cost the row what else holds
-        kind = op.kind if outcome else _NEGATED[op.kind]
+        kind = op.kind if outcome else op.kind.opposite
         text = scalar_compare(self._w, kind, type_.dtype, *_ENDS[kind](a, b)).text
         if text != "false":
             self.asked[op.result] = outcome
@@ -115,74 +112,51 @@ class _Ranges:
         choice = self._choices.get(value)
         if choice is None:
             return True
-        if_true, if_false = self.of(choice.if_true), self.of(choice.if_false)
+        if_true, if_false = self[choice.if_true], self[choice.if_false]
         return if_true is None or if_false is None or not if_true.is_point or if_false.is_point
 
     def select(self, op: ops.Select) -> Range | None:
         """What the expected outcome selects: where another one comes out, the row is not run with what follows from it."""
-        maker = self._makers.get(op.condition)
+        maker = self.maker_of(op.condition)
         if isinstance(maker, ops.Compare):
             self.ask(maker)
         if op.condition not in self.asked:
             return None
-        return self.of(op.if_true if self.asked[op.condition] else op.if_false)
+        return self[op.if_true if self.asked[op.condition] else op.if_false]
 
-    def of(self, value: Value) -> Range | None:
-        if value not in self._found:
-            loop, maker = self._counters.get(value), self._makers.get(value)
-            self._found[value] = self._counted_by(loop) if loop else self._made_by(maker) if maker else None
-        return self._found[value]
+    def unknown(self, value: Value) -> Range | None:
+        return self._counted_by(self._counters[value]) if value in self._counters else None
 
     def _counted_by(self, loop: ops.For) -> Range | None:
         """The index in the iterations there are, if it counts up. Where the stop less 1 might wrap, the stop bounds it too."""
-        start, stop, step = self.of(loop.start), self.of(loop.stop), self.of(loop.step)
-        dtype = _integer(loop.start)
-        if dtype is None or start is None or stop is None or step is None or known(step.low).lo <= 0:
+        start, stop, step = self[loop.start], self[loop.stop], self[loop.step]
+        if start is None or stop is None or step is None or known(step.low).lo <= 0:
             return None
+        dtype = loop.start.type.dtype
         if not (known(stop.high) - Interval.exactly(1)).fits(dtype):
             return Range(start.low, stop.high)
         return Range(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))
 
-    def _made_by(self, op: Op) -> Range | None:
-        rule = _RULES.get(type(op))
-        return rule(self, op) if rule else None
+    def constant(self, value: int) -> Range:
+        return _point(number(value))
 
-    def constant(self, op: ops.Constant) -> Range | None:
-        type_ = op.result.type
-        is_integer = isinstance(type_, Scalar) and type_.dtype.is_integer
-        return _point(number(int(op.value))) if is_integer else None
-
-    def index(self, op: ops.IntrinsicOp) -> Range | None:
+    def intrinsic(self, op: ops.IntrinsicOp) -> Range | None:
         place, native = self._place, op.spec.lower["cpu"]
+        if native not in _INDICES:
+            return None
+        axis = "xyz".index(op.params[0])
         if native is Native.THREAD_IDX:
-            return Range(number(0), number(place.block[_AXES[op.params[0]]] - 1))
+            return Range(number(0), number(place.block[axis] - 1))
         if native is Native.BLOCK_IDX:
-            return place.blocks[_AXES[op.params[0]]]
-        if native is Native.BLOCK_DIM:
-            return _point(number(place.block[_AXES[op.params[0]]]))
-        return _point(place.grid[_AXES[op.params[0]]]) if native is Native.GRID_DIM else None
+            return place.blocks[axis]
+        return _point(place.grid[axis] if native is Native.GRID_DIM else number(place.block[axis]))
 
-    def binary(self, op: ops.Binary) -> Range | None:
-        dtype = _integer(op.result)
-        a, b = self.of(op.lhs), self.of(op.rhs)
-        if dtype is None or a is None or b is None:
+    def binary(self, kind: BinaryKind, dtype: DType, a: Range | None, b: Range | None) -> Range | None:
+        if a is None or b is None:
             return None
         if a.is_point and b.is_point:
-            return _point(scalar(self._w, op.kind, dtype, a.low, b.low))
-        ends = _MONOTONE.get(op.kind)
-        return self._combined(op.kind, dtype, ends(a, b)) if ends else None
-
-    def unary(self, op: ops.Unary) -> Range | None:
-        """-x is 0 - x."""
-        dtype, a = _integer(op.result), self.of(op.operand)
-        if dtype is None or a is None or op.kind is not UnaryKind.NEG:
-            return None
-        zero = number(0)
-        if a.is_point:
-            return _point(scalar(self._w, BinaryKind.SUB, dtype, zero, a.low))
-        return self._combined(BinaryKind.SUB, dtype, ((zero, a.high), (zero, a.low)))
-
-    def _combined(self, kind: BinaryKind, dtype: DType, ends: _Ends | None) -> Range | None:
+            return _point(scalar(self._w, kind, dtype, a.low, b.low))
+        ends = _MONOTONE[kind](a, b) if kind in _MONOTONE else None
         if ends is None:
             return None
         for pair in ends:
@@ -192,10 +166,8 @@ class _Ranges:
         low, high = (scalar(self._w, kind, dtype, *pair) for pair in ends)
         return Range(low, high)
 
-    def cast(self, op: ops.Cast) -> Range | None:
-        source, target = _integer(op.operand), _integer(op.result)
-        a = self.of(op.operand)
-        if source is None or target is None or a is None:
+    def cast(self, source: DType, target: DType, a: Range | None) -> Range | None:
+        if a is None:
             return None
         if a.is_point:
             return _point(extended_scalar(self._w, source, target, a.low))
@@ -205,18 +177,7 @@ class _Ranges:
         return Range(low, high)
 
 
-def _integer(value: Value) -> DType | None:
-    return value.type.dtype if isinstance(value.type, Scalar) and value.type.dtype.is_integer else None
-
-
-_RULES: Mapping[type[Op], Callable[[_Ranges, Any], Range | None]] = {
-    ops.Constant: _Ranges.constant,
-    ops.IntrinsicOp: _Ranges.index,
-    ops.Binary: _Ranges.binary,
-    ops.Unary: _Ranges.unary,
-    ops.Cast: _Ranges.cast,
-    ops.Select: _Ranges.select,
-}
+_INDICES = (Native.THREAD_IDX, Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM)
 
 # Which ends of two ranges decide ------------------------------------------------------------------------------------
 
@@ -252,11 +213,4 @@ _ENDS: Mapping[CompareKind, Callable[[Range, Range], _Pair]] = {
     CompareKind.LE: lambda a, b: (a.high, b.low),
     CompareKind.GT: lambda a, b: (a.low, b.high),
     CompareKind.GE: lambda a, b: (a.low, b.high),
-}
-
-_NEGATED: Mapping[CompareKind, CompareKind] = {
-    CompareKind.LT: CompareKind.GE,
-    CompareKind.LE: CompareKind.GT,
-    CompareKind.GT: CompareKind.LE,
-    CompareKind.GE: CompareKind.LT,
 }

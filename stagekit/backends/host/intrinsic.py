@@ -20,8 +20,6 @@ from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Extern, Llvm, Native, Scalar, Type, Value, ops
 from stagekit.ir.typing import types_of
 
-_AXES = {"x": 0, "y": 1, "z": 2}
-
 
 def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> None:
     lowering = op.spec.lowering("cpu", types_of(op.args), fastmath=warp.kernel.fastmath)
@@ -40,7 +38,7 @@ def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> None:
 
 def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     """x runs fastest: the number of a thread is x + X * (y + Y * z)."""
-    axis, (size_x, size_y, size_z) = _AXES[op.params[0]], warp.kernel.block
+    axis, (size_x, size_y, size_z) = "xyz".index(op.params[0]), warp.kernel.block
     below, size = (1, size_x, size_x * size_y)[axis], (size_x, size_y, size_z)[axis]
     if size == 1:
         warp[op.result] = number(0)
@@ -52,15 +50,15 @@ def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def _emit_block_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    warp[op.result] = warp.kernel.block_idx[_AXES[op.params[0]]]
+    warp[op.result] = warp.kernel.block_idx["xyz".index(op.params[0])]
 
 
 def _emit_block_dim(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    warp[op.result] = number(warp.kernel.block[_AXES[op.params[0]]])
+    warp[op.result] = number(warp.kernel.block["xyz".index(op.params[0])])
 
 
 def _emit_grid_dim(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    warp[op.result] = warp.kernel.grid_dim[_AXES[op.params[0]]]
+    warp[op.result] = warp.kernel.grid_dim["xyz".index(op.params[0])]
 
 
 def _emit_lane_id(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:

@@ -19,8 +19,6 @@ from collections.abc import Iterable
 
 from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, ops
 
-_AXES = {"x": 0, "y": 1, "z": 2}
-
 
 def barrier_ops(block: Block) -> frozenset[Op]:
     """The ops under `block` that wait for the whole block of threads, or contain one that does."""
@@ -77,7 +75,7 @@ class _Analysis:
 
     def is_per_thread(self, op: Op) -> bool:
         if isinstance(op, ops.IntrinsicOp) and op.spec.lower["cpu"] is Native.THREAD_IDX:
-            return self._shape[_AXES[op.params[0]]] > 1
+            return self._shape["xyz".index(op.params[0])] > 1
         if isinstance(op, ops.Alloc):
             return op.space is Space.LOCAL
         return bool(op.effects)
