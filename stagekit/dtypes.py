@@ -28,12 +28,49 @@ class NotConvertible(Diagnostic):
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a float lays out its bits below the sign: an exponent with `bias`, then `fraction_bits`.
+
+    Without infinity the highest exponent holds numbers like any other, and what is too large becomes NaN.
+    """
+
+    fraction_bits: int
+    bias: int
+    has_infinity: bool = True
+
+    @property
+    def precision(self) -> int:
+        """Significant bits, the leading one included."""
+        return self.fraction_bits + 1
+
+    @property
+    def infinity(self) -> int:
+        """The bits of +inf: the first magnitude that is not a finite number."""
+        return (2 * self.bias + 1) << self.fraction_bits
+
+    @property
+    def nan(self) -> int:
+        """The bits of the NaN that conversions give."""
+        quiet, ones = 1 << (self.fraction_bits - 1), (1 << self.fraction_bits) - 1
+        return self.infinity | (quiet if self.has_infinity else ones)
+
+    @property
+    def overflow(self) -> int:
+        """The bits of whatever is too large."""
+        return self.infinity if self.has_infinity else self.nan
+
+
+NO_LAYOUT = Layout(0, 0)
+
+
 @dataclass(frozen=True, eq=False)
 class DType:
     """One scalar type. Compared by identity: every dtype exists once.
 
-    name: the public name, `float32`. short: its spelling in the IR, `f32`. bits: the size of the *value*; a bool is
-    one bit wide as a value and one byte in memory (`itemsize`, bytes). `is_storage_only` dtypes can be loaded,
+    name: the public name, `float32`, and NumPy's or ml_dtypes'. short: its spelling in the IR, `f32`. bits: the size of
+    the *value*; a bool is one bit wide as a value and one byte in memory (`itemsize`, bytes). dlpack: the type code of
+    DLPack, where formats that are not IEEE's have one each. layout: of a float. `is_storage_only` dtypes can be loaded,
     stored and converted, and have no arithmetic.
     """
 
@@ -41,7 +78,8 @@ class DType:
     short: str
     kind: Kind
     bits: int
-    numpy_name: str
+    dlpack: int
+    layout: Layout = NO_LAYOUT
     is_storage_only: bool = False
 
     def __repr__(self) -> str:
@@ -69,7 +107,7 @@ class DType:
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that stores this type."""
-        return np.dtype(getattr(ml_dtypes, self.numpy_name, self.numpy_name))
+        return np.dtype(getattr(ml_dtypes, self.name, self.name))
 
     @cached_property
     def itemsize(self) -> int:
@@ -134,21 +172,21 @@ class DType:
         return self.min <= value <= self.max
 
 
-bool_ = DType("bool", "bool", "bool", 1, "bool")
-int8 = DType("int8", "i8", "int", 8, "int8")
-int16 = DType("int16", "i16", "int", 16, "int16")
-int32 = DType("int32", "i32", "int", 32, "int32")
-int64 = DType("int64", "i64", "int", 64, "int64")
-uint8 = DType("uint8", "u8", "uint", 8, "uint8")
-uint16 = DType("uint16", "u16", "uint", 16, "uint16")
-uint32 = DType("uint32", "u32", "uint", 32, "uint32")
-uint64 = DType("uint64", "u64", "uint", 64, "uint64")
-float16 = DType("float16", "f16", "float", 16, "float16")
-bfloat16 = DType("bfloat16", "bf16", "float", 16, "bfloat16")
-float32 = DType("float32", "f32", "float", 32, "float32")
-float64 = DType("float64", "f64", "float", 64, "float64")
-float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8, "float8_e4m3fn", is_storage_only=True)
-float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, "float8_e5m2", is_storage_only=True)
+bool_ = DType("bool", "bool", "bool", 1, 6)
+int8 = DType("int8", "i8", "int", 8, 0)
+int16 = DType("int16", "i16", "int", 16, 0)
+int32 = DType("int32", "i32", "int", 32, 0)
+int64 = DType("int64", "i64", "int", 64, 0)
+uint8 = DType("uint8", "u8", "uint", 8, 1)
+uint16 = DType("uint16", "u16", "uint", 16, 1)
+uint32 = DType("uint32", "u32", "uint", 32, 1)
+uint64 = DType("uint64", "u64", "uint", 64, 1)
+float16 = DType("float16", "f16", "float", 16, 2, Layout(10, 15))
+bfloat16 = DType("bfloat16", "bf16", "float", 16, 4, Layout(7, 127))
+float32 = DType("float32", "f32", "float", 32, 2, Layout(23, 127))
+float64 = DType("float64", "f64", "float", 64, 2, Layout(52, 1023))
+float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8, 10, Layout(3, 7, has_infinity=False), is_storage_only=True)
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, 12, Layout(2, 15), is_storage_only=True)
 
 ALL_DTYPES: tuple[DType, ...] = (
     *(bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64),

@@ -65,13 +65,10 @@ LAUNCH_BYTES = 56
 DEVICE = _numbered("function context allowed_shared")
 DEVICES = 64  # rows; GPUs beyond go the general way
 
-CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
-OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # formats that are not IEEE's have a code each
-
 
 def dlpack_dtype(dtype: DType) -> int:
     """`DLDataType` as an int of 32 bits: code, bits (8 for a bool), one lane."""
-    return OWN_CODES.get(dtype.name, CODES[dtype.kind]) | dtype.itemsize * 8 << 8 | 1 << 16
+    return dtype.dlpack | dtype.itemsize * 8 << 8 | 1 << 16
 
 
 DLTENSOR_BYTES = 48

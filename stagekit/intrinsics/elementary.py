@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagekit.dtypes import float32, float64, int32, int64, uint64
-from stagekit.intrinsics.expansions import LAYOUTS, absolute, copy_sign, is_finite, power_of_two, two_sum
+from stagekit.intrinsics.expansions import absolute, copy_sign, is_finite, power_of_two, two_sum
 from stagekit.intrinsics.terms import Term, branch
 
 
@@ -128,7 +128,7 @@ _TANH_CURVE = (
 
 def _split(x: Term) -> tuple[Term, Term]:
     """(n, f) with x = 2**n * (1 + f) for finite x > 0: n as a float, f exact."""
-    layout = LAYOUTS[x.dtype]
+    layout = x.dtype.layout
     integers = int32 if x.dtype is float32 else int64
     lift = layout.fraction_bits + 1
     is_small = x < 2.0 ** (1 - layout.bias)

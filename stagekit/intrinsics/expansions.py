@@ -9,33 +9,10 @@ Tests for NaN and infinity look at bits, so that they hold under `fastmath=True`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from stagekit.dtypes import DType, bfloat16, float16, float32, float64, int32, int64, uint32, uint64
+from stagekit.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from stagekit.intrinsics.terms import Term, Terms, repeat_while
 
 # -- floats as bits ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How IEEE 754 lays a float out: `fraction_bits` below the exponent, whose bias is `bias`."""
-
-    fraction_bits: int
-    bias: int
-
-    @property
-    def infinity(self) -> int:
-        """The bits of +inf: the first magnitude that is not a finite number."""
-        return (2 * self.bias + 1) << self.fraction_bits
-
-
-LAYOUTS: dict[DType, Layout] = {
-    float16: Layout(10, 15),
-    bfloat16: Layout(7, 127),
-    float32: Layout(23, 127),
-    float64: Layout(52, 1023),
-}
 
 
 def _sign_mask(dtype: DType) -> int:
@@ -47,15 +24,15 @@ def _magnitude_bits(x: Term) -> Term:
 
 
 def is_nan(x: Term) -> Term:
-    return _magnitude_bits(x) > LAYOUTS[x.dtype].infinity
+    return _magnitude_bits(x) > x.dtype.layout.infinity
 
 
 def is_infinite(x: Term) -> Term:
-    return _magnitude_bits(x).equals(LAYOUTS[x.dtype].infinity)
+    return _magnitude_bits(x).equals(x.dtype.layout.infinity)
 
 
 def is_finite(x: Term) -> Term:
-    return _magnitude_bits(x) < LAYOUTS[x.dtype].infinity
+    return _magnitude_bits(x) < x.dtype.layout.infinity
 
 
 def sign_bit(x: Term) -> Term:
@@ -78,7 +55,7 @@ def scale(x: Term, exponent: Term) -> Term:
     leaves at least `fraction_bits` + 1 for the last one: what the step itself had to round is then lost to 0 anyway.
     Source: musl, scalbn.c, for the idea.
     """
-    layout = LAYOUTS[x.dtype]
+    layout = x.dtype.layout
     highest, lowest = layout.bias, 1 - layout.bias
     down = lowest + layout.fraction_bits + 1
     limit = 3 * highest  # beyond it every result is an infinity or a zero
@@ -92,7 +69,7 @@ def scale(x: Term, exponent: Term) -> Term:
 
 def power_of_two(exponent: Term, dtype: DType) -> Term:
     """2**exponent for an int32 `exponent` whose power is a normal number."""
-    layout = LAYOUTS[dtype]
+    layout = dtype.layout
     raw = (exponent + layout.bias).cast(uint32 if dtype is float32 else uint64)
     return (raw << layout.fraction_bits).bitcast(dtype)
 
@@ -151,7 +128,7 @@ def fmod(x: Term, y: Term) -> Term:
 
 def _shifted_divisor(r: Term, divisor: Term, divisor_exponent: Term) -> Term:
     """divisor * 2**k with the largest k that leaves a quotient of about `digit` bits; in two steps, as 2**k may overflow."""
-    layout = LAYOUTS[r.dtype]
+    layout = r.dtype.layout
     digit = layout.fraction_bits - 3  # leaves room for the error of an approximate division under fastmath
     shift = (_exponent(r) - divisor_exponent - digit).call("maximum", 0).call("minimum", 2 * layout.bias)
     half = shift >> 1
@@ -160,7 +137,7 @@ def _shifted_divisor(r: Term, divisor: Term, divisor_exponent: Term) -> Term:
 
 def _exponent(x: Term) -> Term:
     """floor(log2(x)) for finite x > 0, subnormal ones included, as int32."""
-    layout = LAYOUTS[x.dtype]
+    layout = x.dtype.layout
     lift = layout.fraction_bits + 1
     is_small = x < 2.0 ** (1 - layout.bias)
     lifted = (x * 2.0**lift).select_if(is_small, x)

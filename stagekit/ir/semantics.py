@@ -13,14 +13,14 @@ Sources: IEEE 754-2019 for floats; NumPy 2 for `//` and `%` of floats (`npy_divm
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stagekit.dtypes import DType, bool_, float64, int64
+from stagekit.dtypes import DType, bool_, float64
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
+from stagekit.rounding import narrowed, number_as, to_odd_float64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Number = bool | int | float
@@ -177,41 +177,13 @@ def _int_to_float(value: Array, source: DType, target: DType) -> Array:
     """Integer or bool to float. NumPy goes to the narrow floats through a rounded float32, so make that step exact."""
     if target.bits > _THROUGH_FLOAT32_BITS:
         return value.astype(target.numpy)
-    return _float_to_float(_int_to_odd_float64(value), float64, target)
-
-
-def _int_to_odd_float64(value: Array) -> Array:
-    """An integer as float64 in which any lost bit is kept as a sticky low bit (good for rounding again to 24 bits).
-
-    The low 12 bits of a number of 53 bits or more lie below every narrower rounding point: one bit can stand for all.
-    """
-    if value.dtype.itemsize < int64.itemsize:
-        return value.astype(np.float64)
-    low = value.dtype.type(0xFFF)
-    sticky = (value & ~low) | np.where(value & low, value.dtype.type(0x800), value.dtype.type(0))
-    magnitude = np.abs(value.astype(np.float64))
-    return np.where(magnitude < 2.0**53, value, sticky).astype(np.float64)
+    return narrowed(to_odd_float64(value), target)
 
 
 def _float_to_float(value: Array, source: DType, target: DType) -> Array:
-    if source is float64 and target.bits <= _THROUGH_FLOAT32_BITS:
-        value = _to_odd_float32(value)
-    elif source.bits <= _THROUGH_FLOAT32_BITS:
-        value = value.astype(np.float32)
-    return value.astype(target.numpy)
-
-
-def _to_odd_float32(value: Array) -> Array:
-    """Round float64 to float32 so that a second rounding (to 22 bits or fewer) is as if done at once.
-
-    Towards zero, then the last bit set when inexact. Source: Boldo and Melquiond, "Emulation of FMA and correctly
-    rounded sums: proved algorithms using rounding to odd", 2008.
-    """
-    near = value.astype(np.float32)
-    toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(value), np.nextafter(near, np.float32(0)), near)
-    is_inexact = (toward_zero.astype(np.float64) != value) & ~np.isnan(value)
-    bits = toward_zero.astype(np.float32).view(np.uint32) | is_inexact.astype(np.uint32)
-    return np.asarray(bits).view(np.float32)
+    if source is float64:
+        return narrowed(value, target)
+    return _wide(value, source).astype(target.numpy)
 
 
 def _cast_kind(dtype: DType) -> str:
@@ -239,24 +211,7 @@ def _integer_as(value: int, dtype: DType) -> Any:
         return np.bool_(value != 0)
     if dtype.is_integer:
         return dtype.numpy.type(dtype.wrap(value))
-    if dtype is float64:
-        return np.float64(_integer_as_float(value, float))
-    return cast(np.float64(_integer_as_float(value, _odd_float)), float64, dtype)
-
-
-def _integer_as_float(value: int, convert: Callable[[int], float]) -> float:
-    try:
-        return convert(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def _odd_float(value: int) -> float:
-    """An int of any size as float64, rounded to odd so that the next rounding is the only one that counts."""
-    drop = max(abs(value).bit_length() - 53, 0)
-    kept = abs(value) >> drop
-    sticky = int(kept << drop != abs(value))
-    return math.ldexp((kept | sticky) * (1 if value > 0 else -1), drop)
+    return number_as(value, dtype)
 
 
 __all__ = ["BINARY", "CAST", "COMPARE", "UNARY", "binary", "cast", "compare", "round_to", "to_python", "typed", "unary"]

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.dtypes import (
+    ALL_DTYPES,
     DType,
+    Layout,
     bfloat16,
-    float8_e4m3fn,
-    float8_e5m2,
     float16,
     float32,
     float64,
@@ -42,7 +41,7 @@ from stagekit.passes.rewriter import rewrite
 Replacement = Sequence[Value] | None
 
 _NARROW = (float16, bfloat16)
-_FLOAT8 = (float8_e4m3fn, float8_e5m2)
+_FLOAT8 = tuple(dtype for dtype in ALL_DTYPES if dtype.is_float and dtype.bits == 8)
 _LEGAL_NARROW_CASTS = {
     (float16, float32),
     (float16, float64),
@@ -132,7 +131,7 @@ def _to_plain(x: Term) -> Term:
     """A float of 16 or 8 bits as float32, exactly; anything else as it is."""
     if x.dtype in _NARROW:
         return x.cast(float32)
-    return _FROM_FLOAT8[x.dtype](x) if x.dtype in _FLOAT8 else x
+    return _from_float8(x) if x.dtype in _FLOAT8 else x
 
 
 def _from_plain(x: Term, target: DType) -> Term:
@@ -201,25 +200,9 @@ def _is_large(x: Term, bits: int) -> Term:
 # -- float8 -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Float8:
-    """A float8: its layout, and what follows the largest finite number. overflow: the code of all that is larger."""
-
-    fraction_bits: int
-    bias: int
-    overflow: int
-    nan: int
-
-
-_FLOAT8_LAYOUTS = {
-    float8_e4m3fn: _Float8(fraction_bits=3, bias=7, overflow=0x7F, nan=0x7F),  # no infinity: overflow is NaN
-    float8_e5m2: _Float8(fraction_bits=2, bias=15, overflow=0x7C, nan=0x7E),
-}
-
-
 def _to_float8(x: Term, target: DType) -> Term:
     """float32 to nearest even. The magnitude's bits are rounded as an integer, whose carry moves the exponent by itself."""
-    layout = _FLOAT8_LAYOUTS[target]
+    layout = target.layout
     magnitude = x.bits & 0x7FFFFFFF
     shift = 23 - layout.fraction_bits
     rebased = magnitude - ((127 - layout.bias) << 23)
@@ -231,26 +214,22 @@ def _to_float8(x: Term, target: DType) -> Term:
     return (x.bits >> 24 & 0x80 | code).cast(uint8).bitcast(target)
 
 
-def _subnormal_code(magnitude: Term, layout: _Float8) -> Term:
+def _subnormal_code(magnitude: Term, layout: Layout) -> Term:
     """Added to a power of two whose last place is the smallest float8, a number rounds there, and its code is below it."""
     small = magnitude.bitcast(float32)
     anchor = small.like(2.0 ** (24 - layout.bias - layout.fraction_bits))
     return (small + anchor).bits - anchor.bits
 
 
-def _from_e5m2(x: Term) -> Term:
-    """The upper half of a float16."""
-    return (x.bits.cast(uint16) << 8).bitcast(float16).cast(float32)
-
-
-def _from_e4m3(x: Term) -> Term:
+def _from_float8(x: Term) -> Term:
+    """float32, exactly. What has the exponent of a float16 is the upper half of one."""
+    layout = x.dtype.layout
+    if layout.bias == float16.layout.bias:
+        return (x.bits.cast(uint16) << float16.bits - x.dtype.bits).bitcast(float16).cast(float32)
     code = x.bits.cast(uint32)
     magnitude = code & 0x7F
-    normal = ((magnitude << 20) + (120 << 23)).bitcast(float32)
-    subnormal = magnitude.cast(float32) * 2.0**-9
-    value = normal.select_if(magnitude >= 8, subnormal)
-    value = value.select_if(magnitude.differs(0x7F), float("nan"))
+    normal = ((magnitude << 23 - layout.fraction_bits) + ((127 - layout.bias) << 23)).bitcast(float32)
+    subnormal = magnitude.cast(float32) * 2.0 ** (1 - layout.bias - layout.fraction_bits)
+    value = normal.select_if(magnitude >= 1 << layout.fraction_bits, subnormal)
+    value = value.select_if(magnitude.differs(layout.nan), float("nan"))
     return expansions.copy_sign(value, (code << 24).bitcast(float32))
-
-
-_FROM_FLOAT8: dict[DType, Callable[[Term], Term]] = {float8_e4m3fn: _from_e4m3, float8_e5m2: _from_e5m2}

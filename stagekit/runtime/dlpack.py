@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.runtime.views import ArrayView, Device, DeviceKind
 
@@ -60,12 +59,7 @@ is_capsule = python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, cty
 capsule_pointer = python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
-def dtype_code(dtype: DType) -> tuple[int, int]:
-    """DLPack's type code and bits of a dtype; a bool is 8 bits there."""
-    return tables.OWN_CODES.get(dtype.name, tables.CODES[dtype.kind]), dtype.itemsize * 8
-
-
-_DTYPES = {dtype_code(d): d for d in ALL_DTYPES}
+_DTYPES = {(d.dlpack, d.itemsize * 8): d for d in ALL_DTYPES}  # by code and bits; a bool has 8 of them there
 
 
 def device_of(array: Any) -> Device:
@@ -133,9 +127,12 @@ def tensor_of(view: ArrayView) -> _Tensor:
     rank = len(view.shape)
     shape = (ctypes.c_int64 * rank)(*view.shape)
     strides = (ctypes.c_int64 * rank)(*(view.strides or ()))
-    code, bits = dtype_code(view.dtype)  # type: ignore[arg-type]  # an array of ours has one of our dtypes
+    dtype = view.dtype
+    assert isinstance(dtype, DType), "an array of ours has one of our dtypes"
     kind = next(number for number, kind in _KINDS.items() if kind == view.device.kind)
-    return _Tensor(view.address, kind, view.device.ordinal, rank, code, bits, 1, shape, strides, 0)
+    return _Tensor(
+        view.address, kind, view.device.ordinal, rank, dtype.dlpack, dtype.itemsize * 8, 1, shape, strides, 0
+    )
 
 
 def wrap(view: ArrayView, owner: object) -> Any:

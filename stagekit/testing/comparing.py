@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from stagekit import dtypes
 from stagekit.dtypes import DType, dtype_from_numpy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,22 +23,12 @@ class Tolerance:
 EXACT = Tolerance(0.0, 0.0)
 
 _UNITS = 16  # in the last place: what some tens of operations in another order leave
-_TOLERANCES = {
-    dtype: Tolerance(_UNITS * 2.0**-bits, _UNITS * 2.0**-bits * 0.1)
-    for dtype, bits in {
-        dtypes.float64: 53,
-        dtypes.float32: 24,
-        dtypes.float16: 11,
-        dtypes.bfloat16: 8,
-        dtypes.float8_e4m3fn: 4,
-        dtypes.float8_e5m2: 3,
-    }.items()
-}
 
 
 def tolerance_of(dtype: DType) -> Tolerance:
     """What `check` allows for this dtype when it is told nothing: integers and bool exact, floats 16 units in the last place."""
-    return _TOLERANCES.get(dtype, EXACT)
+    relative = _UNITS * 2.0**-dtype.layout.precision
+    return Tolerance(relative, relative * 0.1) if dtype.is_float else EXACT
 
 
 @dataclass(frozen=True)

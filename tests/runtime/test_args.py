@@ -136,7 +136,7 @@ def test_every_dtype_is_recognised_through_numpy_and_dlpack_codes(dtype: DType) 
 
     assert view is not None
     assert view.dtype is dtype
-    assert dlpack._DTYPES[dlpack.dtype_code(dtype)] is dtype
+    assert dlpack._DTYPES[dtype.dlpack, dtype.itemsize * 8] is dtype
 
 
 @pytest.mark.parametrize(

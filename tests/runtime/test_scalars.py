@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stagekit import dtypes
 from stagekit.dtypes import ALL_DTYPES, INTEGER_DTYPES, DType, bool_, float16, float32, float64, int32, uint8
 from stagekit.runtime.errors import ArgumentError
-from stagekit.runtime.scalars import convert, round_to
+from stagekit.runtime.scalars import convert
 from stagekit.signature import ScalarSpec
 
 NARROW_FLOATS = [d for d in ALL_DTYPES if d.is_float and d is not float64]
@@ -85,7 +85,9 @@ def test_special_floats_stay_themselves(dtype: DType, number: float) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, **by_name)
 def test_an_integer_beyond_every_float_is_infinite(dtype: DType) -> None:
-    assert round_to(-(10**400), dtype) == -math.inf
+    got = value_of(convert(ScalarSpec("x", dtype), -(10**400)), dtype)
+
+    assert got == -math.inf or (math.isnan(got) and not dtype.layout.has_infinity)
 
 
 @pytest.mark.parametrize("dtype", [bool_, *INTEGER_DTYPES], **by_name)

@@ -192,12 +192,9 @@ def _clamped_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a
     return select(w, target, lanes, is_nan, constant(target, lanes, 0), result)
 
 
-_MANTISSA_BITS = {dtypes.float32: 24, dtypes.float64: 53}
-
-
 def _highest_float(source: DType, target: DType) -> float:
     """The largest value of `source` that `target` holds."""
-    dropped_bits = max(target.max.bit_length() - _MANTISSA_BITS[source], 0)
+    dropped_bits = max(target.max.bit_length() - source.layout.precision, 0)
     return float(target.max >> dropped_bits << dropped_bits)
 
 

@@ -1,0 +1,54 @@
+"""The row of a dtype says what NumPy, ml_dtypes and DLPack say of it; what a new row lacks is named here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import stagekit as sk
+from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.native_tables import dlpack_dtype
+
+FLOATS = [dtype for dtype in ALL_DTYPES if dtype.is_float]
+DOCS = Path(__file__).parents[2] / "docs"
+by_name = {"ids": lambda dtype: dtype.name}
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, **by_name)
+def test_a_dtype_is_public(dtype: DType) -> None:
+    assert getattr(sk, dtype.name, None) is dtype, f"`stagekit/__init__.py` does not export {dtype.name}"
+    assert dtype.name in sk.__all__
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, **by_name)
+def test_a_dtype_has_its_row_in_the_docs(dtype: DType) -> None:
+    table = (DOCS / "language.md").read_text(encoding="utf-8")
+
+    assert f"`{dtype.name}`" in table or dtype is sk.bool_, (
+        f"{dtype.name} is missing in the table of dtypes of docs/language.md"
+    )
+
+
+def test_numbers_of_dlpack_tell_dtypes_apart() -> None:
+    codes = [dlpack_dtype(dtype) for dtype in ALL_DTYPES]
+
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, **by_name)
+def test_the_layout_of_a_float_is_the_one_of_its_numbers(dtype: DType) -> None:
+    layout, limits = dtype.layout, ml_dtypes.finfo(dtype.numpy)
+    bits = np.dtype(f"uint{dtype.bits}")
+
+    def number(code: int) -> np.generic:
+        return np.array(code, bits).view(dtype.numpy)[()]
+
+    assert layout.fraction_bits == limits.nmant
+    assert number(1 << layout.fraction_bits) == limits.smallest_normal
+    assert number(layout.bias << layout.fraction_bits) == 1
+    assert number(layout.overflow - 1) == limits.max
+    assert np.isnan(number(layout.nan))
+    assert np.isinf(number(layout.infinity)) == layout.has_infinity
