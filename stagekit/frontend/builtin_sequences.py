@@ -61,8 +61,8 @@ def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int 
     if not 1 <= len(args) <= 3:
         message = f"`range` takes one to three arguments, got {len(args)}"
         raise tracer.error(BadCall(message, "range(start, stop, step)"), frame, node)
-    start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     args = tuple(int(a) if isinstance(a, np.integer) else a for a in args)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     if unroll is not None and (type(unroll) is not int or unroll < 1):
         raise tracer.error(BadCall(f"`unroll` is {unroll!r}", "a Python int of at least 1"), frame, node)
     if unroll is None and all(type(a) in (int, bool) for a in args):

@@ -215,7 +215,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
             tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
 
     exits = _exits_of(node, flags)
-    if exits:
+    if exits or loop.is_any is not None:
         _counted_while(tracer, frame, loop, carried, exits, body)
     else:
         _plain_for(tracer, frame, loop, carried, body)
@@ -267,8 +267,8 @@ def _counted_while(
         return made
 
     counter = own("counter", loop.start)
-    is_more = own("more", loop.goes_on(builder, loop.start, loop.stop)) if loop.may_wrap else None
-    last_stop = loop.last_stop(builder) if loop.may_wrap else None
+    is_more = own("more", loop.begins(builder)) if loop.may_wrap else None
+    follows = loop.follows(builder) if loop.may_wrap else None
 
     def test() -> bool | Number:
         return is_more.get() if is_more else Number(loop.goes_on(builder, counter.get().value, loop.stop))
@@ -276,8 +276,8 @@ def _counted_while(
     def advance() -> None:
         now = counter.get().value
         body(now)
-        if is_more and last_stop:
-            tracer.journal.assign(is_more, Number(loop.goes_on(builder, now, last_stop)))
+        if is_more and follows:
+            tracer.journal.assign(is_more, Number(follows(now)))
         tracer.journal.assign(counter, Number(builder.add(now, loop.step)))
 
     _staged_while(tracer, frame, carried, exits, test, advance, runs=loop.runs)

@@ -32,7 +32,8 @@ Make = Callable[[], Value]
 @dataclass(frozen=True)
 class Range:
     """start, stop, step: values of `dtype`, int64 or uint64. is_empty, runs: known at compile time to run no iteration, or at
-    least one. may_wrap: may a step from a number before `stop` leave the dtype?
+    least one. may_wrap: may a step from a number before `stop` leave the dtype? is_any: if `stop` is the last number instead, and
+    not the first that is none, whether the range has a number at all.
     """
 
     dtype: DType
@@ -44,6 +45,7 @@ class Range:
     is_empty: bool
     runs: bool
     may_wrap: bool
+    is_any: Value | None = None
 
     @property
     def bounds(self) -> tuple[Value, Value, Value]:
@@ -57,6 +59,17 @@ class Range:
             lambda: builder.compare(CompareKind.GT, counter, stop),
             builder.false,
         )
+
+    def begins(self, builder: Builder) -> Value:
+        """Is there a first number?"""
+        return self.is_any or self.goes_on(builder, self.start, self.stop)
+
+    def follows(self, builder: Builder) -> Callable[[Value], Value]:
+        """Tells of a number whether another one follows, without a step that leaves the dtype."""
+        if self.is_any is not None:
+            return lambda counter: builder.compare(CompareKind.NE, counter, self.stop)
+        last_stop = self.last_stop(builder)
+        return lambda counter: self.goes_on(builder, counter, last_stop)
 
     def last_stop(self, builder: Builder) -> Value:
         """`stop - step`, cut to the dtype: what a number is before if one more step from it is before `stop`."""
@@ -85,7 +98,9 @@ class Range:
 def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
     """Bring the bounds of a range to values of one dtype."""
     if isinstance(iterable, range):
-        iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None)
+        iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None, _forward_of(iterable))
+    if iterable.forward is not None:
+        return _to_an_end(tracer, iterable, iterable.forward, loc)
     bounds = (iterable.start, iterable.stop, iterable.step)
     for bound in bounds:
         if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
@@ -101,6 +116,25 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
     return Range(
         dtype, start, stop, step, static_step, iterable.unroll, runs is False, runs is True, not (is_near or is_inside)
     )
+
+
+def _forward_of(numbers: range) -> StagedRange | None:
+    """The reverse of a known range whose numbers an int64 holds, but not its stop."""
+    is_held = dtypes.INDEX.holds
+    if not numbers or is_held(numbers.stop) or not (is_held(numbers[0]) and is_held(numbers[-1])):
+        return None
+    return StagedRange(numbers[-1], numbers[0], -numbers.step, None)
+
+
+def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc: Loc) -> Range:
+    """The range whose last number is the first of `forward`."""
+    start, stop, end = (_wide(tracer, forward, b, loc).value for b in (iterable.start, forward.start, forward.stop))
+    dtype, step, builder = start.type.dtype, int(iterable.step), tracer.builder
+    runs = not isinstance(iterable.start, Number)
+    kind = CompareKind.GT if step > 0 else CompareKind.LT
+    is_any = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
+    by = builder.constant(step if dtype.is_signed else step % 2**dtype.bits, dtype)
+    return Range(dtype, start, stop, by, step, iterable.unroll, False, runs, True, is_any)
 
 
 def _dtype(loc: Loc, *numbers: Any) -> DType:
@@ -134,7 +168,29 @@ def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
 
 
 def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
-    """How many numbers there are, int64. Ends are subtracted as uint64, which holds the distance of any two."""
+    """How many numbers there are, int64. Where they may be too many for that, an assertion says so."""
+    if iterable.forward is not None:
+        return length(tracer, iterable.forward, loc)
+    count, step = _count(tracer, iterable, loc), _static_step(iterable, loc)
+    ends = [_reach(tracer, bound) for bound in (iterable.start, iterable.stop)]
+    low, high = ends if step > 0 else ends[::-1]
+    if high[1] - low[0] > abs(step) * dtypes.INDEX.max:
+        is_held = tracer.arithmetic.compare(ast.GtE, count, 0, loc)
+        tracer.builder.loc = loc
+        tracer.builder.check(is_held.value, "len() of 2**63 or more numbers", ())
+    return count
+
+
+def _reach(tracer: Tracer, bound: Any) -> tuple[int, int]:
+    """The least and the greatest number that a bound may be."""
+    if not isinstance(bound, Number):
+        return int(bound), int(bound)
+    most = most_of(tracer, bound)
+    return (bound.dtype.min, bound.dtype.max) if most is None else (0, most)
+
+
+def _count(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
+    """How many numbers there are, int64, which may wrap. Ends are subtracted as uint64, which holds the distance of any two."""
     step = _static_step(iterable, loc)
     ends = _wide(tracer, iterable, iterable.start, loc), _wide(tracer, iterable, iterable.stop, loc)
     low, high = ends if step > 0 else ends[::-1]
@@ -151,19 +207,25 @@ def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
     if not is_numeric(index) or default_dtype(index).is_float:
         raise StagingError(BadOperands("range(...)[...]", describe(index), "an index is an integer"), loc)
     if is_literal(index) and index < 0:
-        index = tracer.arithmetic.binary("+", length(tracer, iterable, loc), index, loc)
+        index = tracer.arithmetic.binary("+", _count(tracer, iterable, loc), index, loc)
     start = _wide(tracer, iterable, iterable.start, loc)
     count = Number(tracer.arithmetic.to_value(index, start.dtype, loc))
-    moved = tracer.arithmetic.binary("*", count, _static_step(iterable, loc), loc)
-    found: Number = tracer.arithmetic.binary("+", start, moved, loc)
+    step = _static_step(iterable, loc)
+    moved = tracer.arithmetic.binary("*", count, abs(step), loc)
+    found: Number = tracer.arithmetic.binary("+" if step > 0 else "-", start, moved, loc)
     return found
 
 
 def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
     """The same numbers from the last to the first; of none, from the new end to the new end."""
+    if iterable.forward is not None:
+        return iterable.forward
     step = _static_step(iterable, loc)
     start, end = (_wide(tracer, iterable, each, loc) for each in (iterable.start, iterable.stop))
-    stop = tracer.arithmetic.binary("-", start, 1 if step > 0 else -1, loc)
+    least, greatest = _reach(tracer, iterable.start)
+    if least == start.dtype.min if step > 0 else greatest == start.dtype.max:
+        return StagedRange(item(tracer, iterable, -1, loc), end, -step, iterable.unroll, iterable)
+    stop = tracer.arithmetic.binary("-" if step > 0 else "+", start, 1, loc)
     is_any = tracer.arithmetic.compare(ast.Lt if step > 0 else ast.Gt, start, end, loc)
     last = tracer.arithmetic.select(is_any.value, item(tracer, iterable, -1, loc), stop, loc)
     return StagedRange(last, stop, -step, iterable.unroll)
@@ -171,6 +233,7 @@ def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
 
 def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Number:
     """Is an integer one of the numbers?"""
+    iterable = iterable if iterable.forward is None else iterable.forward
     builder, step = tracer.builder, _static_step(iterable, loc)
     given = (number, iterable.start, iterable.stop)
     dtype = _dtype(loc, *given)

@@ -122,12 +122,16 @@ class Partial(Poison):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StagedRange(_RunTime):
-    """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop."""
+    """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop.
+
+    forward: the range that it is the reverse of, where its last number may be an end of its dtype, and so `stop` say nothing.
+    """
 
     start: Any
     stop: Any
     step: Any
     unroll: int | None
+    forward: StagedRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,19 +106,20 @@ def asked(out, inside, start, stop, candidates, STEP: sk.constexpr):
     for k in range(len(candidates)):
         inside[k] = candidates[k] in numbers
     n = 1
-    if STEP > 0 and start != -(2**63) or STEP < 0 and start != 2**63 - 1:
-        for i in reversed(numbers):
-            out[n] = i
-            n += 1
+    for i in reversed(numbers):
+        out[n] = i
+        n += 1
 
 
 @settings(max_examples=60, deadline=None)
+@example(range(LOW, LOW + 3), [])
+@example(range(LOW, LOW), [])
+@example(range(HIGH, HIGH - 8, -3), [])
 @given(ranges(), st.lists(st.integers(LOW, HIGH), max_size=3))
 def test_len_in_and_reversed_are_pythons(numbers, others):
     about = [x + d for x in (numbers.start, numbers.stop) for d in (-1, 0, 1) if LOW <= x + d <= HIGH]
     candidates = np.array([*others, *numbers, *about], np.int64)
-    is_reversible = numbers.start != (LOW if numbers.step > 0 else HIGH)
-    wanted = [len(numbers), *(reversed(numbers) if is_reversible else ())]
+    wanted = [len(numbers), *reversed(numbers)]
 
     for target in TARGETS:
         out, inside = np.zeros(16, np.int64), np.zeros(len(candidates), np.bool_)
@@ -126,6 +127,87 @@ def test_len_in_and_reversed_are_pythons(numbers, others):
         sk.compile(asked.specialize(STEP=numbers.step), target)[1, 1](out, inside, *bounds, candidates)
         assert out[: len(wanted)].tolist() == wanted
         assert inside.tolist() == [x in numbers for x in candidates.tolist()]
+
+
+@sk.jit
+def backwards(out, start, stop, STEP: sk.constexpr):
+    n = 0
+    for i in reversed(range(start, stop, STEP)):
+        if n >= 14:
+            break
+        out[0, n] = i
+        n += 1
+    out[0, 15] = n
+    out[0, 14] = (start in reversed(range(start, stop, STEP))) == (start < stop)
+
+
+@settings(max_examples=30, deadline=None)
+@example(range(0, 3))
+@example(range(0, 0))
+@given(ranges(0, 2**64 - 1))
+def test_reversed_of_uint64_is_pythons(numbers):
+    for target in TARGETS:
+        out = np.zeros((1, 16), np.uint64)
+        bounds = np.uint64(numbers.start), np.uint64(numbers.stop)
+        sk.compile(backwards.specialize(STEP=numbers.step), target)[1, 1](out, *bounds)
+        row = expected(numbers[::-1])
+        assert out.tolist() == [[*row[:14], 1, row[15]]]
+
+
+@pytest.mark.parametrize("numbers", [range(HIGH - 2, HIGH + 1), range(LOW + 4, LOW - 1, -2), range(LOW, LOW + 3)[::-1]])
+def test_a_known_range_needs_no_dtype_that_holds_its_stop(numbers):
+    @sk.jit
+    def kernel(out, NUMBERS: sk.constexpr):
+        n = 0
+        for i in range(NUMBERS.start, NUMBERS.stop, NUMBERS.step):
+            out[n] = i
+            n += 1
+        out[15] = i
+
+    for target in TARGETS:
+        out = np.zeros(16, np.int64)
+        sk.compile(kernel.specialize(NUMBERS=numbers), target)[1, 1](out)
+        assert out.tolist() == [*numbers, *[0] * (15 - len(numbers)), numbers[-1]]
+
+
+@sk.jit
+def counted(out, start, stop, STEP: sk.constexpr):
+    out[0] = len(range(start, stop, STEP))
+
+
+@pytest.mark.parametrize(
+    "numbers", [range(LOW, HIGH), range(LOW, 0), range(HIGH, LOW, -1), range(LOW, HIGH, 2), range(LOW, HIGH, 3)]
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_length_that_no_int64_holds_is_an_assertion(numbers, target):
+    out, kernel = np.zeros(1, np.int64), sk.compile(counted.specialize(STEP=numbers.step), target)
+    bounds = np.int64(numbers.start), np.int64(numbers.stop)
+
+    if numbers[HIGH:]:  # 2**63 numbers or more
+        with pytest.raises(sk.KernelAssertionError, match=r"2\*\*63 or more"):
+            kernel[1, 1](out, *bounds)
+    else:
+        kernel[1, 1](out, *bounds)
+        assert out.tolist() == [len(numbers)]
+
+
+def test_lengths_that_an_int64_holds_are_not_checked():
+    arrays = {"out": sk.Tensor((None,), sk.int64)}
+
+    for kinds in ({"start": sk.int32, "stop": sk.int32}, {"start": sk.uint32, "stop": sk.int64}):
+        assert "assert" not in counted.specialize(STEP=1, **arrays, **kinds).ir
+
+
+def test_a_step_of_zero_is_refused_in_any_dtype():
+    @sk.jit
+    def kernel(out, n):
+        for _ in range(n, 0, np.int32(0)):
+            out[0] = 1
+
+    with pytest.raises(sk.StagingError) as caught:
+        kernel[1, 1](np.zeros(1, np.int64), 3)
+
+    assert caught.value.id == "BAD_CALL"
 
 
 @settings(max_examples=40, deadline=None)
