@@ -1,18 +1,21 @@
 """What a user holds, and the driver behind it: the only room that knows every other.
 
-decorators        jit, function, inline; what they take: options
-jitfunction       a kernel with nothing parsed
-specialization    its constexprs fixed
-bound             and its target; compile
-inspection        what can be seen of each
+A call goes down this list; each class asks the next:
+
+launchable        Launchable, what the four classes of kernels below share: brackets, call, prepare, `_launch`, inspection;
+                  Launcher, the brackets with a key; ForwardingKernel, one kernel in front of another
+  jitfunction     JitFunction, nothing fixed: finds or makes the specialisation that the constexprs of a call mean
+  specialization  Specialization, constexprs fixed: finds or traces the variant for the types of the arguments
+  bound           BoundKernel, forwards with a target; compile
+  sanitizing      SanitizedKernel, forwards into a checked session (Sanitizer); sanitize
+variant           Variant, one specialisation for certain argument types: compiled and loaded per target, gives a runtime Kernel
+compilation       from traced IR to something that launches
+interpreting      the checking interpreter as such a Kernel
+
+native            machine code that launches, from the second launch on; guards, what it checks of captures
 argtypes          the types and the device of the arguments of a call
-variant           one specialisation for certain argument types: traced, compiled, loaded
-launcher, native  what is called with the arguments: the general way, and machine code; guards, what that checks of captures
-batch             many at once
-front             facts of a kernel that need not be traced again
 caching           machine code from disk
 history, reasons  what was compiled, and why
-compilation       from traced IR to something that launches
-interpreting      the checking interpreter as a target
-sanitizing        launches that are checked
+decorators        jit, function, inline; what they take: options
+batch             many kernels compiled at once
 """

@@ -6,11 +6,12 @@ checked as for a launch there; the run works on copies of them, and what it chan
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -27,14 +28,19 @@ from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.signature import ParamSlot
 
+if TYPE_CHECKING:
+    from stagekit.jit.sanitizing import Sanitizer
+
 _DEEP = 100  # of nested bodies: each is a few calls of the interpreter
 
 
 class InterpKernel(Kernel):
-    """Runs `fn`, lowered for "interp". options: what to check. After a launch, `last_report` holds what was seen.
+    """Runs `fn`, lowered for "interp". options: what to check.
 
-    pruned: sizes and strides that `fn` does without, for messages and checks.
+    pruned: sizes and strides that `fn` does without, for messages and checks. session: of checked launches, if it is of one.
     """
+
+    session: Sanitizer | None = None
 
     def __init__(
         self,
@@ -48,11 +54,24 @@ class InterpKernel(Kernel):
         self._program = interp.prepare(fn, options, [value for value, _ in pruned])
         self._pruned = [slot for _, slot in pruned]
         self._nesting = nesting(fn.body)
-        self.last_report: interp.Report | None = None
+
+    def of(self, session: Sanitizer) -> Self:
+        """The same kernel, whose launches count as those of a session."""
+        copied = copy.copy(self)
+        copied.session = session
+        return copied
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
-        self.tell(self.run(arguments, brackets, 0), raises_findings=True)
+        session = self.session
+        report = self.run(arguments, brackets, 0 if session is None else session.next_seed())
+        if session is not None:
+            session.keep(report)
+        self._tell(report, raises_findings=session is None or not session.collect)
+
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+        self._size(self._read(Hosted(args, self._read_on_gpu).arguments, None), args, brackets)
+        return super().prepare(args, brackets)
 
     def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
         """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
@@ -70,12 +89,7 @@ class InterpKernel(Kernel):
         program = self._program.with_seed(seed)
         report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, self._allocations(hosted))
         hosted.write_back()
-        self.last_report = dataclasses.replace(report, findings=self._explained(report))
-        return self.last_report
-
-    def check(self, given: Sequence[Any], brackets: LaunchRequest) -> None:
-        """Refuse what a launch with these arguments would refuse."""
-        self._size(self._read(Hosted(given, self._read_on_gpu).arguments, None), given, brackets)
+        return dataclasses.replace(report, findings=self._explained(report))
 
     @functools.cached_property
     def _read_on_gpu(self) -> ArgumentReader:
@@ -100,7 +114,7 @@ class InterpKernel(Kernel):
             context.append(f"in the order of `sk.sanitize({report.schedule})`")
         return tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
 
-    def tell(self, report: interp.Report, *, raises_findings: bool) -> None:
+    def _tell(self, report: interp.Report, *, raises_findings: bool) -> None:
         """Print what the kernel printed; raise what went wrong."""
         sys.stdout.write("".join(m.text for m in report.prints))
         if report.findings and raises_findings:

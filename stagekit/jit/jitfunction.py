@@ -9,7 +9,7 @@ import functools
 import inspect
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stagekit.diagnostics import Loc, hide_frames, shown
@@ -25,21 +25,21 @@ from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
 from stagekit.jit.argtypes import Untyped
 from stagekit.jit.history import History
-from stagekit.jit.inspection import Inspectable
-from stagekit.jit.launcher import General
-from stagekit.jit.native import CallShape, NativeLaunchers
+from stagekit.jit.launchable import Launchable
+from stagekit.jit.native import CallShape
 from stagekit.jit.options import Options
 from stagekit.jit.specialization import Specialization, restored
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import Unreadable, read_array
 from stagekit.runtime.binding import Binder
+from stagekit.runtime.kernel import Kernel
 from stagekit.signature import ArraySpec
 
 _LEFT_OUT = object()  # a constexpr that a call does not give: it may follow from an array
 MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
 
 
-class JitFunction(Inspectable):
+class JitFunction(Launchable):
     """A kernel before its constexprs are fixed. `.specialize(...)` fixes them; brackets and call do so from the arguments."""
 
     def __init__(
@@ -50,7 +50,7 @@ class JitFunction(Inspectable):
         fixed: Mapping[str, Any] | None = None,
         whole: JitFunction | None = None,
     ) -> None:
-        self.function = fn
+        super().__init__(options.name or fn.__name__, fn)
         self._whole = whole or self  # the kernel with nothing fixed: the same values give the same object, in any order
         self.options = options
         self._outer = dict(outer)
@@ -61,8 +61,6 @@ class JitFunction(Inspectable):
         self._made: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
         self.history = History()
-        self._native = NativeLaunchers(self.name, functools.partial(General, lambda: self))
-        functools.update_wrapper(self, fn)
 
     @property
     def loc(self) -> Loc:
@@ -70,13 +68,7 @@ class JitFunction(Inspectable):
         return self._snapshot.loc
 
     @property
-    def __stagekit_fragment__(self) -> types.FunctionType:
-        """A kernel called inside another kernel is a fragment."""
-        return self.function
-
-    @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
-        """What a call inside another kernel need not, and cannot, give."""
         return {name: value for name, value in self._fixed.items() if name in self._constexpr_names()}
 
     @functools.cached_property
@@ -86,10 +78,6 @@ class JitFunction(Inspectable):
             if parameter.default is not ...:
                 self._check_constexpr(parameter, parameter.default)
         return parameters
-
-    @property
-    def name(self) -> str:
-        return self.options.name or self.function.__name__
 
     def __reduce__(self) -> Any:
         """Pickled by name, as functions are; what is fixed goes with it."""
@@ -231,23 +219,11 @@ class JitFunction(Inspectable):
     def _shown(self) -> Variant:
         return (self._last_used() or self.only())._shown()
 
-    @hide_frames
-    def explain(self) -> str:
-        """Why the last call, or the last look, compiled: one line per step."""
-        return self.history.text()
-
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        kernel, run_time = self._split(args, kwargs)
-        launched = kernel.launch_values(key, run_time, None)
-        if launched is not None:
-            variant, machine = launched
-            self._native.offer(key, machine, lambda: self._call_shape(kernel, variant), variant.guards)
-
-    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
-        kernel, run_time = self._split(args, kwargs)
-        return kernel.prepare_values(key, run_time, None)
+    def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
+        """Native code of this function checks what the variant captured, since a change means another specialisation."""
+        self._native.offer(key, kernel, lambda: self._call_shape(specialization, variant), variant.guards)
 
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
         """How this function is called when it launches `variant`."""
@@ -272,8 +248,9 @@ class JitFunction(Inspectable):
                 return bool(spec.shape[axis] == kernel.constexprs[name])
         return False
 
-    def _split(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialization, tuple[Any, ...]]:
-        """The specialisation for the constexprs of a call, and the run-time arguments in order."""
+    def _resolve(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
         constexprs, run_time = dict(self._fixed), []
         for parameter, value in zip(self._open, self._bind(args, kwargs)):
             if not parameter.is_constexpr:
@@ -284,7 +261,7 @@ class JitFunction(Inspectable):
         missing = self._missing(constexprs)
         if missing:
             self._infer(missing, constexprs, run_time)
-        return self.with_values(constexprs), tuple(run_time)
+        return self.with_values(constexprs), tuple(run_time), None
 
     @functools.cached_property
     def _open(self) -> tuple[Parameter, ...]:

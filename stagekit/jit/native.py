@@ -11,28 +11,24 @@ there before it, and so on to the general way. So several dtypes may alternate b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from stagekit.diagnostics import StagekitError, conceal, hide_frames
+from stagekit.diagnostics import StagekitError
 from stagekit.forks import new_lock
 from stagekit.jit.guards import Guards
-from stagekit.jit.launcher import Launch, Launchable, Launcher
 from stagekit.runtime import native
 from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchSize, is_exact
+from stagekit.runtime.launch_config import LaunchSize, is_exact
 from stagekit.runtime.native import Calling, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
 _MAX_CHAIN = 8  # specialisations behind the same brackets
 _MADE_ANEW_AT = 1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
-
-General = Callable[[Any, Kernel], Callable[..., Any]]
-"""From brackets and a kernel to what launches the general way."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +61,9 @@ class CallShape:
 
 
 class NativeLaunchers:
-    """Of one kernel, by brackets."""
+    """Of one kernel, by brackets. general: gives what launches for such brackets without native code."""
 
-    def __init__(self, name: str, general: General) -> None:
+    def __init__(self, name: str, general: Callable[[Any], Callable[..., Any]]) -> None:
         self._name = name
         self._general = general
         self.entries: dict[Any, tuple[Any, Any]] = {}  # by brackets: a key of exactly the right types, and its callable
@@ -140,7 +136,7 @@ class NativeLaunchers:
         if len(self._behind.get(key, ())) >= _MAX_CHAIN:
             self._drop(key)
         before = self.entries.get(key)
-        behind = self._general(key, kernel) if before is None else before[1]
+        behind = self._general(key) if before is None else before[1]
         made = native.make_callable(code, self._name, behind, state, shape.calling)
         self._behind.setdefault(key, []).append(kernel)
         if key is None:
@@ -160,57 +156,11 @@ class NativeLaunchers:
 
 def _state(key: Any, kernel: Kernel) -> State | None:
     """What native code for these brackets works with; None where there is none, or brackets are missing."""
-    request = NO_BRACKETS if key is None else kernel.request(key)
+    request = kernel.request(key)
     is_known = request.size is None or isinstance(request.size, LaunchSize)
     if not is_known or (request.size is None) == (kernel.artifact.launch is None):
         return None
     return kernel.native_state(request)
-
-
-class EarlyLauncher(Launcher):
-    """Brackets that were kept from before there was native code for them: they use it as soon as there is."""
-
-    __slots__ = ("_entries",)
-
-    def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]]) -> None:
-        super().__init__(launch, key)
-        self._entries = entries
-
-    @hide_frames
-    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
-        entry = self._entries.get(self._key) if is_exact(self._key) else None
-        if entry is None:
-            self._launch(self._key, args, kwargs)
-        else:
-            entry[1](*args, **kwargs)
-
-
-class NativelyLaunchable(Launchable):
-    """A kernel that is launched natively where it can be."""
-
-    _native: NativeLaunchers
-
-    def __getitem__(self, key: Any) -> Any:
-        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
-        try:
-            entry = self._native.entries.get(key)
-            if entry is not None and entry[0] is key:  # the tuple of a program is mostly a constant of it
-                return entry[1]
-            return self._native.find(key) or EarlyLauncher(self._launch, key, self._native.entries)
-        except Exception:  # brackets without a hash, or with one that raises
-            return Launcher(self._launch, key)
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
-        """Launch a kernel that computes its own grid (`device_entry`)."""
-        launch = self._native.without_brackets
-        try:
-            if launch is None:
-                self._launch(None, args, kwargs)
-            else:
-                launch(*args, **kwargs)
-        except StagekitError as error:
-            conceal(error)
-            raise
 
 
 # Code ---------------------------------------------------------------------------------------------------------------

@@ -21,12 +21,10 @@ from stagekit import config
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
-from stagekit.jit.launcher import Launchable
+from stagekit.jit.launchable import ForwardingKernel, Launchable
 from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
 from stagekit.runtime import native
 from stagekit.runtime.args import describe
-from stagekit.runtime.kernel import prepared
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 
 if TYPE_CHECKING:
     from stagekit.backends.interp import Finding, Options, Report
@@ -85,36 +83,27 @@ class Sanitizer:
 
         return checked
 
-    def launch(self, variant: Variant, key: Any, args: tuple[Any, ...]) -> None:
-        """Run one launch; keep its report; raise what it found, unless that is only collected."""
-        kernel = variant.checked(self.options)
-        report = kernel.run(args, _request(kernel, key), self.seed + self._launches)
+    def kernel(self, variant: Variant) -> Kernel:
+        """What a launch of the session runs."""
+        return variant.checked(self.options).of(self)
+
+    def next_seed(self) -> int:
+        """The seed of the launch that begins now."""
+        return self.seed + self._launches
+
+    def keep(self, report: Report) -> None:
+        """Add the report of a launch that has ended."""
         self._launches += 1
         self.reports.append(report)
         del self.reports[:-_KEPT_REPORTS]
-        kernel.tell(report, raises_findings=not self.collect)
-
-    def prepare(self, variant: Variant, key: Any, args: tuple[Any, ...]) -> Callable[[], None]:
-        """A launch for later; what is wrong with its brackets and arguments is said now."""
-        kernel = variant.checked(self.options)
-        kernel.check(args, _request(kernel, key))
-        return prepared(kernel.artifact.kernel_name, self.launch, variant, key, args)
 
 
-def _request(kernel: Kernel, key: Any) -> LaunchRequest:
-    return NO_BRACKETS if key is None else kernel.request(key)
-
-
-class SanitizedKernel(Launchable):
+class SanitizedKernel(ForwardingKernel):
     """A kernel whose launches are checked. Everything else is that of the kernel itself."""
 
     def __init__(self, kernel: Launchable, sanitizer: Sanitizer) -> None:
-        self._kernel = kernel
+        super().__init__(kernel)
         self.sanitizer = sanitizer
-        functools.update_wrapper(self, getattr(kernel, "__wrapped__", kernel))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kernel, name)
 
     @hide_frames
     def specialize(self, /, **values: Any) -> SanitizedKernel:
@@ -122,13 +111,17 @@ class SanitizedKernel(Launchable):
         return SanitizedKernel(self._kernel.specialize(**values), self.sanitizer)  # type: ignore[attr-defined]
 
     @property
-    def report(self) -> Report | None:
+    def report(self) -> Report | None:  # type: ignore[override]
         """Of the last launch; None before the first. `print` shows it."""
         return self.sanitizer.report
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         with self.sanitizer:
-            self._kernel._launch(key, args, kwargs)
+            super()._launch(key, args, kwargs)
+
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        with self.sanitizer:
+            return super()._prepare(key, args, kwargs)
 
     def __repr__(self) -> str:
         return f"{self._kernel!r}, checked"

@@ -6,9 +6,8 @@ import contextlib
 import functools
 import sys
 import types
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
@@ -21,19 +20,17 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.history import Stopwatch
-from stagekit.jit.inspection import Inspectable
-from stagekit.jit.launcher import General
-from stagekit.jit.native import CallShape, NativeLaunchers
+from stagekit.jit.launchable import Launchable
+from stagekit.jit.native import CallShape
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
-from stagekit.runtime.views import Device
 
 if TYPE_CHECKING:
     from stagekit.jit.jitfunction import JitFunction
 
 
-class Specialization(Inspectable):
+class Specialization(Launchable):
     """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed."""
 
     def __init__(
@@ -43,27 +40,18 @@ class Specialization(Inspectable):
         types_given: Mapping[str, Any],
         why: str = reasons.FIRST_USE,
     ) -> None:
+        super().__init__(owner.name, owner.function)
         self._owner = owner
+        self.history = owner.history
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
         self._lock = new_lock()
         self._variants: dict[tuple[ArgType, ...], Variant] = {}
         self._last: Variant | None = None
-        self._native = NativeLaunchers(owner.name, functools.partial(General, weakref.ref(self)))
-        functools.update_wrapper(self, owner.function)
-
-    @property
-    def name(self) -> str:
-        return self._owner.name
-
-    @property
-    def __stagekit_fragment__(self) -> types.FunctionType:
-        return self._owner.function
 
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
-        """What a call inside another kernel need not, and cannot, give."""
         return {name: value for name, value in self.constexprs.items() if value is not ...}
 
     def __repr__(self) -> str:
@@ -73,7 +61,7 @@ class Specialization(Inspectable):
 
     def __reduce__(self) -> Any:
         """Pickled by name where it has one (`@function`), else as its kernel and what is fixed."""
-        module, name = sys.modules.get(self.__module__), self._owner.function.__qualname__
+        module, name = sys.modules.get(self.__module__), self.function.__qualname__
         if getattr(module, name, None) is self:
             return name
         return restored, (self._owner, self.specialized_with)
@@ -156,14 +144,14 @@ class Specialization(Inspectable):
 
     def _new_variant(self, arg_types: tuple[ArgType, ...], target: str) -> Variant:
         config.check_switches()
-        history, watch = self._owner.history, Stopwatch()
+        watch = Stopwatch()
         why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
         traced = self._trace(arg_types, has_hosts=target != "cuda")
-        history.note("traced", "", why, watch.elapsed_s)
+        self.history.note("traced", "", why, watch.elapsed_s)
         for line in traced.printed:
             sys.stdout.write(line + "\n")
         whole = functools.partial(self._trace, arg_types, has_hosts=True)
-        return Variant(self.name, self.constexprs, traced, whole, self._explained, history, why)
+        return Variant(self.name, self.constexprs, traced, whole, self._explained, self.history, why)
 
     def _types_before(self) -> tuple[ArgType, ...] | None:
         """Those of the variant made last."""
@@ -205,50 +193,19 @@ class Specialization(Inspectable):
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        launched = self.launch_generally(key, args, kwargs, None)
-        if launched is not None:
-            self._native.offer(key, launched[1], self.call_shape)
+    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Self, tuple[Any, ...], str | None]:
+        return self, tuple(self._argument_types.bind(args, kwargs)), None
 
-    def launch_generally(
-        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None
-    ) -> tuple[Variant, Kernel] | None:
-        """Launch by the general way. Gives what ran, None on the checking interpreter."""
-        return self.launch_values(key, self._argument_types.bind(args, kwargs), target)
-
-    def launch_values(self, key: Any, given: Sequence[Any], target: str | None) -> tuple[Variant, Kernel] | None:
-        """The same with the arguments in order."""
-        values, variant, device = self._typed(given, target)
-        watch = sanitizing.current()
-        if watch is not None:
-            watch.launch(variant, key, values)
-            return None
-        where = self._target(target, device)
-        kernel = variant.launch(key, values, where, device)
-        return None if where == "interp" else (variant, kernel)
-
-    def _prepare(
-        self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: str | None = None
-    ) -> Callable[[], None]:
-        return self.prepare_values(key, self._argument_types.bind(args, kwargs), target)
-
-    def prepare_values(self, key: Any, given: Sequence[Any], target: str | None) -> Callable[[], None]:
-        """A launch that lacks nothing, of the arguments in order. One prepared in a checked session is checked."""
-        values, variant, device = self._typed(given, target)
-        watch = sanitizing.current()
-        if watch is not None:
-            return watch.prepare(variant, key, values)
-        return variant.prepare(key, values, self._target(target, device), device)
-
-    def _typed(self, given: Sequence[Any], target: str | None) -> tuple[tuple[Any, ...], Variant, Device]:
-        """The arguments, the variant for their types, and where they live."""
-        values = tuple(given)
+    def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]:
+        """The variant for these arguments, and what a launch with them runs: in a checked session the interpreter."""
         arg_types, device = self._argument_types.of(values)
-        where = "interp" if sanitizing.current() is not None else self._target(target, device)
-        return values, self._variant(arg_types, where), device
-
-    def _target(self, wanted: str | None, device: Device) -> str:
-        return wanted or config.TARGET.get() or self._owner.options.target or target_of(device)
+        session = sanitizing.current()
+        if session is not None:
+            variant = self._variant(arg_types, "interp")
+            return variant, session.kernel(variant)
+        where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
+        variant = self._variant(arg_types, where)
+        return variant, variant.kernel(key, values, where, device)
 
     def call_shape(self) -> CallShape:
         """How the kernel is called, for native launchers."""
@@ -267,11 +224,6 @@ class Specialization(Inspectable):
 
     def _shown(self) -> Variant:
         return self._last or self._variant(self._default_types())
-
-    @hide_frames
-    def explain(self) -> str:
-        """Why the last call, or the last look, compiled: one line per step."""
-        return self._owner.history.text()
 
 
 def restored(kernel: Any, values: Mapping[str, Any]) -> Any:

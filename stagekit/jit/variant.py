@@ -17,10 +17,9 @@ from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
 from stagekit.jit.guards import Guards
 from stagekit.jit.history import History, Stopwatch
-from stagekit.jit.native import provide_support
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
-from stagekit.runtime.launch_config import NO_BRACKETS, Axes, check_block
+from stagekit.runtime.launch_config import Axes, check_block
 from stagekit.runtime.views import Device
 
 if TYPE_CHECKING:
@@ -100,19 +99,8 @@ class Variant:
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def launch(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
-        """`kernel[key](*args)` on `target`; without brackets, key is None. Gives what was launched."""
-        kernel = self._kernel(key, args, target, device)
-        kernel.launch(args, NO_BRACKETS if key is None else kernel.request(key))
-        return kernel
-
-    def prepare(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Callable[[], None]:
-        """The same launch as a function without parameters."""
-        provide_support()
-        kernel = self._kernel(key, args, target, device)
-        return kernel.prepare(args, NO_BRACKETS if key is None else kernel.request(key))
-
-    def _kernel(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
+    def kernel(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
+        """What `kernel[key](*args)` runs on `target`; without brackets, key is None."""
         if target == "interp":
             return self.checked(None)
         if target == "cuda":

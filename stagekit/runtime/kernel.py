@@ -42,10 +42,12 @@ class Kernel:
         self._shared_needs = compile_expressions(needs) if needs else None
 
     def request(self, key: Any) -> LaunchRequest:
-        """What `kernel[key]` asks for. A program mostly gives the same object again, which is not read anew."""
+        """What `kernel[key]` asks for; None: a call without brackets. A program mostly gives the same object again."""
         known, request = self._last_request
-        if known is key and known is not None:
+        if known is key:
             return request
+        if key is None:
+            return NO_BRACKETS
         request = read_brackets(key, self.artifact.style, self._name, self.artifact.block)
         if is_exact(key) or callable(key):
             self._last_request = key, request
@@ -57,7 +59,12 @@ class Kernel:
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         """A function that launches with these arguments, one per parameter, which it keeps alive."""
-        return prepared(self._name, self.launch, args, brackets)
+
+        def run() -> None:
+            self.launch(args, brackets)
+
+        run.__name__ = run.__qualname__ = self._name
+        return hide_frames(run)
 
     def native_state(self, request: LaunchRequest) -> State | None:
         """What a native launcher of this kernel works with; None where launches must go the general way.
@@ -83,16 +90,6 @@ class Kernel:
         if size is None:
             raise missing_brackets(self.artifact.style, self._name)
         return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
-
-
-def prepared(kernel: str, launch: Callable[..., None], *given: Any) -> Callable[[], None]:
-    """`launch(*given)` as a function of the kernel's name without parameters."""
-
-    def run() -> None:
-        launch(*given)
-
-    run.__name__ = run.__qualname__ = kernel
-    return hide_frames(run)
 
 
 def _naming(kernel: str, read: ArgumentReader) -> ArgumentReader:
@@ -153,7 +150,7 @@ def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], 
 
 def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int, int]:
     """Threads per block of a launch `kernel[key](*args)`, for compiling a kernel that fixes none."""
-    brackets = kernel.request(key) if key is not None else NO_BRACKETS
+    brackets = kernel.request(key)
     if isinstance(brackets.size, LaunchSize):
         return brackets.size.block
     if brackets.block is not None:

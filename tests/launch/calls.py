@@ -12,7 +12,7 @@ import numpy as np
 
 import stagekit as sk
 from stagekit.diagnostics import StagekitError
-from stagekit.jit.launcher import Launcher
+from stagekit.jit.launchable import Launcher
 
 n = sk.dynamic("n")
 m = sk.dynamic("m")

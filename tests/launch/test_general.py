@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from stagekit.jit.launcher import Launcher
+from stagekit.jit.launchable import Launcher
 from stagekit.runtime.launch_config import is_exact
 
 

@@ -71,7 +71,7 @@ class Launches:
         self.kernel = CudaKernel(artifact(name, signature, **(fields | changes)))
         self.general = General()
         parameters = tuple(Parameter(name, ..., place) for place, name in enumerate(signature.names))
-        launchers = NativeLaunchers("saxpy", lambda key, kernel: self.general)
+        launchers = NativeLaunchers("saxpy", lambda key: self.general)
         for _ in range(2):
             launchers.offer(key, self.kernel, lambda: CallShape(parameters, 0))
         self.native = launchers.without_brackets if key is None else launchers.find(key)

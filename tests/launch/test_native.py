@@ -130,8 +130,8 @@ def test_wrong_brackets_are_refused_however_often_the_right_ones_were_launched(k
 
 def test_a_switch_of_the_environment_is_seen_at_the_next_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, targets = warm_fill(2), []
-    general = type(kernel).launch_generally
-    monkeypatch.setattr(type(kernel), "launch_generally", lambda *a: targets.append(1) or general(*a))
+    general = type(kernel).kernel_for
+    monkeypatch.setattr(type(kernel), "kernel_for", lambda *a: targets.append(1) or general(*a))
     launched(kernel)
     assert not targets
 

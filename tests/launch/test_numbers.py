@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.dtypes import ARITHMETIC_DTYPES
-from stagekit.jit.launcher import Launcher
+from stagekit.jit.launchable import Launcher
 from stagekit.runtime import native
 from tests.launch.calls import Call, outcome
 

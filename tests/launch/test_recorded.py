@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.jit.launcher import Launcher
+from stagekit.jit.launchable import Launcher
 from stagekit.runtime import native
 
 pytestmark = [

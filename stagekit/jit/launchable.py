@@ -1,0 +1,261 @@
+"""What every kernel in a user's hands has: brackets, call, `prepare`, and what can be looked at without a launch.
+
+A class of kernels says which specialisation a call means (`_resolve`). The launch itself is written once, here:
+
+    kernel[grid](x, n)    native code, where there is any for these brackets and arguments; else
+                          _resolve -> Specialization.kernel_for -> Kernel.launch, and `_offer` has native code for the next time
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from stagekit.artifact import Artifact, Style
+from stagekit.diagnostics import StagekitError, conceal, hide_frames
+from stagekit.frontend.kernel import Traced
+from stagekit.jit.history import History
+from stagekit.jit.native import NativeLaunchers, provide_support
+from stagekit.jit.options import check_compile
+from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.launch_config import is_exact
+from stagekit.signature import Signature
+
+if TYPE_CHECKING:
+    from stagekit.backends.report import Report
+    from stagekit.jit.specialization import Specialization
+    from stagekit.jit.variant import Variant
+
+Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
+"""From the key in the brackets (None: there are none), arguments and keywords to what the call gives."""
+
+
+class Launcher:
+    """Brackets that only lack their arguments: calling it calls `launch` with both.
+
+    entries: native code by brackets, which is used as soon as there is some; it may come after the brackets were kept.
+    """
+
+    __slots__ = ("_entries", "_key", "_launch")
+
+    def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]] = types.MappingProxyType({})):
+        self._launch = launch
+        self._key = key
+        self._entries = entries
+
+    @hide_frames
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        entry = self._entries.get(self._key) if self._entries and is_exact(self._key) else None
+        return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
+
+
+class Preparation(Launcher):
+    """`kernel.prepare`: brackets and call as of the kernel, but each call gives a launch without parameters."""
+
+    __slots__ = ()
+    __iter__ = None
+    __contains__ = None
+
+    def __getitem__(self, key: Any) -> Launcher:
+        return Launcher(self._launch, key)
+
+
+class Launchable:
+    """A kernel, as far as all kinds of it are alike. name: what errors call it. function: the user's.
+
+    Its properties show the variant that was used last, or the one for contiguous arrays of the annotated types; no GPU is needed.
+    """
+
+    __iter__ = None  # brackets are no items: without these two, Python would launch-index a loop or an `in` without end
+    __contains__ = None
+    history: History
+
+    def __init__(self, name: str, function: types.FunctionType) -> None:
+        functools.update_wrapper(self, function)
+        self.name = name
+        self.function = function
+        self._native = NativeLaunchers(name, lambda key: Launcher(self._launch, key))
+
+    def __copy__(self) -> Self:
+        """A kernel is copied as functions are: there is one."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    @property
+    def __stagekit_fragment__(self) -> types.FunctionType:
+        """A kernel called inside another kernel is a fragment."""
+        return self.function
+
+    @property
+    def __stagekit_fixed__(self) -> Mapping[str, Any]:
+        """What a call inside another kernel need not, and cannot, give."""
+        raise NotImplementedError
+
+    # -- launching ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """`k[grid]`, `k[grid, block]`, ...: what the brackets mean follows the kernel's style."""
+        try:
+            entry = self._native.entries.get(key)
+            if entry is not None and entry[0] is key:  # the tuple of a program is mostly a constant of it
+                return entry[1]
+            return self._native.find(key) or Launcher(self._launch, key, self._native.entries)
+        except Exception:  # brackets without a hash, or with one that raises
+            return Launcher(self._launch, key)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
+        """Launch a kernel that computes its own grid (`device_entry`)."""
+        launch = self._native.without_brackets
+        try:
+            if launch is None:
+                self._launch(None, args, kwargs)
+            else:
+                launch(*args, **kwargs)
+        except StagekitError as error:
+            conceal(error)
+            raise
+
+    @property
+    def prepare(self) -> Preparation:
+        """`k.prepare[grid](x, n)` reads and checks the arguments once and gives a function without parameters that launches.
+
+        It keeps the arguments alive and launches on what their addresses and sizes are now, on the stream that is current at
+        the time: inside a CUDA graph capture too. A kernel that computes its own grid takes no brackets: `k.prepare(x, n)`.
+        """
+        return Preparation(self._prepare, None)
+
+    def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Launch without native code. key: what stands in the brackets, None without brackets."""
+        specialization, values, target = self._resolve(args, kwargs)
+        variant, kernel = specialization.kernel_for(key, values, target)
+        kernel.launch(values, kernel.request(key))
+        self._offer(key, specialization, variant, kernel)
+
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        """A launch that lacks nothing."""
+        provide_support()
+        specialization, values, target = self._resolve(args, kwargs)
+        _, kernel = specialization.kernel_for(key, values, target)
+        return kernel.prepare(values, kernel.request(key))
+
+    def _resolve(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
+        """The specialisation that a call means, its run-time arguments in order, and the target where that is fixed."""
+        raise NotImplementedError
+
+    def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
+        """After a launch: have native code for the next one. Checks of what was captured are not needed by default."""
+        self._native.offer(key, kernel, specialization.call_shape)
+
+    # -- inspection ---------------------------------------------------------------------------------------------
+
+    def _shown(self) -> Variant:
+        """The variant that the properties show."""
+        raise NotImplementedError
+
+    @hide_frames
+    def explain(self) -> str:
+        """Why the last call, or the last look, compiled: one line per step."""
+        return self.history.text()
+
+    def trace(self) -> Traced:
+        """The traced kernel of the variant that the properties show."""
+        return self._shown().whole()
+
+    @hide_frames
+    def compile(
+        self, target: str = "cuda", *, capability: int | None = None, block: int | tuple[int, ...] | None = None
+    ) -> Artifact:
+        """Compile for "cuda" or "cpu" without launching.
+
+        capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
+        """
+        axes = check_compile(target, capability, block)
+        return self._shown().artifact(target, capability, axes)
+
+    @property
+    @hide_frames
+    def ir(self) -> str:
+        """The traced IR as text."""
+        return self._shown().ir
+
+    @property
+    @hide_frames
+    def llvm(self) -> str:
+        """LLVM IR for the GPU, before optimisation."""
+        return self.compile("cuda").stages["llvm"]
+
+    @property
+    @hide_frames
+    def ptx(self) -> str:
+        """PTX for the GPU that is present, else for compute capability 9.0."""
+        return self.compile("cuda").stages["ptx"]
+
+    @property
+    @hide_frames
+    def sass(self) -> str:
+        """Machine code of the GPU as text; needs ptxas and a disassembler (`stagekit[cuda]`)."""
+        from stagekit.backends import ptxas
+
+        return ptxas.disassemble(ptxas.assemble(self.ptx).cubin)
+
+    @property
+    @hide_frames
+    def signature(self) -> Signature:
+        """What a launch accepts."""
+        return self._shown().traced.signature
+
+    @property
+    @hide_frames
+    def launch(self) -> Any:
+        """The launch that the kernel computes itself (`LaunchSpec`), or None."""
+        return self._shown().traced.launch
+
+    @property
+    @hide_frames
+    def fixed_block(self) -> tuple[int, int, int] | None:
+        """Threads per block along x, y and z where the kernel fixes them, else None."""
+        return self._shown().traced.block
+
+    @property
+    @hide_frames
+    def style(self) -> Style:
+        """What stands in the brackets: "block", "thread" or "entry"."""
+        return self._shown().traced.style
+
+    @hide_frames
+    def report(self) -> Report:
+        """Registers, spills, shared memory and instruction counts, from ptxas; lines where a variable widened."""
+        from stagekit.backends.report import report
+
+        return report(self.ptx, self.trace().widened)
+
+
+class ForwardingKernel(Launchable):
+    """A kernel that launches another under a condition of its own. Everything else is that of the other."""
+
+    def __init__(self, kernel: Launchable) -> None:
+        super().__init__(kernel.name, kernel.function)
+        self._kernel = kernel
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_kernel":  # of an object that was not initialised
+            raise AttributeError(name)
+        return getattr(self._kernel, name)
+
+    @property
+    def __stagekit_fixed__(self) -> Mapping[str, Any]:
+        return self._kernel.__stagekit_fixed__
+
+    def _resolve(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
+        return self._kernel._resolve(args, kwargs)
+
+    def _shown(self) -> Variant:
+        return self._kernel._shown()
