@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,43 @@ def test_a_prepared_launch_reads_the_arrays_as_they_are_then_and_keeps_them() ->
     assert out.min() == out.max() == 10 + STEP
 
 
-def test_preparing_checks_like_launching() -> None:
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda kernel: kernel,
+    "specialised": lambda kernel: kernel.specialize(),
+    "bound": lambda kernel: sk.compile(kernel, "cpu"),
+    "interpreted": lambda kernel: sk.compile(kernel, "interp"),
+    "checked": sk.sanitize,
+    "checked and bound": lambda kernel: sk.sanitize(sk.compile(kernel, "cpu")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_preparing_checks_like_launching(kind: str) -> None:
+    """Whatever kind of kernel it is, a prepared launch has read its arguments."""
+
+    @sk.jit
+    def fill(out: sk.Tensor((None,), sk.float32)):
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
+        out[0] = 4
+
+    kernel, out = KINDS[kind](fill), np.zeros(1, np.float32)
     with pytest.raises(sk.ArgumentError, match="`out`"):
-        warm_fill(1).prepare([1.0])
+        kernel.prepare([1.0])
+    with pytest.raises(sk.ArgumentError, match="TOO_MANY_ARGUMENTS"):
+        kernel.prepare(out, out)
+
+    kernel.prepare(out)()
+
+    assert out[0] == 4
+
+
+def test_a_launch_prepared_of_a_checked_kernel_is_one_of_its_session() -> None:
+    kernel, x, out = sk.sanitize(add_step, nan=False), np.zeros(64, np.float32), np.zeros(64, np.float32)
+    launch = kernel.prepare[(1,)](x, out, BLOCK=64)
+    assert not kernel.sanitizer.reports
+
+    launch()
+    launch()
+
+    assert len(kernel.sanitizer.reports) == 2
+    assert kernel.report is kernel.sanitizer.reports[-1]
