@@ -6,8 +6,8 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
@@ -15,10 +15,9 @@ from stagekit.frontend.errors import MissingConstexpr, NotAFunction, SpecializeE
 from stagekit.frontend.native import HandedOut
 from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.source import Snapshot
-from stagekit.frontend.tracer import OP_BUDGET, UNROLL_BUDGET
-from stagekit.jit.bound import BoundKernel
 from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.options import Options, read_options
+from stagekit.jit.launchable import Launchable
+from stagekit.jit.options import KernelOptions, read_options
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime.args import describe
 from stagekit.runtime.binding import OF_AN_OBJECT
@@ -28,19 +27,7 @@ R = TypeVar("R")
 
 
 @hide_frames
-def jit(
-    fn: Callable[..., Any] | None = None,
-    *,
-    fastmath: bool = False,
-    debug: bool = False,
-    lineinfo: bool = False,
-    max_registers: int | None = None,
-    name: str | None = None,
-    target: str | None = None,
-    unroll_budget: int = UNROLL_BUDGET,
-    op_budget: int = OP_BUDGET,
-    **unknown: Any,
-) -> Any:
+def jit(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) -> Any:
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
 
     fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU, and wait after each launch.
@@ -48,72 +35,37 @@ def jit(
     profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops in all. op_budget:
     operations in all.
     """
-    given = {
-        "fastmath": fastmath,
-        "debug": debug,
-        "lineinfo": lineinfo,
-        "max_registers": max_registers,
-        "name": name,
-        "target": target,
-        "unroll_budget": unroll_budget,
-        "op_budget": op_budget,
-    }
-    options = read_options("jit", given, unknown)
-    frame = sys._getframe(2)  # of the caller: the first is `hide_frames`
-
-    @hide_frames
-    def define(given: Callable[..., Any]) -> JitFunction:
-        return _kernel(given, "jit", options, frame)
-
-    return define if fn is None else define(fn)
+    return _decorate(fn, "jit", options, lambda kernel: kernel)
 
 
 @hide_frames
-def function(
-    fn: Callable[..., Any] | None = None,
-    *,
-    fastmath: bool = False,
-    debug: bool = False,
-    lineinfo: bool = False,
-    max_registers: int | None = None,
-    name: str | None = None,
-    target: str | None = None,
-    unroll_budget: int = UNROLL_BUDGET,
-    op_budget: int = OP_BUDGET,
-    **unknown: Any,
-) -> Any:
+def function(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) -> Any:
     """Make a kernel that is traced at once: everything it captures is fixed now, and errors show at the definition.
 
     Options as for `jit`. Every parameter is annotated, and every constexpr has a default.
     """
-    given = {
-        "fastmath": fastmath,
-        "debug": debug,
-        "lineinfo": lineinfo,
-        "max_registers": max_registers,
-        "name": name,
-        "target": target,
-        "unroll_budget": unroll_budget,
-        "op_budget": op_budget,
-    }
-    options = read_options("function", given, unknown)
-    frame = sys._getframe(2)
+    return _decorate(fn, "function", options, _traced)
+
+
+def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callable[[JitFunction], Launchable]) -> Any:
+    """The kernel, or what makes one of the function below where the decorator was called with options alone."""
+    options = read_options(decorator, given)
+    frame = sys._getframe(3)  # of the caller: between are the decorator and its `hide_frames`
 
     @hide_frames
-    def define(given: Callable[..., Any]) -> Specialization:
-        whole = _kernel(given, "function", options, frame)
-        _refuse_open_constexprs(whole)
-        kernel = whole.with_values({})
-        _refuse_untyped(kernel)
-        kernel.trace()
-        return kernel
+    def define(given: Callable[..., Any]) -> Launchable:
+        checked = _checked(given, decorator)
+        return finish(JitFunction(checked, options, outer_names(checked, frame)))
 
     return define if fn is None else define(fn)
 
 
-def _kernel(fn: Any, decorator: str, options: Options, frame: types.FrameType) -> JitFunction:
-    checked = _checked(fn, decorator)
-    return JitFunction(checked, options, outer_names(checked, frame))
+def _traced(whole: JitFunction) -> Specialization:
+    _refuse_open_constexprs(whole)
+    kernel = whole.with_values({})
+    _refuse_untyped(kernel)
+    kernel.trace()
+    return kernel
 
 
 def _refuse_open_constexprs(kernel: JitFunction) -> None:
@@ -169,7 +121,8 @@ def inline(fn: Callable[P, R]) -> Callable[P, R]:
 def _checked(fn: Any, decorator: str) -> types.FunctionType:
     """The function to stage, or the error that says what is none."""
     if type(fn) is not types.FunctionType:
-        hint = _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
+        is_kernel = issubclass(type(fn), Launchable)
+        hint = _KERNEL if is_kernel else _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
         what = f"`{fn.closure.name}`, defined inside a kernel" if type(fn) is HandedOut else describe(fn)
         raise SpecializeError(NotAFunction(decorator, what, hint))
     for is_it, what in _SUSPENDED:
@@ -189,9 +142,6 @@ _SUSPENDED: tuple[tuple[Callable[[Any], bool], str], ...] = (
 _KERNEL = "it is a kernel already; kernels call it as a fragment"
 _BELOW = "put the decorator of stagekit below this one, directly above the `def`"
 _INSTEAD: dict[type, str] = {
-    JitFunction: _KERNEL,
-    Specialization: _KERNEL,
-    BoundKernel: _KERNEL,
     InlineFunction: "it is a fragment already; decorate the function that it was made from",
     functools.partial: "decorate the function itself, and fix what is fixed by `constexpr` parameters or a closure",
     types.MethodType: "decorate the function in its class; `self` is then an argument, or use a closure",

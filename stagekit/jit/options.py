@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from stagekit.diagnostics import shown
 from stagekit.frontend.errors import BadOption, SpecializeError
@@ -16,13 +16,26 @@ OLDEST_CAPABILITY = 75
 MAX_REGISTERS = 255  # of one thread, since compute capability 3.5
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of `@jit` and `@function`. name: what profilers show; left out, the function's own name."""
+class KernelOptions(TypedDict, total=False):
+    """The keywords of `@jit` and `@function`, which explain them."""
 
-    trace: TraceOptions
+    fastmath: bool
+    debug: bool
+    lineinfo: bool
+    max_registers: int | None
     name: str | None
     target: str | None
+    unroll_budget: int
+    op_budget: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a kernel. name: what profilers show; left out, the function's own name."""
+
+    trace: TraceOptions
+    name: str | None = None
+    target: str | None = None
 
 
 def is_int(value: Any, low: int, high: int | None = None) -> bool:
@@ -53,22 +66,23 @@ _RULES: Rules = {
 }
 
 
-def read_options(decorator: str, given: Mapping[str, Any], unknown: Mapping[str, Any]) -> Options:
-    """Check the options that a decorator was given. unknown: keywords that it does not have."""
-    for name in unknown:
-        raise unknown_option(f"@{decorator}", name, _RULES)
+def read_options(decorator: str, given: Mapping[str, Any]) -> Options:
+    """Check the options that a decorator was given."""
     check_options(f"@{decorator}", given, _RULES)
-    if given["max_registers"] is not None and given["target"] in ("cpu", "interp"):
-        why = f"`max_registers` is an option of cuda, the target is {given['target']}"
-        raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
     rest = dict(given)
-    name, target = rest.pop("name"), rest.pop("target")
-    return Options(TraceOptions(**rest), name, target)
+    name, target = rest.pop("name", None), rest.pop("target", None)
+    options = Options(TraceOptions(**rest), name, target)
+    if options.trace.max_registers is not None and target in ("cpu", "interp"):
+        why = f"`max_registers` is an option of cuda, the target is {target}"
+        raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
+    return options
 
 
 def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
-    """Refuse values that an option does not take. where: whose option it is."""
+    """Refuse options that there are not, and values that an option does not take. where: whose options they are."""
     for name, value in given.items():
+        if name not in rules:
+            raise unknown_option(where, name, rules)
         wanted, holds = rules[name]
         if not holds(value):
             raise SpecializeError(BadOption(where, f"`{name}` is {shown(value)}", f"give {wanted}"))

@@ -15,7 +15,7 @@ import inspect
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from stagekit import config
 from stagekit.diagnostics import hide_frames
@@ -36,7 +36,6 @@ R = TypeVar("R")
 Order = Literal["forward", "backward", "random"]
 
 CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan", "rounding")
-MAX_ITERATIONS = 10_000_000
 _KEPT_REPORTS = 1000  # of one session; the oldest go first
 _SEEDS = 2**32
 
@@ -140,42 +139,32 @@ def _from_environment(text: str) -> Sanitizer | None:
     return None if text in ("", "0") else sanitize(**parse_options(text))
 
 
+class SanitizeOptions(TypedDict, total=False):
+    """The keywords of `sanitize`, which explains them."""
+
+    order: Order | None
+    seed: int | None
+    outputs: Collection[str]
+    statistics: bool
+    collect: bool
+    max_iterations: int
+    axes: bool
+    races: bool
+    uninitialised: bool
+    lanes: bool
+    overflow: bool
+    division: bool
+    shifts: bool
+    nan: bool
+    rounding: bool
+
+
 @overload
-def sanitize(
-    kernel: None = None,
-    *,
-    order: Order | None = None,
-    seed: int | None = None,
-    outputs: Collection[str] = (),
-    statistics: bool = False,
-    collect: bool = False,
-    max_iterations: int = MAX_ITERATIONS,
-    **checks: bool,
-) -> Sanitizer: ...
+def sanitize(kernel: None = None, **options: Unpack[SanitizeOptions]) -> Sanitizer: ...
 @overload
-def sanitize(
-    kernel: Any,
-    *,
-    order: Order | None = None,
-    seed: int | None = None,
-    outputs: Collection[str] = (),
-    statistics: bool = False,
-    collect: bool = False,
-    max_iterations: int = MAX_ITERATIONS,
-    **checks: bool,
-) -> Any: ...
+def sanitize(kernel: Any, **options: Unpack[SanitizeOptions]) -> Any: ...
 @hide_frames
-def sanitize(
-    kernel: Any = None,
-    *,
-    order: Order | None = None,
-    seed: int | None = None,
-    outputs: Collection[str] = (),
-    statistics: bool = False,
-    collect: bool = False,
-    max_iterations: int = MAX_ITERATIONS,
-    **checks: bool,
-) -> Any:
+def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     """Check launches: those of `kernel`, or without one those inside `with sk.sanitize():`.
 
     order: of warps and blocks, "forward", "backward" or "random"; left out, as many side by side as possible. seed: of a random
@@ -186,34 +175,26 @@ def sanitize(
     """
     if kernel is not None and not issubclass(type(kernel), Launchable):
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
-    for name in checks.keys() - set(CHECKS):
-        raise unknown_option("sanitize", name, _RULES)
-    given = {
-        **checks,
-        "order": order,
-        "seed": seed,
-        "outputs": outputs,
-        "statistics": statistics,
-        "collect": collect,
-        "max_iterations": max_iterations,
-    }
-    check_options("sanitize", given, _RULES)
+    check_options("sanitize", options, _RULES)
     if kernel is not None:
-        _check_outputs(kernel, outputs)
+        _check_outputs(kernel, options.get("outputs", ()))
+    seed = options.get("seed")
     first_seed = random.randrange(_SEEDS) if seed is None else seed
-    options = _options(order, tuple(outputs), statistics, max_iterations, checks)
-    made = Sanitizer(options, first_seed, collect)
+    made = Sanitizer(_options(options), first_seed, options.get("collect", False))
     return made if kernel is None else SanitizedKernel(kernel, made)
 
 
-def _options(
-    order: Order | None, outputs: tuple[str, ...], statistics: bool, max_iterations: int, checks: Mapping[str, bool]
-) -> Options:
+def _options(given: Mapping[str, Any]) -> Options:
     from stagekit.backends.interp import Checks, Options, Schedule
 
-    wanted = Checks(**{**dict.fromkeys(CHECKS, True), **checks})
-    schedule = None if order is None else Schedule(order)
-    return Options(wanted, schedule, outputs, statistics, max_iterations=max_iterations)
+    order = given.get("order")
+    rest = {name: given[name] for name in ("statistics", "max_iterations") if name in given}
+    return Options(
+        Checks(**{name: given.get(name, True) for name in CHECKS}),
+        None if order is None else Schedule(order),
+        tuple(given.get("outputs", ())),
+        **rest,
+    )
 
 
 _ORDERS = ("forward", "backward", "random")
