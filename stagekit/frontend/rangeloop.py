@@ -22,6 +22,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.slices import interval_of
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.ir import Builder, CompareKind, Value
@@ -172,21 +173,13 @@ def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
     if iterable.forward is not None:
         return length(tracer, iterable.forward, loc)
     count, step = _count(tracer, iterable, loc), _static_step(iterable, loc)
-    ends = [_reach(tracer, bound) for bound in (iterable.start, iterable.stop)]
+    ends = [interval_of(tracer, bound) for bound in (iterable.start, iterable.stop)]
     low, high = ends if step > 0 else ends[::-1]
-    if high[1] - low[0] > abs(step) * dtypes.INDEX.max:
+    if high.hi - low.lo > abs(step) * dtypes.INDEX.max:
         is_held = tracer.arithmetic.compare(ast.GtE, count, 0, loc)
         tracer.builder.loc = loc
         tracer.builder.check(is_held.value, "len() of 2**63 or more numbers", ())
     return count
-
-
-def _reach(tracer: Tracer, bound: Any) -> tuple[int, int]:
-    """The least and the greatest number that a bound may be."""
-    if not isinstance(bound, Number):
-        return int(bound), int(bound)
-    most = most_of(tracer, bound)
-    return (bound.dtype.min, bound.dtype.max) if most is None else (0, most)
 
 
 def _count(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
@@ -222,8 +215,8 @@ def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
         return iterable.forward
     step = _static_step(iterable, loc)
     start, end = (_wide(tracer, iterable, each, loc) for each in (iterable.start, iterable.stop))
-    least, greatest = _reach(tracer, iterable.start)
-    if least == start.dtype.min if step > 0 else greatest == start.dtype.max:
+    reach = interval_of(tracer, iterable.start)
+    if reach.lo == start.dtype.min if step > 0 else reach.hi == start.dtype.max:
         return StagedRange(item(tracer, iterable, -1, loc), end, -step, iterable.unroll, iterable)
     stop = tracer.arithmetic.binary("-" if step > 0 else "+", start, 1, loc)
     is_any = tracer.arithmetic.compare(ast.Lt if step > 0 else ast.Gt, start, end, loc)
