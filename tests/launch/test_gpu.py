@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Const, Slot
 from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
-from stagekit.runtime import cuda, dlpack, driver, native
+from stagekit.runtime import dlpack, driver, native
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
@@ -24,9 +23,9 @@ from stagekit.runtime.launch_config import LaunchRequest
 from stagekit.runtime.views import ArrayView, Device
 from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
+from tests.runtime.fake_driver import installed
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
 
-CACHED = (driver._handle, driver._event, driver.capability, driver.device_name, cuda._complete_process)
 FACTOR = int(np.float32(1.5).view(np.uint32))
 
 pytestmark = [
@@ -36,20 +35,12 @@ pytestmark = [
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNativeDriver]:
+def gpu() -> Iterator[FakeNativeDriver]:
     made = FakeNativeDriver()
-    monkeypatch.setattr(driver, "api", lambda: made)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
-    for name in ("_contexts", "_lost"):
-        monkeypatch.setattr(driver, name, {})
-    for cached in CACHED:
-        cached.cache_clear()
     made.current = 100
     made.parameter_count = 4
-    yield made
-    gc.collect()
-    for cached in CACHED:
-        cached.cache_clear()
+    with installed(made):
+        yield made
 
 
 class General:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +12,9 @@ import pytest
 
 import stagekit as sk
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.runtime import driver
 from stagekit.runtime.device_array import DeviceArray
 from stagekit.runtime.views import ArrayView, Device
-from tests.runtime.fake_driver import FakeDriver, Status
-
-CACHED = (driver._handle, driver._event, driver.capability, driver.device_name)
+from tests.runtime.fake_driver import FakeDriver, Status, installed
 
 
 class Memory(FakeDriver):
@@ -30,18 +26,10 @@ class Memory(FakeDriver):
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+def fake() -> Iterator[Memory]:
     made = Memory()
-    monkeypatch.setattr(driver, "api", lambda: made)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    for name in ("_contexts", "_lost"):
-        monkeypatch.setattr(driver, name, {})
-    for cached in CACHED:
-        cached.cache_clear()
-    yield made
-    gc.collect()
-    for cached in CACHED:
-        cached.cache_clear()
+    with installed(made):
+        yield made
 
 
 class View:

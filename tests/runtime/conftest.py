@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import shutil
 import subprocess
-import sys
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from stagekit.runtime import driver
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import Signature
-from tests.runtime.fake_driver import FakeDriver
+from tests.runtime.fake_driver import FakeDriver, installed
 from tests.runtime.handmade import MakeKernel, artifact
 
 SOURCE = r"""
@@ -99,22 +95,9 @@ def make_kernel(library: ctypes.CDLL) -> MakeKernel:
     return make
 
 
-CACHED = (driver._handle, driver._event, driver.capability, driver.device_name)
-
-
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+def fake() -> Iterator[FakeDriver]:
     """The driver's place, taken."""
     made = FakeDriver()
-    monkeypatch.setattr(driver, "api", lambda: made)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
-    for name, value in {"_contexts": {}, "_lost": {}, "_retired": deque()}.items():
-        monkeypatch.setattr(driver, name, value)
-    ctypes.memset(driver.last_launches_address(), 0, ctypes.sizeof(driver._last_launches))
-    for cached in CACHED:
-        cached.cache_clear()
-    yield made
-    made.is_busy = False
-    gc.collect()  # what is freed, is freed with the driver that it came from
-    for cached in CACHED:
-        cached.cache_clear()
+    with installed(made):
+        yield made

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+from stagekit.runtime import cuda, driver, native
 
 NAMES = {
     0: "CUDA_SUCCESS",
@@ -174,3 +183,38 @@ class FakeDriver:
         self.launched.append(tuple(slot[0] for slot in slots[: self.parameter_count]))
 
     parameter_count = 0
+
+
+CACHED = (driver._handle, driver._event, driver.capability, driver.device_name, cuda._complete_process)
+"""What remembers answers of the driver."""
+
+
+@contextmanager
+def installed(fake: FakeDriver) -> Iterator[None]:
+    """Put a fake driver in the driver's place. Where there is a GPU, tests before and after it use the real one."""
+    with pytest.MonkeyPatch.context() as patch, _native_table_kept():
+        patch.setattr(driver, "api", lambda: fake)
+        patch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
+        for name, value in {"_contexts": {}, "_lost": {}, "_retired": deque()}.items():
+            patch.setattr(driver, name, value)
+        ctypes.memset(driver.last_launches_address(), 0, ctypes.sizeof(driver._last_launches))
+        for cached in CACHED:
+            cached.cache_clear()
+        yield
+        fake.is_busy = False
+        gc.collect()  # what is freed, is freed with the driver that it came from
+        for cached in CACHED:
+            cached.cache_clear()
+
+
+@contextmanager
+def _native_table_kept() -> Iterator[None]:
+    """Native launchers find the driver's functions in a table of the process."""
+    if not native.is_available():
+        yield
+        return
+    process = native.process()
+    before = {name: process.get(name) for name in cuda._FUNCTIONS}
+    yield
+    for name, address in before.items():
+        process.set(name, address)
