@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
+from stagekit.diagnostics import Loc
 from stagekit.frontend import language, objects
 from stagekit.frontend.comparisons import compare, contains
 from stagekit.frontend.conditions import negate_condition, truth
@@ -22,7 +23,7 @@ from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.native import Builtin, run_native
-from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, is_numeric, strong_dtype
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric, strong_dtype
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time, mapper_of
@@ -227,13 +228,23 @@ def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: _R
 
     def choose(a: Any, b: Any) -> Any:
         if is_numeric(a) and is_numeric(b):
-            return tracer.arithmetic.select(is_better.value, a, b, frame.loc(node))
+            loc = frame.loc(node)
+            return tracer.arithmetic.select(
+                is_better.value, _fitting(tracer, a, b, loc), _fitting(tracer, b, a, loc), loc
+            )
         joined = branch(tracer, is_better.value, lambda: a, lambda: b, frame.loc(node))
         return tracer.read(joined, frame, node)
 
     item = choose(other.item, best.item)
     is_own_key = other.key is other.item and best.key is best.item
     return _Ranked(item, item if is_own_key else choose(other.key, best.key))
+
+
+def _fitting(tracer: Tracer, value: Any, beside: Any, loc: Loc) -> Any:
+    """An integer literal that the other number's dtype does not hold counts as one of its own dtype, as where paths meet."""
+    strong, own = default_dtype(beside), default_dtype(value)
+    fits = not (is_literal(value) and own.is_integer and strong.is_integer) or is_literal(beside) or strong.holds(value)
+    return value if fits else Number(tracer.arithmetic.to_value(value, own, loc))
 
 
 ON_NUMBERS: dict[Any, Builtin] = {

@@ -66,7 +66,7 @@ LOST = {  # R3: what a key by fields, or by items alone, loses
     "a deque's bound": (
         "V = collections.deque([1], 3)", "V.maxlen", "V = collections.deque([1], 5)"
     ),
-    "an array's shape": ("V = np.arange(6)", "V.shape[0]", "V.shape = (2, 3)"),
+    "an array's shape": ("V = np.arange(6)", "V.shape[0]", "V.resize((2, 3), refcheck=False)"),
     "an array's contents": ("V = np.arange(6)", "int(V[2])", "V[2] = 9"),
     "an array behind a view": ("A = np.arange(6)\nV = A[::2]", "int(V[1])", "A[2] = 9"),
     "an array of objects": ("V = np.array([1, 'x'], object)", "V[0]", "V[0] = 5"),

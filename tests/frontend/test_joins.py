@@ -357,3 +357,21 @@ def test_the_trace_names_the_lines_where_a_variable_widened():
         f"line {first + 2}: col is int64, where int32 and int64 meet",
         f"line {first + 5}: the result is int64, where int16 and int64 meet",
     )
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32])
+def test_min_and_max_take_literals_that_the_other_dtype_does_not_hold_r10(dtype, target):
+    @sk.jit
+    def kernel(out, A):
+        low, high = -70_000, 5_000_000_000
+        out[0] = min(A[0], 0, high)
+        out[1] = max(A[0], low)
+        out[2] = max(A[0], high)
+        out[3] = min(A[0], low, 3)
+        out[4] = max((1, A[0]), key=lambda each: 0 - int(each))
+
+    out = np.zeros(5, np.int64)
+    sk.compile(kernel, target)[1, 1](out, np.array([7], dtype))
+
+    assert out.tolist() == [0, 7, 5_000_000_000, -70_000, 1]
