@@ -17,6 +17,7 @@ from stagekit.frontend.errors import StagingError
 from stagekit.frontend.evaluation import is_of_the_user, raised_by_python
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Location
+from stagekit.frontend.source import children
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Partial
 
@@ -108,7 +109,7 @@ def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
         return ()
     if isinstance(statement, ast.Match):
         return (inner for case in statement.cases for inner in case.body)
-    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt))
+    return [node for node in children(statement) if isinstance(node, ast.stmt)]
 
 
 def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Number:

@@ -34,7 +34,7 @@ from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
-from stagekit.frontend.source import Snapshot, Source, names_of
+from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
 from stagekit.frontend.state import lookup
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod, Partial, Poison, holds_run_time, is_fixed, is_native, mapper_of
@@ -357,8 +357,8 @@ def _has_inner_scopes(node: ast.AST) -> bool:
     """May something made by this function read its variables when it is over? Remembered on the node."""
     found: bool | None = getattr(node, "_has_inner_scopes", None)
     if found is None:
-        inner = (ast.FunctionDef, ast.Lambda, ast.GeneratorExp)
-        found = any(isinstance(each, inner) and each is not node for each in ast.walk(node))
+        inner = {ast.FunctionDef, ast.Lambda, ast.GeneratorExp}
+        found = not inner.isdisjoint(map(type, all_nodes(node)[1:]))
         node._has_inner_scopes = found  # type: ignore[attr-defined]
     return found
 

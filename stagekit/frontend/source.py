@@ -101,8 +101,9 @@ class Snapshot:
             raise _unavailable(self)
         node = _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
-        check_syntax(source)
-        _note_names(node)
+        nodes = all_nodes(node)
+        check_syntax(source, nodes)
+        _note_names(nodes)
         return source
 
 
@@ -119,8 +120,28 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
-def _parse(snapshot: Snapshot) -> ast.Module:
-    """The tree of the snapshot's lines with positions of the original file."""
+def children(node: ast.AST) -> list[ast.AST]:
+    """As of `ast.iter_child_nodes`, without two generators for each node: reading the text is half of a first trace."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def all_nodes(tree: ast.AST) -> list[Any]:
+    """The tree and all below it, in the order of `ast.walk`."""
+    found = [tree]
+    for node in found:  # which grows
+        found += children(node)
+    return found
+
+
+def _parse(snapshot: Snapshot) -> list[Any]:
+    """The nodes of the snapshot's lines, with positions of the original file."""
     text = "".join(snapshot.lines or ())
     dedented = textwrap.dedent(text)
     indent = len(text) - len(text.lstrip()) if dedented != text else 0
@@ -129,18 +150,15 @@ def _parse(snapshot: Snapshot) -> ast.Module:
             tree = ast.parse(dedented)
     except SyntaxError:
         tree = _parse_fragment(snapshot, dedented)
-    for node in _placed(tree):
+    nodes = all_nodes(tree)
+    placed = [node for node in nodes if hasattr(node, "end_lineno")]
+    for node in placed:
         node.lineno += snapshot.first_line - 1
         node.end_lineno += snapshot.first_line - 1
         node.col_offset += indent
         node.end_col_offset += indent
-    _columns_in_characters(tree, snapshot)
-    return tree
-
-
-def _placed(tree: ast.AST) -> Iterator[Any]:
-    """The nodes that have a place in the text."""
-    return (node for node in ast.walk(tree) if getattr(node, "end_lineno", None) is not None)
+    _columns_in_characters(placed, snapshot)
+    return nodes
 
 
 def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
@@ -151,18 +169,19 @@ def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
             tree = ast.parse("".join(lines))
     except SyntaxError:
         raise _not_its_text(snapshot) from None
-    for node in _placed(tree):
-        node.lineno -= snapshot.first_line - 1
-        node.end_lineno -= snapshot.first_line - 1
+    for node in all_nodes(tree):
+        if hasattr(node, "end_lineno"):
+            node.lineno -= snapshot.first_line - 1
+            node.end_lineno -= snapshot.first_line - 1
     return tree
 
 
-def _columns_in_characters(tree: ast.Module, snapshot: Snapshot) -> None:
+def _columns_in_characters(placed: list[Any], snapshot: Snapshot) -> None:
     """`ast` counts columns in utf-8 bytes; carets need characters."""
     lines = linecache.getlines(snapshot.function.__code__.co_filename)
     if all(line.isascii() for line in snapshot.lines or ()):
         return
-    for node in _placed(tree):
+    for node in placed:
         if 0 < node.lineno <= len(lines):
             node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
             if 0 < node.end_lineno <= len(lines):
@@ -173,17 +192,16 @@ def _characters(line: str, byte_offset: int) -> int:
     return len(line.encode()[:byte_offset].decode(errors="ignore"))
 
 
-def _find(function: types.FunctionType, tree: ast.Module, snapshot: Snapshot) -> FunctionNode:
-    """The node of `function` in `tree`: right kind, right name, and it compiles to the same bytecode."""
-    nodes, name = list(ast.walk(tree)), function.__code__.co_name  # a wrapper goes by another name
+def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) -> FunctionNode:
+    """The node of `function`: right kind, right name, and it compiles to the same bytecode."""
+    name = function.__code__.co_name  # a wrapper goes by another name
     if any(isinstance(n, ast.AsyncFunctionDef) and n.name == name for n in nodes):
         raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
-    for node in sorted(nodes, key=lambda n: abs(getattr(n, "lineno", 0) - function.__code__.co_firstlineno)):
-        if isinstance(node, kind) and getattr(node, "name", "<lambda>") == name:
-            assert isinstance(node, ast.FunctionDef | ast.Lambda)
-            if _is_code_of(function.__code__, node):
-                return node
+    named = [n for n in nodes if isinstance(n, kind) and getattr(n, "name", "<lambda>") == name]
+    for node in sorted(named, key=lambda n: abs(n.lineno - function.__code__.co_firstlineno)):
+        if _is_code_of(function.__code__, node):
+            return node
     raise _not_its_text(snapshot)
 
 
@@ -214,16 +232,17 @@ def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
     bare: ast.stmt
     if isinstance(node, ast.FunctionDef):
         # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
-        bare = ast.FunctionDef("alone", _without_annotations(node.args), node.body, [], None, None)
+        bare = ast.FunctionDef("alone", _without_annotations(node.args), node.body, [], None, None, **_PLACE)
         if sys.version_info >= (3, 12):
             bare.type_params = []
     else:
-        bare = ast.Expr(ast.Lambda(_without_annotations(node.args), node.body))
-    cells = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
-    outer = ast.FunctionDef("outer", ast.arguments([], [], None, [], [], None, []), [*cells, bare], [], None, None)
+        bare = ast.Expr(ast.Lambda(_without_annotations(node.args), node.body, **_PLACE), **_PLACE)
+    cells = [ast.Assign([ast.Name(name, ast.Store(), **_PLACE)], _none(), **_PLACE) for name in code.co_freevars]
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    outer = ast.FunctionDef("outer", nothing, [*cells, bare], [], None, None, **_PLACE)
     if sys.version_info >= (3, 12):
         outer.type_params = []
-    module = ast.fix_missing_locations(ast.Module([outer], []))
+    module = ast.Module([outer], [])
     flags = code.co_flags & _FUTURE_ANNOTATIONS
     with without_warnings():
         compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=flags)
@@ -232,22 +251,27 @@ def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
 
 
 _FUTURE_ANNOTATIONS = 0x1000000
+_PLACE: dict[str, Any] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}  # of a node made here
+
+
+def _none() -> ast.Constant:
+    return ast.Constant(None, **_PLACE)
 
 
 def _without_annotations(args: ast.arguments) -> ast.arguments:
     """The same parameters; defaults become None, since they are evaluated outside the function's own code."""
 
     def bare(arg: ast.arg) -> ast.arg:
-        return ast.arg(arg.arg)
+        return ast.arg(arg.arg, **_PLACE)
 
     return ast.arguments(
         [bare(a) for a in args.posonlyargs],
         [bare(a) for a in args.args],
         bare(args.vararg) if args.vararg else None,
         [bare(a) for a in args.kwonlyargs],
-        [None if d is None else ast.Constant(None) for d in args.kw_defaults],
+        [None if d is None else _none() for d in args.kw_defaults],
         bare(args.kwarg) if args.kwarg else None,
-        [ast.Constant(None) for _ in args.defaults],
+        [_none() for _ in args.defaults],
     )
 
 
@@ -331,14 +355,14 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
     A walrus inside a comprehension binds in the function around it, as Python has it.
     """
-    left = list(ast.iter_child_nodes(scope))
+    left = children(scope)
     while left:
         child = left.pop()
         yield child
         if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            yield from (n.target for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
+            yield from (n.target for n in all_nodes(child) if isinstance(n, ast.NamedExpr))
         elif not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            left.extend(ast.iter_child_nodes(child))
+            left += children(child)
 
 
 # -- what the language leaves out ------------------------------------------------------------------------------------
@@ -361,18 +385,18 @@ _UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
 }
 
 
-def check_syntax(source: Source) -> None:
+def check_syntax(source: Source, nodes: list[Any]) -> None:
     """Refuse, with a caret, what the language does not have. Nested functions are part of the text."""
-    for node in ast.walk(source.node):
+    for node in nodes:
         found = _UNSUPPORTED.get(type(node))
         if found:
             what, hint = found
             raise StagingError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))
 
 
-def _note_names(scope: ast.AST) -> None:
+def _note_names(nodes: list[Any]) -> None:
     """Tell each call whose value a statement gives to one name what that name is: memory is called by it."""
-    for node in ast.walk(scope):
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[-1], ast.Name):
             node.value._assigned_to = node.targets[-1].id  # type: ignore[attr-defined]
 
