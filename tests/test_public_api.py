@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import stagekit as sk
-from stagekit.intrinsics.registry import all_intrinsics
 from stagekit.ir import Intrinsic
-from stagekit.ir.intrinsic import Native
+from tools.stubs import stubs
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = "\n".join(
@@ -64,19 +63,24 @@ def test_all_is_complete() -> None:
     assert set() == names - set(sk.__all__) - {"annotations", "TYPE_CHECKING"}
 
 
-def test_every_intrinsic_has_a_public_name() -> None:
-    """Or is native to every target: what public ones, such as `shfl_sync` of any dtype, are built from."""
-    public = {id(value) for _, value in public_names()}
-    hidden = [spec for spec in all_intrinsics() if id(spec) not in public]
+@pytest.mark.parametrize(
+    ("path", "text"), stubs().items(), ids=lambda each: each.name if isinstance(each, Path) else ""
+)
+def test_a_stub_shows_what_is_public(path: Path, text: str) -> None:
+    """What editors and type checkers read. `python -m tools.stubs` writes it."""
+    module = sk if path.stem == "__init__" else sk.cuda
+    shown = {name for node in ast.parse(text).body for name in names_bound_by(node)}
 
-    assert [] == [s.name for s in hidden if not all(isinstance(how, Native) for how in s.lower.values())]
+    assert text == path.read_text(encoding="utf-8"), f"run `python -m tools.stubs`: {path.name} is old"
+    assert set(module.__all__) == shown - {"Any", "__version__"}
 
 
-def test_what_is_imported_is_what_is_public() -> None:
-    tree = ast.parse(Path(sk.__file__).read_text(encoding="utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-
-    assert sorted(alias.asname or alias.name for node in imports for alias in node.names) == sorted(sk.__all__)
+def names_bound_by(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    if isinstance(node, ast.AnnAssign):
+        return [ast.unparse(node.target)]
+    return [node.name] if isinstance(node, ast.FunctionDef) else []
 
 
 def test_no_room_hides_a_public_name() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stagekit import intrinsics
 from stagekit.dtypes import (
     ALL_DTYPES,
     ARITHMETIC_DTYPES,
@@ -26,19 +25,14 @@ from stagekit.dtypes import (
     int32,
     uint8,
 )
-from stagekit.intrinsics.registry import by_name
+from stagekit.intrinsics import FAMILIES, by_name
 from stagekit.ir import semantics
 from stagekit.ir.intrinsic import Intrinsic, Sig, Tolerance
 from stagekit.ir.ops import BinaryKind, CompareKind
 from stagekit.ir.types import Pointer, Type
 
-FAMILIES: tuple[ModuleType, ...] = (
-    intrinsics.math,
-    intrinsics.bits,
-    intrinsics.index,
-    intrinsics.sync,
-    intrinsics.warp,
-    intrinsics.atomics,
+_OF_NUMBERS = (
+    "Functions of numbers, one thread at a time: Python's `math`, and what NumPy and CUDA users expect beside it."
 )
 
 Row = Sequence[str]
@@ -80,15 +74,18 @@ bits everywhere. A 16-bit float is computed as float32 and rounded once more, wh
 
 def _intrinsics_page() -> Iterator[str]:
     yield _INTRINSICS_INTRO
-    for family in FAMILIES:
-        summary, *_ = (family.__doc__ or "").strip().splitlines()
-        yield f"## {family.__name__.rpartition('.')[2]}\n\n{summary}\n"
-        yield from _table(("Operation", "Types", "Meaning", "Error", "Source"), map(_intrinsic_row, records_of(family)))
+    for name, family in FAMILIES.items():
+        summary = _OF_NUMBERS if name == "math" else str(family[0].__doc__).strip().splitlines()[0]
+        yield f"## {name}\n\n{summary}\n"
+        yield from _table(
+            ("Operation", "Types", "Meaning", "Error", "Source"), map(_intrinsic_row, records_of(*family))
+        )
 
 
-def records_of(family: ModuleType) -> list[Intrinsic]:
-    """The records that a family defines, by name."""
-    return sorted({v for v in vars(family).values() if isinstance(v, Intrinsic)}, key=lambda r: r.name)
+def records_of(*family: ModuleType) -> list[Intrinsic]:
+    """The records that the modules of a family define, by name."""
+    bound = (value for module in family for value in vars(module).values())
+    return sorted({value for value in bound if isinstance(value, Intrinsic)}, key=lambda r: r.name)
 
 
 def _intrinsic_row(record: Intrinsic) -> Row:

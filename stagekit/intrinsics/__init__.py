@@ -1,6 +1,27 @@
 """The records of everything that is not a core op, one file per family; importing this package registers them all."""
 
-from stagekit.intrinsics import atomics, bits, index, math, sync, warp
-from stagekit.intrinsics.registry import all_intrinsics, by_name, define
+from stagekit.intrinsics import (
+    atomics,
+    bits,
+    exponentials,
+    index,
+    powers,
+    products,
+    rounding,
+    special,
+    sync,
+    trigonometry,
+    warp,
+)
+from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
-__all__ = ["all_intrinsics", "atomics", "bits", "by_name", "define", "index", "math", "sync", "warp"]
+FAMILIES = {
+    "math": (exponentials, powers, products, rounding, special, trigonometry),
+    "bits": (bits,),
+    "index": (index,),
+    "sync": (sync,),
+    "warp": (warp,),
+    "atomics": (atomics,),
+}
+
+__all__ = ["FAMILIES", "all_intrinsics", "by_name", "define", "public_in"]

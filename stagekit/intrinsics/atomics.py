@@ -19,7 +19,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.intrinsics import math
+from stagekit.intrinsics import rounding
 from stagekit.intrinsics.registry import define
 from stagekit.ir import (
     TARGETS,
@@ -130,11 +130,11 @@ def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Result
 
 
 def _minimum(b: Builder, x: Value, y: Value) -> Value:
-    return b.call_one(math.minimum, (x, y))
+    return b.call_one(rounding.minimum, (x, y))
 
 
 def _maximum(b: Builder, x: Value, y: Value) -> Value:
-    return b.call_one(math.maximum, (x, y))
+    return b.call_one(rounding.maximum, (x, y))
 
 
 atomic_cas: Intrinsic = define(

@@ -15,11 +15,11 @@ from typing import Any
 
 from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, DType, bfloat16, float16, float32, float64
 from stagekit.intrinsics import reference
-from stagekit.intrinsics.registry import Lowerings, by_name, define, each_dtype
+from stagekit.intrinsics.registry import by_name, define, each_dtype
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.builder import Builder
 from stagekit.ir.core import Value
-from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Tolerance
+from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Lowerings, Tolerance
 
 Results = tuple[Value, ...]
 ByDtype = Mapping[DType, Lowering]
@@ -85,7 +85,7 @@ def define_function(
         args=args,
         sigs=each_dtype(FLOAT_DTYPES, len(args)),
         lower=lower,
-        lower_fast=fast,
+        lower_fast=fast or {},
         evaluate=meaning,
         tolerance=tolerance,
         fast_tolerance=Tolerance(fast_ulp),

@@ -17,6 +17,7 @@ from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 AXES = ("x", "y", "z")
 
+_EVERYWHERE = ("stagekit", "stagekit.cuda")
 _VARYING: Effects = frozenset({Effect.VARYING})
 _AXIS = Param("axis", AXES, "x")
 _AXIS_NUMBER = Param("axis", (0, 1, 2), 0)
@@ -29,6 +30,7 @@ def _everywhere(native: Native) -> dict[str, Native]:
 
 thread_idx = define(
     name="thread_idx",
+    public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
     sigs=_GIVES_INDEX,
@@ -41,6 +43,7 @@ thread_idx = define(
 
 block_idx = define(
     name="block_idx",
+    public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
     sigs=_GIVES_INDEX,
@@ -53,6 +56,7 @@ block_idx = define(
 
 block_dim = define(
     name="block_dim",
+    public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
     sigs=_GIVES_INDEX,
@@ -65,6 +69,7 @@ block_dim = define(
 
 grid_dim = define(
     name="grid_dim",
+    public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
     sigs=_GIVES_INDEX,
@@ -77,6 +82,7 @@ grid_dim = define(
 
 lane_id = define(
     name="lane_id",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=_GIVES_INDEX,
     effects=_VARYING,
@@ -88,6 +94,7 @@ lane_id = define(
 
 warp_id = define(
     name="warp_id",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=_GIVES_INDEX,
     effects=_VARYING,

@@ -8,63 +8,34 @@ Every record is bound to a module variable of its own name; a family is a file, 
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import ParamSpec
 
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
-from stagekit.ir.core import PURE, Effects
-from stagekit.ir.intrinsic import EXACT, TARGETS, Intrinsic, Lowering, Param, Sig, Tolerance
+from stagekit.ir.core import PURE
+from stagekit.ir.intrinsic import TARGETS, Intrinsic, Native, Sig
 from stagekit.ir.types import Scalar, Type
 
-Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
+_Fields = ParamSpec("_Fields")
 
 _REGISTRY: dict[str, Intrinsic] = {}
 
 
-def define(
-    *,
-    name: str,
-    args: tuple[str, ...],
-    sigs: tuple[Sig, ...],
-    lower: Lowerings,
-    doc: str,
-    source: str,
-    effects: Effects = PURE,
-    params: tuple[Param, ...] = (),
-    defaults: tuple[Any, ...] = (),
-    lower_fast: Lowerings | None = None,
-    evaluate: Callable[..., Any] | None = None,
-    tolerance: Mapping[str, Tolerance] | None = None,
-    fast_tolerance: Tolerance = EXACT,
-    integers_as_float: bool = False,
-    bounds: tuple[int, int] | None = None,
-    min_capability: int = 75,
-) -> Intrinsic:
-    """Make a record, check it, and register it under its name. Fields: see `ir.intrinsic.Intrinsic`."""
-    record = Intrinsic(
-        name=name,
-        args=args,
-        sigs=sigs,
-        effects=effects,
-        lower=lower,
-        doc=doc,
-        source=source,
-        params=params,
-        defaults=defaults,
-        lower_fast=lower_fast or {},
-        evaluate=evaluate,
-        tolerance=tolerance or {},
-        fast_tolerance=fast_tolerance,
-        integers_as_float=integers_as_float,
-        bounds=bounds,
-        min_capability=min_capability,
-    )
-    for holds, sentence in _RULES:
-        if not holds(record):
-            raise InternalError(f"intrinsic `{name}`: {sentence}")
-    _REGISTRY[name] = record
-    return record
+def _checked(make: Callable[_Fields, Intrinsic]) -> Callable[_Fields, Intrinsic]:
+    def define(*args: _Fields.args, **kwargs: _Fields.kwargs) -> Intrinsic:
+        record = make(*args, **kwargs)
+        for holds, sentence in _RULES:
+            if not holds(record):
+                raise InternalError(f"intrinsic `{record.name}`: {sentence}")
+        _REGISTRY[record.name] = record
+        return record
+
+    return define
+
+
+define = _checked(Intrinsic)
+"""Make a record, check it, and register it under its name."""
 
 
 def by_name(name: str) -> Intrinsic:
@@ -78,6 +49,11 @@ copyreg.pickle(Intrinsic, lambda record: (by_name, (record.name,)))  # there is 
 def all_intrinsics() -> tuple[Intrinsic, ...]:
     """Every registered record, in the order of definition."""
     return tuple(_REGISTRY.values())
+
+
+def public_in(module: str) -> dict[str, Intrinsic]:
+    """The records that users find in `stagekit` or `stagekit.cuda`, by name."""
+    return {name: record for name, record in _REGISTRY.items() if module in record.public_in}
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
@@ -115,5 +91,6 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
     # Without arguments there is nothing to evaluate: `block_idx` is pure, and only the target knows it.
     (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
+    (lambda r: bool(r.public_in) or all(isinstance(how, Native) for how in r.lower.values()), "nobody finds it"),
     (_has_interp_meaning, "needs `evaluate` or a lowering for interp"),
 )

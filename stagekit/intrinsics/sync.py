@@ -13,6 +13,7 @@ from typing import Any
 from stagekit.intrinsics.registry import define
 from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Effects, Expand, Native, Param, Sig, Value
 
+_EVERYWHERE = ("stagekit", "stagekit.cuda")
 _FENCE: Effects = frozenset({Effect.READ, Effect.WRITE})
 _WARP_BARRIER: Effects = _FENCE | {Effect.COLLECTIVE}
 _BLOCK_BARRIER: Effects = _WARP_BARRIER | {Effect.SYNC}
@@ -21,6 +22,7 @@ SCOPES = ("block", "device", "system")
 
 syncthreads = define(
     name="syncthreads",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=(Sig((), ()),),
     effects=_BLOCK_BARRIER,
@@ -31,6 +33,7 @@ syncthreads = define(
 
 syncthreads_count = define(
     name="syncthreads_count",
+    public_in=_EVERYWHERE,
     args=("predicate",),
     sigs=(Sig((BOOL,), (I32,)),),
     effects=_BLOCK_BARRIER,
@@ -41,6 +44,7 @@ syncthreads_count = define(
 
 syncthreads_and = define(
     name="syncthreads_and",
+    public_in=_EVERYWHERE,
     args=("predicate",),
     sigs=(Sig((BOOL,), (BOOL,)),),
     effects=_BLOCK_BARRIER,
@@ -51,6 +55,7 @@ syncthreads_and = define(
 
 syncthreads_or = define(
     name="syncthreads_or",
+    public_in=_EVERYWHERE,
     args=("predicate",),
     sigs=(Sig((BOOL,), (BOOL,)),),
     effects=_BLOCK_BARRIER,
@@ -61,6 +66,7 @@ syncthreads_or = define(
 
 syncwarp = define(
     name="syncwarp",
+    public_in=_EVERYWHERE,
     args=("mask",),
     sigs=(Sig((U32,), ()),),
     defaults=(0xFFFFFFFF,),
@@ -72,6 +78,7 @@ syncwarp = define(
 
 fence = define(
     name="fence",
+    public_in=(),
     args=(),
     params=(Param("scope", SCOPES, "device"),),
     sigs=(Sig((), ()),),
@@ -91,6 +98,7 @@ def _fence(scope: str) -> Expand:
 
 threadfence_block = define(
     name="threadfence_block",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=(Sig((), ()),),
     effects=_FENCE,
@@ -101,6 +109,7 @@ threadfence_block = define(
 
 threadfence = define(
     name="threadfence",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=(Sig((), ()),),
     effects=_FENCE,
@@ -111,6 +120,7 @@ threadfence = define(
 
 threadfence_system = define(
     name="threadfence_system",
+    public_in=_EVERYWHERE,
     args=(),
     sigs=(Sig((), ()),),
     effects=_FENCE,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.intrinsics import bits, math
+from stagekit.intrinsics import bits, rounding
 from stagekit.intrinsics.registry import define
 from stagekit.ir import (
     BOOL,
@@ -76,6 +76,7 @@ def _shuffle_word(name: str, native: Native, doc: str, mode: str) -> Intrinsic:
         sigs=(Sig((U32, U32, I32), (U32,)),),
         effects=_COLLECTIVE,
         lower=dict.fromkeys(TARGETS, native),
+        public_in=(),
         doc=f"{doc} One 32-bit word; `{name.replace('shuffle', 'shfl').replace('_idx', '')}_sync` takes any dtype.",
         source=f"PTX ISA, shfl.sync.{mode}",
     )
@@ -172,6 +173,7 @@ activemask = define(
 
 match_any = define(
     name="match_any",
+    public_in=(),
     args=("mask", "value"),
     sigs=(Sig((U32, U32), (U32,)),),
     effects=_COLLECTIVE,
@@ -276,8 +278,8 @@ def _redux(verb: str, combine: Combine, suffixes: tuple[str, str]) -> Intrinsic:
 
 
 redux_sync_add = _redux("add", _binary(BinaryKind.ADD), ("s32", "u32"))
-redux_sync_min = _redux("min", _call(math.minimum), ("s32", "u32"))
-redux_sync_max = _redux("max", _call(math.maximum), ("s32", "u32"))
+redux_sync_min = _redux("min", _call(rounding.minimum), ("s32", "u32"))
+redux_sync_max = _redux("max", _call(rounding.maximum), ("s32", "u32"))
 redux_sync_and = _redux("and", _binary(BinaryKind.AND), ("b32", "b32"))
 redux_sync_or = _redux("or", _binary(BinaryKind.OR), ("b32", "b32"))
 redux_sync_xor = _redux("xor", _binary(BinaryKind.XOR), ("b32", "b32"))

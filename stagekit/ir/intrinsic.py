@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
-from stagekit.ir.core import Effects
+from stagekit.ir.core import PURE, Effects
 from stagekit.ir.types import Pointer, Scalar, Type
 
 TARGETS = ("cuda", "cpu", "interp")
@@ -126,7 +126,10 @@ class Tolerance(NamedTuple):
 EXACT = Tolerance()
 
 
-@dataclass(frozen=True, eq=False)
+Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Intrinsic:
     """One record. Compared by identity; `registry.by_name` finds it again.
 
@@ -137,24 +140,26 @@ class Intrinsic:
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target.
     min_capability: compute capability times ten.
+    public_in: the modules in which users find it; in none, what records of a wider signature are built from.
     """
 
     name: str
     args: tuple[str, ...]
     sigs: tuple[Sig, ...]
-    effects: Effects
-    lower: Mapping[str, Lowering | Mapping[DType, Lowering]]
+    effects: Effects = PURE
+    lower: Lowerings
     doc: str
     source: str
     params: tuple[Param, ...] = ()
     defaults: tuple[Any, ...] = ()
-    lower_fast: Mapping[str, Lowering | Mapping[DType, Lowering]] = field(default_factory=dict)
+    lower_fast: Lowerings = field(default_factory=dict)
     evaluate: Callable[..., Any] | None = None
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     fast_tolerance: Tolerance = EXACT
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
     min_capability: int = 75
+    public_in: tuple[str, ...] = ("stagekit",)
 
     def __repr__(self) -> str:
         return f"<stagekit intrinsic {self.name}>"

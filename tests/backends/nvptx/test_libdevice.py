@@ -17,7 +17,7 @@ from stagekit.backends.nvptx.target import GpuTarget
 from stagekit.diagnostics import StagekitError
 from stagekit.dtypes import DType
 from stagekit.intrinsics.registry import sig
-from stagekit.ir import PURE, Extern, Function, Intrinsic
+from stagekit.ir import Extern, Function, Intrinsic
 from tests.backends.nvptx.kernels import elementwise
 
 f32, f64 = dtypes.float32, dtypes.float64
@@ -25,7 +25,14 @@ f32, f64 = dtypes.float32, dtypes.float64
 
 def calling(symbol: str, dtype: DType, result: DType | None = None) -> Function:
     """A kernel that applies one libdevice function to every element."""
-    record = Intrinsic("f", ("x",), (sig([dtype], result or dtype),), PURE, {"cuda": Extern(symbol)}, "doc", "source")
+    record = Intrinsic(
+        name="f",
+        args=("x",),
+        sigs=(sig([dtype], result or dtype),),
+        lower={"cuda": Extern(symbol)},
+        doc="d",
+        source="s",
+    )
     return elementwise([dtype], result or dtype, lambda b, x: b.call_one(record, (x,)))
 
 

@@ -19,7 +19,6 @@ from stagekit.intrinsics.registry import sig
 from stagekit.ir import (
     BOOL,
     I32,
-    PURE,
     BinaryKind,
     Builder,
     CompareKind,
@@ -438,7 +437,9 @@ def test_text_that_llvm_refuses_is_an_internal_error_with_the_text() -> None:
 
 def test_many_threads_compile_at_once() -> None:
     """P23: LLVM is called from whichever thread compiles."""
-    logarithm = Intrinsic("f", ("x",), (sig([f32], f32),), PURE, {"cuda": Extern("__nv_logf")}, "doc", "source")
+    logarithm = Intrinsic(
+        name="f", args=("x",), sigs=(sig([f32], f32),), lower={"cuda": Extern("__nv_logf")}, doc="doc", source="source"
+    )
     fns: list[Callable[[Builder, Value], Value]] = [
         lambda b, x: b.mul(x, x),
         lambda b, x: b.call_one(logarithm, (x,)),
