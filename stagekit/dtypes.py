@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import ml_dtypes
 import numpy as np
 
+from stagekit import diagnostics
 from stagekit.diagnostics import CallError, Diagnostic, hide_frames
 
 Kind = Literal["bool", "int", "uint", "float"]
@@ -101,8 +102,8 @@ class DType:
             from_python = np.asarray(value)
             with np.errstate(all="ignore"):
                 return from_python.astype(self.numpy)[()]
-        except (TypeError, ValueError):
-            raise CallError(NotConvertible(self.name, repr(value))) from None
+        except Exception:  # the methods of a user's object may raise anything
+            raise CallError(NotConvertible(self.name, diagnostics.shown(value))) from None
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
+from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.hostexpr import HostExpr
 
@@ -113,7 +114,7 @@ class Signature:
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)
-        texts = [str(s) if d is ... else f"{s} = {d!r}" for s, d in zip(self.specs, defaults)]
+        texts = [str(s) if d is ... else f"{s} = {shown(d)}" for s, d in zip(self.specs, defaults)]
         if self.keyword_only:
             texts.insert(len(texts) - self.keyword_only, "*")
         return f"({', '.join(texts)})"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit.artifact import RecordSite
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, is_huge
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.hostexpr import Const, Op, Slot
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
@@ -37,6 +37,8 @@ class NotPlain(Exception):
 def to_plain(value: Any) -> Any:
     """What `json.dumps` takes."""
     kind = type(value)
+    if is_huge(value):
+        raise NotPlain("an integer that Python does not write")
     if kind in _ATOMS:
         return value
     if kind is tuple:

@@ -7,6 +7,7 @@ from stagekit.diagnostics.diagnostic import (
     StagekitError,
     all_diagnostics,
     conceal,
+    is_huge,
     place_of_user,
 )
 from stagekit.diagnostics.entry import (
@@ -26,6 +27,6 @@ from stagekit.diagnostics.words import counted
 
 __all__ = [
     "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
-    "all_diagnostics", "called", "conceal", "counted", "hide_frames", "kernel_only", "language_call", "ordinary",
+    "all_diagnostics", "called", "conceal", "counted", "hide_frames", "is_huge", "kernel_only", "language_call", "ordinary",
     "outside_kernel", "place_of_user", "public_class", "render", "shown", "wrong_arguments",
 ]  # fmt: skip

@@ -66,7 +66,7 @@ class Diagnostic:
 
     def _printable(self) -> dict[str, Any]:
         """The values, without integers longer than Python writes."""
-        return {k: f"an integer of {v.bit_length()} bits" if _is_huge(v) else v for k, v in self.values().items()}
+        return {k: HUGE.format(int.bit_length(v)) if is_huge(v) else v for k, v in self.values().items()}
 
     def label_text(self) -> str:
         return self.label.format(**self._printable())
@@ -75,11 +75,13 @@ class Diagnostic:
         return self.help.format(**self._printable())
 
 
-def _is_huge(value: object) -> bool:
-    return isinstance(value, int) and value.bit_length() > _LONGEST_INT_BITS
+def is_huge(value: Any) -> bool:
+    """Is this an integer that no text shows? Python itself refuses to write one of more than 4300 digits."""
+    return issubclass(type(value), int) and int.bit_length(value) > _LONGEST_INT_BITS  # `__class__` may raise
 
 
 _LONGEST_INT_BITS = 1024
+HUGE = "<an integer of {} bits>"
 
 
 def all_diagnostics() -> dict[str, type[Diagnostic]]:

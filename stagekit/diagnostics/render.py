@@ -16,7 +16,7 @@ import linecache
 from collections.abc import Iterator
 from typing import Any
 
-from stagekit.diagnostics.diagnostic import StagekitError
+from stagekit.diagnostics.diagnostic import HUGE, StagekitError, is_huge
 from stagekit.diagnostics.loc import Loc
 
 _CONTEXT_LINES = 1  # lines shown before the one at fault
@@ -30,6 +30,8 @@ def render(error: StagekitError) -> str:
 
 def shown(value: Any, most: int = 200) -> str:
     """A user's value for a text of ours: its repr, but never long, and never an error of its own."""
+    if is_huge(value):
+        return HUGE.format(int.bit_length(value))
     try:
         text = repr(value)
     except Exception:  # a `__repr__` of the user's may raise anything

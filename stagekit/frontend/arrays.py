@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, counted
+from stagekit.diagnostics import Loc, counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import slices
 from stagekit.frontend.control import describe
@@ -93,6 +93,13 @@ def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | Non
     return builder.mul(value, builder.index(stride) if isinstance(stride, int) else stride.value)
 
 
+def _within_reach(offset: int, loc: Loc) -> int:
+    """Refuse an index or an offset that no int64 holds."""
+    if not dtypes.INDEX.holds(offset):
+        raise StagingError(BadIndex(f"index {shown(offset)} is beyond all memory", "an index is an int64"), loc)
+    return offset
+
+
 def _moved(
     tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]
 ) -> Address:
@@ -117,8 +124,8 @@ def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
 
 def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
     """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
-    if isinstance(index, np.integer) or (isinstance(index, int) and not isinstance(index, bool)):
-        index = int(index)
+    if isinstance(index, int | np.integer) and is_numeric(index) and not isinstance(index, bool):
+        index = _within_reach(int(index), loc)
     if type(index) is not int:
         if isinstance(index, bool):
             raise StagingError(BadIndex("an index must be an integer, got a bool", _index_hint(index)), loc)

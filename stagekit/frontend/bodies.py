@@ -18,6 +18,7 @@ from stagekit.frontend.evaluation import is_of_the_user, raised_by_python
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.source import children
+from stagekit.frontend.state import TooLarge
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Partial
 
@@ -55,6 +56,8 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
 def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
     try:
         RUNNERS[type(statement)](tracer, frame, statement)
+    except TooLarge as error:
+        raise tracer.error(error.diagnostic, frame, statement) from None
     except Exception as error:
         if is_of_the_user(error):  # a method of a user's object that was only looked at
             raise raised_by_python(tracer, frame, statement, error) from error

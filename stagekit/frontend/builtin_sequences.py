@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.diagnostics import shown
 from stagekit.frontend import objects, rangeloop
 from stagekit.frontend.comparisons import compare
 from stagekit.frontend.conditions import both, truth
@@ -33,7 +34,7 @@ from stagekit.frontend.iteration import (
     thunks_of,
 )
 from stagekit.frontend.native import Builtin, run_native
-from stagekit.frontend.numbers import is_literal
+from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.operators import binary
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time
@@ -61,10 +62,10 @@ def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int 
     if not 1 <= len(args) <= 3:
         message = f"`range` takes one to three arguments, got {len(args)}"
         raise tracer.error(BadCall(message, "range(start, stop, step)"), frame, node)
-    args = tuple(int(a) if isinstance(a, np.integer) else a for a in args)
+    args = tuple(int(a) if isinstance(a, np.integer) and is_numeric(a) else a for a in args)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     if unroll is not None and (type(unroll) is not int or unroll < 1):
-        raise tracer.error(BadCall(f"`unroll` is {unroll!r}", "a Python int of at least 1"), frame, node)
+        raise tracer.error(BadCall(f"`unroll` is {shown(unroll)}", "a Python int of at least 1"), frame, node)
     if unroll is None and all(type(a) in (int, bool) for a in args):
         return run_native(tracer, frame, node, range, *args)
     if is_literal(step) and step == 0:

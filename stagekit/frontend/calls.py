@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, overloads, wrappers
 from stagekit.frontend.bodies import run_body
@@ -35,10 +35,11 @@ from stagekit.frontend.markers import constexpr
 from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
-from stagekit.frontend.state import lookup
+from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod, Partial, Poison, holds_run_time, is_fixed, is_native, mapper_of
 from stagekit.ir import Intrinsic
+from stagekit.native_tables import ABSENT
 
 DEEP = 16  # calls nested deeper have a budget: those of a recursion may double at each level
 
@@ -68,9 +69,9 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
         return call(tracer, frame, node, fn.__func__, [fn.__self__, *args], kwargs)
     if isinstance(fn, functools.partial):
         return call(tracer, frame, node, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
-    fragment = getattr(fn, "__stagekit_fragment__", None)
+    fragment = _of_ours(fn, "__stagekit_fragment__")
     if fragment is not None and not isinstance(fn, type):
-        fixed = getattr(fn, "__stagekit_fixed__", {})
+        fixed = _of_ours(fn, "__stagekit_fixed__") or {}
         return _function(tracer, frame, node, fragment, *_beside(tracer, frame, node, fragment, fixed, args, kwargs))
     builtin = builtins.find(fn)
     if builtin is not None:
@@ -88,6 +89,12 @@ def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], 
     if isinstance(fn, types.MethodWrapperType) and fn.__name__ == "__call__" and isinstance(fn.__self__, type):
         return _construct_plainly(tracer, frame, node, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
     return _native(tracer, frame, node, fn, args, kwargs)
+
+
+def _of_ours(fn: Any, name: str) -> Any:
+    """One of the attributes that this package gives what a kernel calls. What a user's `__getattr__` makes up is none."""
+    is_stored = lookup(type(fn), name) is not ABSENT or name in own_attributes(fn)
+    return getattr(fn, name) if is_stored else None
 
 
 def _mapper(values: Iterable[Any]) -> Any:
@@ -530,7 +537,7 @@ def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any
         hint = "write the name itself, or pass what it stands for"
         raise tracer.error(NotCallable(f"`{fn.__name__}()` would see the compiler's names", hint), frame, node)
     if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
-        name = getattr(fn, "__qualname__", None) or repr(fn)
+        name = getattr(fn, "__qualname__", None) or shown(fn)
         raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn, args)), frame, node)
     return carry_out(tracer, frame, node, fn, args, kwargs)
 

@@ -74,9 +74,7 @@ class Read:
         before, after = self.looked or shown(self._value()), shown(value)
         if before == after and not callable(value) and isinstance(freeze(value), ById) and value is not self._value():
             return f"{self.what} is another object, which counts by identity ({ANOTHER_OBJECT})"
-        if (
-            isinstance(value, types.FunctionType) or before == after or self.rows[0][0] == "ask"
-        ):  # its text says nothing
+        if type(value) is types.FunctionType or before == after or self.rows[0][0] == "ask":  # its text says nothing
             return f"{self.what} {'was redefined' if callable(value) else 'changed inside'}"
         return f"{self.what} changed {before} -> {after}"
 

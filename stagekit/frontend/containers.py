@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.diagnostics import shown
 from stagekit.frontend.evaluation import static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.native import native_argument
@@ -52,7 +53,7 @@ def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, na
 
 def put_key(tracer: Tracer, frame: Frame, node: ast.AST, owner: dict[Any, Any], key: Any, value: Any) -> None:
     """A new key of a dict."""
-    what = f"a new key {key!r}"
+    what = f"a new key {shown(key)}"
     tracer.check_mutable(owner, what, frame.loc(node))
     tracer.journal.restructure(owner, what, lambda: owner.__delitem__(key))
     static(tracer, frame, node, lambda: owner.__setitem__(key, value))

@@ -71,7 +71,7 @@ def describe(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"a {type(value).__name__} of length {len(value)}"
     if value is None or isinstance(value, str | DType):
-        return repr(value)
+        return shown(value)
     return _KINDS.get(type(value)) or f"a {type(value).__name__}"
 
 

@@ -209,6 +209,15 @@ class CapturedMutation(Diagnostic):
     what: str
 
 
+class CaptureTooLarge(Diagnostic):
+    title: ClassVar[str] = "Too large to be captured"
+    label: ClassVar[str] = "{what} holds {held_bytes} bytes, and at most {limit} are watched for changes at each call"
+    help: ClassVar[str] = "pass it to the kernel as an argument"
+    what: str
+    held_bytes: int
+    limit: int
+
+
 class SealedMutation(Diagnostic):
     title: ClassVar[str] = "A joined container would be changed"
     label: ClassVar[str] = "{what}: {why}"

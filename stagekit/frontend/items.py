@@ -17,8 +17,10 @@ from stagekit.frontend.familiar import ONE_AXIS, SPREAD
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.state import lookup
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, StagedRange, holds_run_time, mapper_of
+from stagekit.native_tables import ABSENT
 
 
 def trace_attribute(tracer: Tracer, frame: Frame, node: ast.Attribute) -> Any:
@@ -38,7 +40,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     if isinstance(owner, Array):
         return arrays.load_item(tracer, frame.loc(node), owner, index)
     refuse_index(tracer, frame, node, owner, index)
-    if hasattr(type(owner), "__stagekit_fixed__"):
+    if lookup(type(owner), "__stagekit_fixed__") is not ABSENT:
         hint = "a kernel cannot launch another; called without brackets, the other's body becomes part of this one"
         raise tracer.error(NotCallable(f"`{owner.name}[...]` is a launch", hint), frame, node)
     method = user_method(owner, "__getitem__")

@@ -12,14 +12,17 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from stagekit.diagnostics import StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NotIterable, RunTimeValue, UnrollBudget
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.familiar import SPREAD
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
+from stagekit.frontend.state import BUILT_IN_CONTAINERS, lookup
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Generator, Poison, StagedRange, StaticRange, mapper_of
+from stagekit.native_tables import ABSENT
 
 _END: Any = object()
 
@@ -70,12 +73,22 @@ def thunks_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterat
     method = user_method(value, "__iter__")
     if method is not None:
         return thunks_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
-    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+    if not _has(value, "__iter__") and not _has(value, "__getitem__"):
         is_tile = mapper_of(value) is not None
         hint = SPREAD if is_tile else "use a list, a tuple or `range(...)`"
         raise tracer.error(NotIterable(f"{describe(value)} is not iterable", hint), frame, node)
+    refuse_endless(tracer, frame, node, value)
     items = _live(tracer, frame, node, value)
-    return items if hasattr(value, "__len__") else _bounded(tracer, frame, node, value, items)
+    return items if isinstance(value, _IN_MEMORY) else _bounded(tracer, frame, node, value, items)
+
+
+_IN_MEMORY = (*BUILT_IN_CONTAINERS, str, bytes, range)
+_MOST_ITEMS = 1 << 20  # of a range, which holds none
+
+
+def _has(value: Any, name: str) -> bool:
+    """Does the class say so? Python does not ask the object for its special methods."""
+    return lookup(type(value), name) is not ABSENT
 
 
 def _no_items(value: Any) -> NotIterable:
@@ -98,8 +111,18 @@ def _bounded(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, items: Ite
     budget = tracer.options.unroll_budget
     for count, thunk in enumerate(items, 1):
         if count > budget:
-            raise tracer.error(UnrollBudget(count, budget, f"the items of {describe(value)}"), frame, node)
+            raise _too_many(tracer, frame, node, value, budget)
         yield thunk
+
+
+def refuse_endless(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> None:
+    """Refuse to take the items of a range one by one that has more than anybody waits for."""
+    if isinstance(value, range) and value[_MOST_ITEMS:]:
+        raise _too_many(tracer, frame, node, value, _MOST_ITEMS)
+
+
+def _too_many(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, budget: int) -> StagekitError:
+    return tracer.error(UnrollBudget(budget + 1, budget, f"the items of {describe(value)}"), frame, node)
 
 
 def _live(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterator[Thunk]:

@@ -30,7 +30,9 @@ from stagekit.frontend.errors import (
     StagingError,
     StaticAssertion,
 )
+from stagekit.frontend.evaluation import static
 from stagekit.frontend.frame import Frame
+from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, Tracer, WholeBlock
@@ -38,8 +40,6 @@ from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS, WARP
-
-MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def _error(call: Call, message: str, hint: str) -> StagingError:
 def _static_int(call: Call, value: Any, what: str, hint: str = "use a constexpr") -> int:
     if isinstance(value, Number):
         raise StagingError(RunTimeValue(what, describe_type(value), hint), call.loc)
-    if isinstance(value, np.integer):
+    if isinstance(value, np.integer) and is_numeric(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _error(call, f"{what} is {value!r}", "a Python int is needed")
+        raise _error(call, f"{what} is {shown(value)}", "a Python int is needed")
     return int(value)
 
 
@@ -181,14 +181,14 @@ def where(call: Call, condition: Any, if_true: Any, if_false: Any) -> Any:
 
 def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
     if not isinstance(dtype, DType):
-        raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
+        raise _error(call, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     sizes = tuple(_static_int(call, s, "`shape`") for s in extents)
     count = 1
     strides: list[int] = []
     for size in reversed(sizes):
         if size < 0:
-            raise _error(call, f"`shape` is {sizes}", "sizes are not negative")
+            raise _error(call, f"`shape` is {shown(sizes)}", "sizes are not negative")
         strides.insert(0, count)
         count *= size
     _refuse_size(call, count * dtype.itemsize, space)
@@ -202,11 +202,11 @@ def _refuse_size(call: Call, used_bytes: int, space: Space) -> None:
     if space is Space.SHARED and used_bytes > MAX_SHARED_BYTES:
         raise StagingError(SharedMemoryExceeded(used_bytes, *NO_GPU), call.loc)
     if space is Space.LOCAL and used_bytes > MAX_LOCAL_BYTES:
-        raise _error(call, f"{used_bytes} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
+        raise _error(call, f"{shown(used_bytes)} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
 
 
-def _known_align(call: Call, align: Any) -> int | None:
-    if align is None or (type(align) is int and 1 <= align <= MAX_ALIGN and align & (align - 1) == 0):
+def _known_align(call: Call, align: int | None) -> int | None:
+    if is_alignment(align):
         return align
     raise _error(call, f"`align` is {shown(align)}", f"give a power of two, in bytes, from 1 to {MAX_ALIGN}")
 
@@ -252,7 +252,7 @@ def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
     """
     loc = call.loc
     if not isinstance(dtype, DType):
-        raise _error(call, f"`dtype` is {dtype!r}", "give a dtype, such as sk.float32")
+        raise _error(call, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
     base = Address(
         call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(call.node) or "dynamic_shared")
     )
@@ -307,8 +307,8 @@ def static_assert(call: Call, condition: Any, message: Any = "") -> None:
     if holds_run_time(condition):
         hint = "use `assert` for what is known at run time"
         raise StagingError(RunTimeValue("the condition of `static_assert`", describe(condition), hint), call.loc)
-    if not condition:
-        text = str(message)
+    if not static(call.tracer, call.frame, call.node, bool, condition):
+        text = static(call.tracer, call.frame, call.node, str, message)
         raise StagingError(StaticAssertion(text or "the condition is false"), call.loc)
 
 
@@ -394,13 +394,13 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
     """
     if isinstance(length, Number):
         raise StagingError(RunTimeValue(what, describe_type(length), "use a constexpr"), call.loc)
-    if isinstance(length, np.integer):
+    if isinstance(length, np.integer) and is_numeric(length):
         length = int(length)
     if not isinstance(length, int) or isinstance(length, bool):
         why = f"it is a {type(length).__name__}, not an int"
-        raise StagingError(BadBlockSize(what, repr(length), why, _TILE_LENGTH), call.loc)
+        raise StagingError(BadBlockSize(what, shown(length), why, _TILE_LENGTH), call.loc)
     if length < 1:
-        raise StagingError(BadBlockSize(what, repr(length), "it is less than 1", _TILE_LENGTH), call.loc)
+        raise StagingError(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH), call.loc)
     tracer = call.tracer
     tracer.uses.add("tile")
     if tracer.launch is not None:
@@ -475,7 +475,7 @@ def inline_asm(
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
     for each in wanted:
         if not isinstance(each, DType):
-            raise _error(call, f"`dtype` is {each!r}", "give a dtype, or a tuple of them")
+            raise _error(call, f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them")
     _check_constraints(call, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None

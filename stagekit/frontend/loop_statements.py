@@ -119,7 +119,13 @@ def _expect_iterations(tracer: Tracer, frame: Frame, node: ast.For, iterable: An
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
     is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
     if is_known and not _exits_in(node.body):
-        tracer.expect_unrolled(len(values), frame.loc(node))
+        count = _length(values) if isinstance(values, range) else len(values)
+        tracer.expect_unrolled(count, frame.loc(node))
+
+
+def _length(values: range) -> int:
+    """`len(values)`, also where that is more than Python's `len` gives."""
+    return (values[-1] - values[0]) // values.step + 1 if values else 0
 
 
 def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:

@@ -23,6 +23,8 @@ class _Constexpr:
     Called, `constexpr(x)` returns x and refuses a run-time value.
     """
 
+    __iter__ = None  # Python would take `__getitem__` for the items of a sequence without end
+
     def __init__(self, type_: Any = ...) -> None:
         self.type = type_  # what stands in the brackets; `...` where there are none
 
@@ -45,7 +47,7 @@ def _built(kind: str, sign: str, *, is_swapped: bool = False) -> Any:
 
     @hide_frames
     def operator(self: SizeExpr, other: SizeLike) -> SizeExpr:
-        if not isinstance(other, int | np.integer | SizeExpr) or isinstance(other, bool):
+        if not issubclass(type(other), int | np.integer | SizeExpr) or isinstance(other, bool):
             raise _no_size(sign, self, other)
         size = int(other) if isinstance(other, np.integer) else other
         return SizeOp(kind, (size, self) if is_swapped else (self, size))
@@ -65,7 +67,7 @@ def _refused(sign: str) -> Any:
 
 def _no_size(sign: str, left: Any, right: Any) -> SpecializeError:
     hint = "a dynamic size is known at each launch only: `+ - * // %` with ints make sizes of it, kernels do the rest"
-    return SpecializeError(BadOperands(sign, f"the dynamic size `{left!r}` and {shown(right)}", hint))
+    return SpecializeError(BadOperands(sign, f"the dynamic size `{shown(left)}` and {shown(right)}", hint))
 
 
 class SizeExpr:
@@ -133,8 +135,8 @@ class SizeOp(SizeExpr):
 @hide_frames
 def dynamic(name: str) -> Dynamic:
     """A new run-time size (int64), to be used in `Tensor` shapes and in the kernel's body."""
-    if not isinstance(name, str):
-        raise wrong_arguments(dynamic, f"takes a name, got {name!r}")
+    if type(name) is not str:
+        raise wrong_arguments(dynamic, f"takes a name, got {shown(name)}")
     return Dynamic(name)
 
 
@@ -173,21 +175,36 @@ class Tensor(_Annotation):
 
 def _dtype(given: Any) -> Any:
     """The dtype that a name or NumPy's own dtype means. Anything else is refused where the parameter is known."""
-    if isinstance(given, str):
+    kind = type(given)
+    if kind is str:
         return next((dtype for dtype in ALL_DTYPES if dtype.name == given), given)
-    if isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
+    if issubclass(kind, np.dtype) or (kind is type and issubclass(given, np.generic)):
         return dtype_from_numpy(np.dtype(given)) or given
     return given
 
 
+MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
+
+
+def is_alignment(align: Any) -> bool:
+    """May a parameter or an allocation ask for this? None asks for nothing."""
+    return align is None or (type(align) is int and 1 <= align <= MAX_ALIGN and align & (align - 1) == 0)
+
+
+MAX_AXES = 64  # as NumPy has it
+
+
 def _axes(what: str, given: Any) -> tuple[Any, ...]:
     """One entry per axis. What the entries are is checked where the parameter is known."""
-    if isinstance(given, int | str | SizeExpr) or given is None:
-        return (given,)
     try:
-        return tuple(given)
-    except TypeError:
-        raise wrong_arguments(Tensor, f"{what} is {given!r}, not a tuple of sizes") from None
+        if isinstance(given, int | str | SizeExpr) or given is None:
+            return (given,)
+        axes = tuple(itertools.islice(given, MAX_AXES + 1))
+    except Exception:  # the methods of a user's object may raise anything
+        axes = (None,) * (MAX_AXES + 1)
+    if len(axes) > MAX_AXES:
+        raise wrong_arguments(Tensor, f"{what} is {shown(given)}, not a tuple of sizes")
+    return axes
 
 
 @public_class

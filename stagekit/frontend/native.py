@@ -19,7 +19,7 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Closure, Frame
-from stagekit.frontend.iteration import note_use, own_iterators, values_of
+from stagekit.frontend.iteration import note_use, own_iterators, refuse_endless, values_of
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Generator, Number, is_native, is_open
 
@@ -37,6 +37,8 @@ def run_native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, /, *args: A
 def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, kwargs: Any) -> Any:
     """`fn(*args, **kwargs)` by CPython. A container that it makes belongs to the traced program, which may change it."""
     _use_up(tracer, frame, node, getattr(fn, "__self__", None))
+    if args and fn in _KEEP_ALL_ITEMS:
+        refuse_endless(tracer, frame, node, args[0])
     given = [native_argument(tracer, frame, node, a) for a in args]
     named = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
     made = static(tracer, frame, node, fn, *given, **named)
@@ -44,6 +46,9 @@ def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, k
     if is_new and type(made) is tuple:
         return own_iterators(tracer, made)
     return tracer.journal.born(made) if is_new and _can_change(made) else made
+
+
+_KEEP_ALL_ITEMS = (set, frozenset, deque, dict.fromkeys)
 
 
 def _can_change(made: Any) -> bool:

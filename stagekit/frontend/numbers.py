@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, is_huge, shown
 from stagekit.dtypes import DType, dtype_from_numpy, promote, true_divide_dtype
 from stagekit.frontend.errors import BadOperands, LiteralRange, MixedPromotion, StagingError
 from stagekit.frontend.values import Number
@@ -74,7 +74,13 @@ def is_literal(value: Any) -> bool:
 
 
 def is_numeric(value: Any) -> bool:
-    return isinstance(value, (Number, np.generic)) or is_literal(value)
+    if isinstance(value, np.generic):
+        return not isinstance(value, _NO_NUMBERS)
+    return isinstance(value, (Number, int, float))
+
+
+_NO_NUMBERS = (np.flexible, np.datetime64, np.timedelta64, np.object_, np.complexfloating)
+"""NumPy scalars that are texts, times, records or complex."""
 
 
 def strong_dtype(value: Any) -> DType | None:
@@ -108,7 +114,7 @@ def describe_type(value: Any) -> str:
         return f"run-time {value.dtype.name}"
     if isinstance(value, np.generic):
         return default_dtype(value).name
-    return f"{type(value).__name__} {value!r}"
+    return f"{type(value).__name__} {shown(value)}"
 
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
@@ -156,10 +162,10 @@ class Arithmetic:
         return self.builder.constant(self.payload(value, dtype), dtype)
 
     def _check_range(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> None:
-        """An integer literal must fit."""
-        if isinstance(value, int) and dtype.is_integer and not dtype.holds(value):
+        """An integer literal must fit; into a float, if it is none that float64 rounds."""
+        if isinstance(value, int) and (is_huge(value) if dtype.is_float else not dtype.holds(value)):
             low, high = str(dtype.min), str(dtype.max)
-            raise StagingError(LiteralRange(value=str(int(value)), dtype=dtype.name, low=low, high=high), loc)
+            raise StagingError(LiteralRange(value=shown(int(value)), dtype=dtype.name, low=low, high=high), loc)
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """A compile-time number converted to what a `Constant` of `dtype` holds."""

@@ -21,6 +21,7 @@ from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.familiar import name_here
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.journal import MISSING
+from stagekit.frontend.state import own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
 from stagekit.frontend.values import STAND_INS, is_native
 from stagekit.ir import Intrinsic
@@ -131,7 +132,7 @@ def _put_by_property(
 def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
     """`del owner.name`."""
     tracer.check_mutable(owner, f"`del {_place_text(node, name)}`", frame.loc(node))
-    if isinstance(owner, STAND_INS) or name not in getattr(owner, "__dict__", ()):
+    if isinstance(owner, STAND_INS) or name not in _state(owner):
         raise tracer.error(NoAttribute(describe(owner), name, "it cannot be deleted"), frame, node)
     tracer.assign(owner, name, MISSING, is_attribute=True)
 
@@ -188,7 +189,7 @@ def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
 
 
 def _state(owner: Any) -> Any:
-    return getattr(owner, "__dict__", ())
+    return own_attributes(owner)
 
 
 def _cached(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: Any) -> Any:

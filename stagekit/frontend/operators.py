@@ -14,7 +14,7 @@ from stagekit.diagnostics import Loc
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadOperands
+from stagekit.frontend.errors import BadOperands, StagingError
 from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import by_method, user_method
@@ -43,6 +43,8 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
     if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
         return tracer.arithmetic.binary(symbol, left, right, tracer.at(frame, node))
     if is_literal(left) and is_literal(right):
+        if symbol in _GROWS:
+            _refuse_huge(tracer, frame, node, symbol, left, right)
         return static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     loc = tracer.at(frame, node)
     if is_numeric(left) and is_numeric(right):
@@ -61,8 +63,36 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
         raise tracer.error(_refusal(symbol, left, right), frame, node)
     if isinstance(left, str) and holds_run_time(right):
         raise needs_static(tracer, frame, node, "what is formatted into a string", right)
+    if symbol == "*":
+        _refuse_huge(tracer, frame, node, symbol, left, right)
     made = static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     return tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
+
+
+_GROWS = frozenset({"*", "**", "<<"})
+_MOST_BITS = 1 << 20
+_MOST_ITEMS = 1 << 24
+
+
+def _refuse_huge(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> None:
+    """Refuse what Python would compute for hours, or fill the memory with: integers and repeated sequences beyond all use."""
+    if isinstance(right, (list, tuple, str, bytes)):
+        left, right = right, left
+    if not isinstance(right, int) or right < 2:
+        return
+    if isinstance(left, int):
+        bits = int.bit_length(left)
+        made = bits * right if symbol == "**" else bits + (right if symbol == "<<" else int.bit_length(right))
+        is_same = left in (0, 1, -1) and (symbol == "**" or left == 0)
+        is_huge, what = made > _MOST_BITS and not is_same, f"an integer of more than {_MOST_BITS} bits"
+    elif isinstance(left, (list, tuple, str, bytes)):
+        is_huge, what = len(left) * right > _MOST_ITEMS, f"more than {_MOST_ITEMS} items"
+    else:
+        return
+    if is_huge:
+        raise tracer.error(
+            BadOperands(symbol, f"{describe(left)} and {describe(right)}", f"it would make {what}"), frame, node
+        )
 
 
 def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
@@ -91,6 +121,8 @@ def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any
     """`left symbol= right`: a container changes, a user's object by its own in-place method; else the plain operator."""
     container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
     if container is not None:
+        if symbol == "*":
+            _refuse_huge(tracer, frame, node, symbol, left, right)
         invoke(tracer, frame, node, objects.attribute(tracer, frame, node, left, container), [right])
         return left
     method = user_method(left, f"__i{METHODS[symbol]}__")
@@ -105,6 +137,8 @@ def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc:
         left, right = right, left
     if symbol not in ("+", "-") or not isinstance(left, (Address, Array)):
         return None
+    if (hint := arrays.the_number_in(left)) and is_numeric(right):
+        raise StagingError(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint), loc)
     base = arrays.base_of(left, loc)
     if symbol == "-" and isinstance(right, (Address, Array)):
         return arrays.distance(tracer, base, arrays.base_of(right, loc), loc)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, counted
+from stagekit.diagnostics import Loc, counted, shown
 from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -104,7 +104,7 @@ def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: s
     param = next(p for p in spec.params if p.name == name)
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
-        message = f"`{name}` of `{spec.name}` is {value!r}, it must be one of: {choices}"
+        message = f"`{name}` of `{spec.name}` is {shown(value)}, it must be one of: {choices}"
         raise tracer.error(BadCall(message, signature_text(spec)), frame, node)
     return value
 

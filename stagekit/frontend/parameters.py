@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
-from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeExpr, Tensor, _Constexpr
+from stagekit.frontend.markers import MAX_ALIGN, Dynamic, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
 from stagekit.frontend.source import Snapshot, without_warnings
 from stagekit.frontend.tracer import suggest
 
@@ -94,7 +94,7 @@ class Parameters:
             return Parameter(p.name, default, meaning is not None)
         allowed = _classes(meaning.type)
         if allowed is None:
-            raise self._bad(p.name, repr(meaning), "in the brackets stands a class, or a union of classes")
+            raise self._bad(p.name, shown(meaning), "in the brackets stands a class, or a union of classes")
         return Parameter(p.name, default, True, allowed)
 
     def _constexpr_meaning(self, annotation: Any) -> _Constexpr | None:
@@ -137,6 +137,8 @@ class Parameters:
             raise self._bad(name, annotation, f"{type(error).__name__}: {error}", constexprs) from None
         if isinstance(value, tuple) and len(value) == 2 and value[1] is None:
             value = Optional(value[0])
+        if isinstance(value, _Constexpr):
+            raise self._bad(name, annotation, "it means a constexpr, which an annotation has to spell")
         if not isinstance(value, MARKERS):
             return None
         resolved = self._with_sizes(name, annotation, value, constexprs)
@@ -211,14 +213,19 @@ class Parameters:
 
 def _misfit(value: Meaning) -> str | None:
     """What is wrong with the parts of a marker, in words."""
-    if isinstance(value, Tensor | Pointer) and not isinstance(value.dtype, DType):
-        hint = suggest(str(value.dtype), [d.name for d in ALL_DTYPES])
+    if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
+        hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
         return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
+    if isinstance(value, Tensor | Pointer) and not is_alignment(value.align):
+        return f"`align` is {shown(value.align)}, not a power of two from 1 to {MAX_ALIGN}"
     if not isinstance(value, Tensor):
         return None
     for size in value.shape:
         if not (size is None or isinstance(size, SizeExpr) or (type(size) is int and size >= 0)):
             return f"{shown(size)} is not a size"
+    for stride in value.strides or ():
+        if not (stride is None or type(stride) is int or isinstance(stride, SizeExpr)):
+            return f"{shown(stride)} is not a stride"
     if value.strides is not None and len(value.strides) != len(value.shape):
         return f"{counted(len(value.shape), 'size')} and {counted(len(value.strides), 'stride')}"
     return None
@@ -276,7 +283,7 @@ def _is_filled(cell: types.CellType) -> bool:
 
 
 def _mentions_marker(annotation: Any) -> bool:
-    return any(word in str(annotation) for word in ("constexpr", "Tensor", "Pointer"))
+    return any(word in shown(annotation, most=10_000) for word in ("constexpr", "Tensor", "Pointer"))
 
 
 def strip(annotation: Any) -> Any:

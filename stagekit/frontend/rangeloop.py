@@ -102,11 +102,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
         iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None, _forward_of(iterable))
     if iterable.forward is not None:
         return _to_an_end(tracer, iterable, iterable.forward, loc)
-    bounds = (iterable.start, iterable.stop, iterable.step)
-    for bound in bounds:
-        if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
-            shown = describe_type(bound) if is_numeric(bound) else describe(bound)
-            raise StagingError(BadOperands("range", shown, the_number_in(bound) or "bounds and step are integers"), loc)
+    bounds = _bounds(iterable, loc)
     is_static = not any(isinstance(b, Number) for b in bounds)
     runs = bool(range(*(int(b) for b in bounds))) if is_static else None
     dtype = _dtype(loc, *bounds)
@@ -136,6 +132,16 @@ def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc:
     is_any = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
     by = builder.constant(step if dtype.is_signed else step % 2**dtype.bits, dtype)
     return Range(dtype, start, stop, by, step, iterable.unroll, False, runs, True, is_any)
+
+
+def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:
+    """Start, stop and step, which must be integers."""
+    bounds = (iterable.start, iterable.stop, iterable.step)
+    for bound in bounds:
+        if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
+            shown = describe_type(bound) if is_numeric(bound) else describe(bound)
+            raise StagingError(BadOperands("range", shown, the_number_in(bound) or "bounds and step are integers"), loc)
+    return bounds
 
 
 def _dtype(loc: Loc, *numbers: Any) -> DType:
@@ -256,7 +262,8 @@ def _wide(tracer: Tracer, iterable: StagedRange, bound: Any, loc: Loc) -> Number
 
 
 def _static_step(iterable: StagedRange, loc: Loc) -> int:
-    if isinstance(iterable.step, Number):
+    *_, step = _bounds(iterable, loc)
+    if isinstance(step, Number):
         what, hint = "the step of a range that is not looped over", "compute its numbers from an index"
         raise StagingError(RunTimeValue(what, describe_type(iterable.step), hint), loc)
     return int(iterable.step)

@@ -18,19 +18,35 @@ import struct
 import types
 from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, ItemsView, Iterable, KeysView, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, ValuesView
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from stagekit.dtypes import DType
+from stagekit.frontend.errors import CaptureTooLarge
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
 Token = Any
 Row = tuple[str, Any, Any, Any]
 _POINTER_BYTES = struct.calcsize("P")
+
+MOST_BYTES = 64 << 20  # of an array that a kernel captures: it is copied, and compared at each call
+
+
+class TooLarge(Exception):
+    """An array that nobody wants to see copied and compared at each call."""
+
+    def __init__(self, value: Any, nbytes: int) -> None:
+        self.diagnostic = CaptureTooLarge(f"the {type(value).__name__}", nbytes, MOST_BYTES)
+
+
+def _refuse_large(value: Any, nbytes: int) -> None:
+    if nbytes > MOST_BYTES:
+        raise TooLarge(value, nbytes)
+
 
 # -- digests --------------------------------------------------------------------------------------------------------------
 
@@ -118,6 +134,7 @@ _OF_UNNAMED_MEMBERS = frozenset({"_value_", "_name_", "_inverted_"})
 
 
 def _parts_of_array(value: Any) -> tuple[Any, ...]:
+    _refuse_large(value, value.nbytes)
     return (value.dtype, value.shape, value.strides, value.flags.num, value.tobytes())
 
 
@@ -161,7 +178,13 @@ def _slot_names(cls: type) -> list[str]:
 def stored(value: Any) -> dict[str, Any]:
     """The attributes that an object itself holds, in slots or in its dict."""
     slots = ((name, _now_attribute(value, name)) for name in _slot_names(type(value)))
-    return {**{name: held for name, held in slots if held is not ABSENT}, **getattr(value, "__dict__", {})}
+    return {**{name: held for name, held in slots if held is not ABSENT}, **own_attributes(value)}
+
+
+def own_attributes(value: Any) -> Mapping[str, Any]:
+    """The `__dict__` of an object, where it has a true one."""
+    own = getattr(value, "__dict__", None)
+    return own if isinstance(own, dict | types.MappingProxyType) else {}
 
 
 ANOTHER_OBJECT = "make it once, or let its class say its state by `__stagekit_key__`"
@@ -170,7 +193,7 @@ ANOTHER_OBJECT = "make it once, or let its class say its state by `__stagekit_ke
 def key_of(value: Any) -> Callable[[], Any] | None:
     """How an object's class says its state (`__stagekit_key__`), where it does."""
     method = getattr(type(value), "__stagekit_key__", None)
-    return None if method is None else functools.partial(method, value)
+    return functools.partial(method, value) if isinstance(method, types.FunctionType) else None
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------------
@@ -347,7 +370,11 @@ def _asked(items: Callable[[Any], Iterable[Any]]) -> Look:
 
 def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
     def look() -> tuple[Any, ...]:
-        view = memoryview(value)
+        try:
+            view = memoryview(value)
+        except ValueError:  # it was released
+            return ()
+        _refuse_large(value, view.nbytes)
         return (view.format, view.shape, view.strides, view.tobytes())
 
     rows.append(asking(look))
@@ -356,6 +383,7 @@ def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
 
 def _array(value: Any, rows: list[Row]) -> Iterable[Any]:
     """Contents are compared by their bytes: natively where they lie in one piece, else in Python."""
+    _refuse_large(value, value.nbytes)
     if value.dtype.hasobject:
         rows.append(asking(lambda: (_layout(value), [*map(ById, value.flat)])))
         return list(value.flat)

@@ -82,4 +82,5 @@ def shown(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, what: str) ->
         return "{}", (value.value,)
     if holds_run_time(value):
         raise tracer.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"), frame, node)
-    return escaped(f"{_as_shown(value)}" if isinstance(value, np.generic) else str(value)), ()
+    as_text = (lambda v: f"{_as_shown(v)}") if isinstance(value, np.generic) else str
+    return escaped(static(tracer, frame, node, as_text, value)), ()

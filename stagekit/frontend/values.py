@@ -206,7 +206,8 @@ _CONTAINERS = (tuple, list, set, frozenset, deque)
 
 def mapper_of(value: Any) -> Any:
     """The method by which a value of a user's class (a tile) takes part in elementwise calls, if it has one."""
-    return getattr(type(value), "__stagekit_map__", None)
+    found = getattr(type(value), "__stagekit_map__", None)
+    return found if isinstance(found, types.FunctionType) else None  # a metaclass may answer to any name
 
 
 def holds_run_time(value: Any, depth: int = 8) -> bool:

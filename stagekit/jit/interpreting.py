@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
-from stagekit.diagnostics import InternalError
+from stagekit.diagnostics import InternalError, shown
 from stagekit.ir import Function, Value, nesting
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
@@ -26,6 +25,7 @@ from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.host_copies import Hosted
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.records import show
 from stagekit.signature import ParamSlot
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class InterpKernel(Kernel):
 
     def _explained(self, report: interp.Report) -> tuple[interp.Finding, ...]:
         """The findings, with what the reader of an error wants to know: constexprs, and how to see it again."""
-        fixed = ", ".join(f"{k}={v!r}" for k, v in self._constexprs.items())
+        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self._constexprs.items())
         context = [f"while running `{self._name}`{' with ' + fixed if fixed else ''}"]
         if report.schedule is not None:
             context.append(f"in the order of `sk.sanitize({report.schedule})`")
@@ -116,7 +116,7 @@ class InterpKernel(Kernel):
 
     def _tell(self, report: interp.Report, *, raises_findings: bool) -> None:
         """Print what the kernel printed; raise what went wrong."""
-        sys.stdout.write("".join(m.text for m in report.prints))
+        show("".join(m.text for m in report.prints))
         if report.findings and raises_findings:
             raise report.findings[0].error()
         if report.failures:

@@ -20,7 +20,7 @@ from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexp
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
-from stagekit.frontend.state import freeze
+from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import native, reasons
 from stagekit.jit.argtypes import Untyped
@@ -173,6 +173,8 @@ class JitFunction(Launchable):
             ) from None
         try:
             freeze(value)
+        except TooLarge as error:
+            raise SpecializeError(error.diagnostic, self.loc) from None
         except Exception as error:  # what a `__stagekit_key__` raises
             why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
             hint = "return a number, a text or a tuple of such that says what the object holds"

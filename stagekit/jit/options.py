@@ -84,8 +84,15 @@ def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
         if name not in rules:
             raise unknown_option(where, name, rules)
         wanted, holds = rules[name]
-        if not holds(value):
+        if not _answers(holds, value):
             raise SpecializeError(BadOption(where, f"`{name}` is {shown(value)}", f"give {wanted}"))
+
+
+def _answers(holds: Callable[[Any], bool], value: Any) -> bool:
+    try:
+        return bool(holds(value))
+    except Exception:  # the methods of a user's object may raise anything
+        return False
 
 
 def unknown_option(where: str, name: str, known: Iterable[str]) -> SpecializeError:
@@ -97,9 +104,9 @@ def unknown_option(where: str, name: str, known: Iterable[str]) -> SpecializeErr
 
 def check_target(target: Any) -> None:
     """Refuse what is no target."""
-    if target not in TARGETS:
-        hint = f"{suggest(str(target), TARGETS)}give one of {', '.join(map(repr, TARGETS))}"
-        raise _refusal(f"`target` is {target!r}", hint)
+    if not _answers(TARGETS.__contains__, target):
+        hint = f"{suggest(shown(target), TARGETS)}give one of {', '.join(map(repr, TARGETS))}"
+        raise _refusal(f"`target` is {shown(target)}", hint)
 
 
 def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
@@ -112,7 +119,9 @@ def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
         if value is not None and owner != target:
             raise _refusal(f"`{name}` is an option of {owner}, the target is {target}", f"leave `{name}` out")
     if capability is not None and not is_int(capability, OLDEST_CAPABILITY):
-        raise _refusal(f"`capability` is {capability!r}", f"give ten times the version, {OLDEST_CAPABILITY} or more")
+        raise _refusal(
+            f"`capability` is {shown(capability)}", f"give ten times the version, {OLDEST_CAPABILITY} or more"
+        )
     return None if block is None else _axes(block)
 
 
@@ -120,7 +129,7 @@ def _axes(block: Any) -> Axes:
     axes = launch_size(0, block).block
     if 0 in axes:
         raise _refusal(
-            f"`block` is {block!r}: no threads to compile for", "give an int above 0, or up to three of them"
+            f"`block` is {shown(block)}: no threads to compile for", "give an int above 0, or up to three of them"
         )
     return axes
 

@@ -17,6 +17,7 @@ from stagekit.frontend.errors import FLATTEN, NestingBudget, SpecializeError, St
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
+from stagekit.frontend.state import TooLarge
 from stagekit.jit import native, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.history import Stopwatch
@@ -25,6 +26,7 @@ from stagekit.jit.native import CallShape
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.records import show
 
 if TYPE_CHECKING:
     from stagekit.jit.jitfunction import JitFunction
@@ -149,7 +151,7 @@ class Specialization(Launchable):
         traced = self._trace(arg_types, has_hosts=target != "cuda")
         self.history.note("traced", "", why, watch.elapsed_s)
         for line in traced.printed:
-            sys.stdout.write(line + "\n")
+            show(line + "\n")
         whole = functools.partial(self._trace, arg_types, has_hosts=True)
         return Variant(self.name, self.constexprs, traced, whole, self._explained, self.history, why)
 
@@ -174,6 +176,8 @@ class Specialization(Launchable):
             raise
         except (InternalError, Warning):  # a warning is raised under `-W error`, as its user wants it
             raise
+        except TooLarge as error:  # in a constexpr
+            raise StagingError(error.diagnostic, self._owner.loc) from None
         except RecursionError:  # with the largest stack that there is
             raise StagingError(
                 NestingBudget(f"`{self.name}` nests", "more deeply than it can be compiled", FLATTEN), self._owner.loc

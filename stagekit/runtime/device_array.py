@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import InternalError, hide_frames, public_class, wrong_arguments
+from stagekit.diagnostics import InternalError, hide_frames, public_class, shown, wrong_arguments
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.runtime import dlpack, driver
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
@@ -146,22 +146,22 @@ _MOST_ELEMENTS = 1 << 56
 def _sizes(shape: Any) -> tuple[int, ...]:
     try:
         sizes = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
-    except TypeError:
+    except Exception:  # the methods of a user's object may raise anything
         sizes = (-1,)
     if min(sizes, default=0) < 0:
-        raise wrong_arguments(empty, f"`shape` is {shape!r}, not a size or a tuple of them")
+        raise wrong_arguments(empty, f"`shape` is {shown(shape)}, not a size or a tuple of them")
     if max(*sizes, math.prod(sizes), 0) > _MOST_ELEMENTS:
-        raise wrong_arguments(empty, f"`shape` is {shape!r}, more elements than there are addresses")
+        raise wrong_arguments(empty, f"`shape` is {shown(shape)}, more elements than there are addresses")
     return sizes
 
 
 def _dtype(given: Any) -> DType:
-    if isinstance(given, DType):
+    if type(given) is DType:
         return given
     try:
         numpys = np.dtype(given)
-    except TypeError:
-        raise ArgumentError(UnsupportedDtype(repr(given))) from None
+    except Exception:  # the methods of a user's object may raise anything
+        raise ArgumentError(UnsupportedDtype(shown(given))) from None
     known = dtype_from_numpy(numpys)
     if known is None:
         raise ArgumentError(UnsupportedDtype(str(numpys)))

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stagekit import native_tables as tables
-from stagekit.diagnostics import hide_frames, wrong_arguments
+from stagekit.diagnostics import hide_frames, shown, wrong_arguments
 from stagekit.runtime import native
 from stagekit.runtime.errors import (
     HARDWARE_FAULTS,
@@ -202,7 +202,7 @@ def device_number(function: Callable[..., Any], device: Any) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= _LAST_DEVICE:
-        raise wrong_arguments(function, f"`device` is {device!r}, not the number of a device")
+        raise wrong_arguments(function, f"`device` is {shown(device)}, not the number of a device")
     return number
 
 

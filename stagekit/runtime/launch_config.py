@@ -120,7 +120,7 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     """The checked size of a launch from ints or tuples of them."""
     grid, block = _checked_axes("grid", grid), _checked_axes("block", block)
     _check_threads(block)
-    if shared_bytes != 0:
+    if type(shared_bytes) is not int or shared_bytes:
         shared_bytes = _integer("shared_bytes", shared_bytes)
         _check_size("shared_bytes", shared_bytes, MAX_SHARED_BYTES)
     return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))

@@ -77,6 +77,14 @@ class RecordBuffer:
             at = end
 
 
+def show(text: str) -> None:
+    """Write what a kernel printed, with escapes for what standard output cannot show, such as half of a surrogate pair."""
+    try:
+        sys.stdout.write(text)
+    except UnicodeEncodeError as error:
+        sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+
+
 def report(buffer: RecordBuffer, sites: Sequence[RecordSite]) -> None:
     """Print what was printed, then raise the first failed assert if there is one."""
     if not buffer.has_records:
@@ -85,7 +93,7 @@ def report(buffer: RecordBuffer, sites: Sequence[RecordSite]) -> None:
     lines = [record.text for record in found if record.site.kind == "print"]
     if dropped:
         lines.append(f"stagekit: {dropped} more records of this launch found no room\n")
-    sys.stdout.write("".join(lines))  # each with the line ending that its `print` asked for
+    show("".join(lines))  # each with the line ending that its `print` asked for
     failed = [record for record in found if record.site.kind == "assert"]
     if failed:
         raise _assertion(failed)

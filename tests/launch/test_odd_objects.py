@@ -117,6 +117,14 @@ def out():
     return np.zeros(4, np.float32)
 
 
+def _annotated(annotation):
+    @sk.jit
+    def kernel(out, a: annotation()):
+        out[0] = 1
+
+    kernel[1, 1](out(), np.zeros(3, np.float32))
+
+
 PLACES = {
     "untyped": lambda a: untyped[1, 1](out(), a),
     "by keyword": lambda a: untyped[1, 1](a=a, out=out()),
@@ -133,6 +141,23 @@ PLACES = {
     "stream": lambda a: untyped[1, 1, 0, a](out(), 1),
     "launch config": lambda a: untyped[sk.cuda.LaunchConfig(grid=a, block=1)](out(), 1),
     "sanitized": lambda a: sk.sanitize(untyped)[1, 1](out(), a),
+    "shape": lambda a: _annotated(lambda: sk.Tensor(a, sk.float32)),
+    "size": lambda a: _annotated(lambda: sk.Tensor((a,), sk.float32)),
+    "dtype": lambda a: _annotated(lambda: sk.Tensor((None,), a)),
+    "strides": lambda a: _annotated(lambda: sk.Tensor((None,), sk.float32, strides=a)),
+    "align": lambda a: _annotated(lambda: sk.Tensor((None,), sk.float32, align=a)),
+    "pointed": lambda a: _annotated(lambda: sk.Pointer(a)),
+    "annotation": lambda a: _annotated(lambda: a),
+    "class of a constexpr": lambda a: _annotated(lambda: sk.constexpr[a]),
+    "name of a size": lambda a: sk.dynamic(a),
+    "beside a size": lambda a: sk.dynamic("n") + a,
+    "converted": lambda a: sk.float32(a),
+    "shape on the device": lambda a: sk.cuda.empty(a, sk.float32),
+    "dtype on the device": lambda a: sk.cuda.empty(3, a),
+    "target": lambda a: sk.jit(target=a)(untyped.function),
+    "budget": lambda a: sk.jit(unroll_budget=a)(untyped.function),
+    "flag": lambda a: sk.jit(fastmath=a)(untyped.function),
+    "order": lambda a: sk.sanitize(untyped, order=a),
     "decorated": lambda a: sk.jit(a),
     "compiled": lambda a: sk.compile(a),
     "given to sanitize": lambda a: sk.sanitize(a),
@@ -171,3 +196,176 @@ def test_a_captured_object_that_raises_when_looked_at_is_refused_at_the_line(nam
     with pytest.raises(sk.StagekitError, match="Odd") as caught:
         kernel[1, 1](out())
     assert caught.value.id == "STATIC_FAILURE"
+
+
+# -- used in a kernel -------------------------------------------------------------------------------------------------------
+
+CAPTURED = None
+
+
+@sk.jit
+def iterates(out, n):
+    for _ in CAPTURED:
+        out[0] = 1
+
+
+@sk.jit
+def lists(out, n):
+    out[0] = len(list(CAPTURED))
+
+
+@sk.jit
+def calls(out, n):
+    out[0] = CAPTURED(n)
+
+
+@sk.jit
+def asks(out, n):
+    if CAPTURED:
+        out[0] = 1
+
+
+@sk.jit
+def looks(out, n):
+    out[0] = CAPTURED.name
+
+
+@sk.jit
+def indexes(out, n):
+    out[0] = CAPTURED[0]
+
+
+@sk.jit
+def is_index(out, n):
+    out[CAPTURED] = 1
+
+
+@sk.jit
+def stores(out, n):
+    out[0] = CAPTURED
+
+
+@sk.jit
+def adds(out, n):
+    out[0] = n + CAPTURED
+
+
+@sk.jit
+def repeats(out, n):
+    out[0] = len([0] * CAPTURED)
+
+
+@sk.jit
+def shows(out, n):
+    print(CAPTURED, n)  # noqa: T201
+
+
+@sk.jit
+def formats(out, n):
+    out[0] = len(f"{CAPTURED}")
+
+
+@sk.jit
+def unpacks(out, n):
+    a, b = CAPTURED
+    out[0] = 1 if a is b else 2
+
+
+@sk.jit
+def enters(out, n):
+    with CAPTURED:
+        out[0] = 1
+
+
+@sk.jit
+def matches(out, n):
+    match CAPTURED:
+        case [_, _]:
+            out[0] = 1
+        case {"a": _}:
+            out[0] = 2
+        case _:
+            out[0] = 3
+
+
+@sk.jit
+def is_in(out, n):
+    out[0] = n in CAPTURED
+
+
+@sk.jit
+def is_equal(out, n):
+    out[0] = n == CAPTURED
+
+
+@sk.jit
+def meets(out, n):
+    x = CAPTURED
+    if n > 1:
+        x = 1
+    out[0] = x
+
+
+@sk.jit
+def allocates(out, n):
+    sk.alloc_local((CAPTURED,), sk.float32)
+    out[0] = 1
+
+
+KERNELS = (
+    iterates, lists, calls, asks, looks, indexes, is_index, stores, adds, repeats, shows, formats, unpacks, enters, matches,
+    is_in, is_equal, meets, allocates,
+)  # fmt: skip
+
+
+class Growing:
+    def __getattr__(self, name):
+        return getattr(self, name + "_")
+
+
+class Unending:
+    def __len__(self):
+        return 10**30
+
+    def __getitem__(self, index):
+        return index
+
+
+class Answering(type):
+    def __getattr__(cls, name):
+        return cls
+
+
+HUGE = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
+MORE = {
+    "a negative long number": -(10**5000),
+    "a number past all floats": 10**400,
+    "names that grow": Growing(),
+    "items without end": Unending(),
+    "its metaclass answers to any name": Answering("Strange", (), {})(),
+    "its dict is none": _with(__dict__=5)(),
+    "its key is none": _with(__stagekit_key__=5)(),
+    "a huge array": HUGE,
+    "a huge range": range(10**18),
+    "a range longer than any length": range(10**30),
+    "a date": np.datetime64("2020-01-01"),
+    "a duration": np.timedelta64(3, "s"),
+    "raw bytes of NumPy": np.void(b"abc"),
+    "a text of NumPy": np.str_("a"),
+    "a complex number": np.complex64(1j),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("name", [*OBJECTS, *MORE])
+def test_an_odd_object_in_a_kernel_is_refused_at_its_line_or_works(name, kernel, monkeypatch, capsys):
+    monkeypatch.setitem(globals(), "CAPTURED", {**OBJECTS, **MORE}[name])
+    refusal = None
+    try:
+        kernel[1, 1](out(), 3)
+    except sk.StagekitError as error:
+        refusal = error
+    if refusal is not None:
+        assert refusal.loc is not None
+        assert refusal.loc.file == __file__
+        assert len(str(refusal)) < 4000

@@ -44,6 +44,8 @@ def check_asm(text: str, constraints: str, results: Sequence[Type], args: Sequen
 
 
 def _fault(text: str, constraints: str, results: Sequence[Type], args: Sequence[Operand]) -> str | None:
+    if foreign := next((c for c in text + constraints if not c.isascii()), None):
+        return f"{foreign!a} is no ASCII character, and PTX is written in these alone"
     parts = [p.strip() for p in constraints.split(",")] if constraints else []
     parts = [p for p in parts if not (p.startswith("~{") and p.endswith("}"))]
     outputs = [p[1:].lstrip("&") for p in parts if p.startswith("=")]

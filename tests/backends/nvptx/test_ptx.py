@@ -342,7 +342,7 @@ def asm_kernel(text: str, constraints: str, sources: list[dtypes.DType], results
     [
         ("add.s32 $0, $1, $2;", "=r,r,r", [i32, i32], [I32]),
         ("{ add.s32 $0, $2, $3;\n\tsub.s32 $1, $2, $3; }", "=r,=r,r,r", [i32, i32], [I32, I32]),
-        ('add.f16 $0, $1, $1; // "half" \\ é', "=h,h", [dtypes.float16], [Scalar(dtypes.float16)]),
+        ('add.f16 $0, $1, $1; // "half" \\', "=h,h", [dtypes.float16], [Scalar(dtypes.float16)]),
         ("fma.rn.f64 $0, $1, $1, $1;", "=d,0", [f64], [Scalar(f64)]),
         ("mov.pred $0, $1;", "=b,b", [dtypes.bool_], [BOOL]),
         ("mov.b64 $0, {$1, $1};", "=l,f", [f32], [Scalar(i64)]),
@@ -366,6 +366,12 @@ def test_inline_assembly_assembles(
         ("add.s32 $0, $1, $x;", "=r,r,r", "a `$` that does not name an operand"),
         ("add.s32 $0, $1, ${2:u};", "=r,r,r", "a `$` that does not name an operand"),
         ("add.s32 $0, $1, $2;", "=r,r,n", "constraint `n` needs a value that is known when the kernel is compiled"),
+        ("add.s32 $0, $1, $2; // é", "=r,r,r", r"'\xe9' is no ASCII character, and PTX is written in these alone"),
+        (
+            "add.s32 $0, $1, $2; // \ud800",
+            "=r,r,r",
+            r"'\ud800' is no ASCII character, and PTX is written in these alone",
+        ),
         ("add.s32 $0, $1, $2;", "=r,r,7", "input i32 is tied to output 7, which is not of that type"),
     ],
 )
