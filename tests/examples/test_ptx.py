@@ -16,7 +16,7 @@ from stagekit.jit.variant import Variant
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("[!_]*.py"))
-GPUS = ((75, False), (80, False), (90, True), (100, True), (120, True))
+GPUS = (75, 80, 90, 100, 120)
 
 
 def kernels_of(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Variant]:
@@ -46,9 +46,9 @@ def test_ptxas_accepts_every_kernel_and_spills_nothing(
 
     assert found
     for variant in found:
-        for capability, is_arch_specific in GPUS:
+        for capability in GPUS:
             fn = compilation.lower_for(variant.traced, "cuda", capability)
-            code = nvptx.compile(fn, capability, is_arch_specific=is_arch_specific)
+            code = nvptx.compile(fn, capability)
             resources = ptxas.assemble(code.ptx).resources
             spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes)
             assert spilled == (0, 0, 0), f"{fn.name} for {capability}: {resources}"

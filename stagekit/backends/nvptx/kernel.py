@@ -34,13 +34,13 @@ class CudaCode:
     uses_dynamic_shared: bool
 
 
-def compile(fn: Function, capability: int, *, is_arch_specific: bool = False) -> CudaCode:
-    """PTX of `fn` for GPUs of this compute capability (times ten) and later; `is_arch_specific`: for that very one.
+def compile(fn: Function, capability: int) -> CudaCode:
+    """PTX of `fn` for GPUs of this compute capability (times ten) and later.
 
     Reads the attributes `block`, `fastmath`, `max_registers`, `lineinfo`, and `align`: per parameter the alignment of its
     address in bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
     """
-    target = GpuTarget(capability, is_arch_specific)
+    target = GpuTarget(capability)
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
     refuse_shared(fn, shared.total_bytes, f"compute capability {target.capability / 10} has", target.shared_limit_bytes)

@@ -32,10 +32,9 @@ _CODEGEN_LEVEL = 2
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """A compute capability (times ten), and whether code may use what only that very GPU has (`sm_90a`)."""
+    """A compute capability (times ten)."""
 
     capability: int
-    is_arch_specific: bool
 
     @property
     def known_capability(self) -> int:
@@ -47,7 +46,7 @@ class GpuTarget:
 
     @property
     def cpu(self) -> str:
-        return f"sm_{self.known_capability}{'a' if self.is_arch_specific else ''}"
+        return f"sm_{self.known_capability}"
 
     @property
     def ptx_version(self) -> int:

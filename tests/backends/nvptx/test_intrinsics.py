@@ -52,21 +52,21 @@ def _any_choice(choices: object) -> object:
 
 
 @on_every_gpu
-def test_every_intrinsic_assembles(capability: int, is_arch_specific: bool) -> None:
+def test_every_intrinsic_assembles(capability: int) -> None:
     """A form that the GPU lacks would end the process in LLVM ("Cannot select"), so all of them are tried here."""
-    assert_all_assemble(capability, is_arch_specific, fastmath=False)
+    assert_all_assemble(capability, fastmath=False)
 
 
 def test_every_intrinsic_assembles_under_fastmath() -> None:
-    assert_all_assemble(90, True, fastmath=True)
+    assert_all_assemble(90, fastmath=True)
 
 
-def assert_all_assemble(capability: int, is_arch_specific: bool, *, fastmath: bool) -> None:
+def assert_all_assemble(capability: int, *, fastmath: bool) -> None:
     context = PassContext("cuda", capability, fastmath=fastmath, debug=False)
     todo = calls(capability, fastmath=fastmath)
     while batch := tuple(itertools.islice(todo, PER_KERNEL)):
         fn = lower(calling(batch, fastmath=fastmath), context, hooks=())
 
-        code = nvptx.compile(fn, capability, is_arch_specific=is_arch_specific)
+        code = nvptx.compile(fn, capability)
 
         assert ptxas.assemble(code.ptx).warnings == ()

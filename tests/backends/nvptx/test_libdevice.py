@@ -56,7 +56,7 @@ def linked(symbol: str, dtype: DType) -> str:
     for function in module.functions:
         if not function.is_declaration and function.name != "k":
             function.linkage = "internal"
-    machine = GpuTarget(80, False)._machine()
+    machine = GpuTarget(80)._machine()
     optimize.optimise(module, machine, 2)
     return str(machine.emit_assembly(module))
 

@@ -13,14 +13,12 @@ from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Builder, CompareKind, Function, Scalar, Space, UnaryKind, Value
 from tests.backends.nvptx.kernels import array, elementwise, kernel, many, thread
 
-GPUS = [(75, False), (80, False), (90, True), (100, True), (120, True)]
+GPUS = [75, 80, 90, 100, 120]
 COMPUTED = (dtypes.bool_, *dtypes.INTEGER_DTYPES, dtypes.float32, dtypes.float64)
 BITWISE = (BinaryKind.AND, BinaryKind.OR, BinaryKind.XOR)
 Part = tuple[Sequence[DType], DType, Callable[..., Value]]
 
-on_every_gpu = pytest.mark.parametrize(
-    ("capability", "is_arch_specific"), GPUS, ids=[f"sm_{c}{'a' if a else ''}" for c, a in GPUS]
-)
+on_every_gpu = pytest.mark.parametrize("capability", GPUS, ids=[f"sm_{capability}" for capability in GPUS])
 
 
 def binary_kinds(dtype: DType) -> list[BinaryKind]:
@@ -93,9 +91,9 @@ def kernels(family: str) -> tuple[Function, ...]:
 
 @on_every_gpu
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_op_assembles(family: str, capability: int, is_arch_specific: bool) -> None:
+def test_every_op_assembles(family: str, capability: int) -> None:
     for fn in kernels(family):
-        code = nvptx.compile(fn, capability, is_arch_specific=is_arch_specific)
+        code = nvptx.compile(fn, capability)
 
         assembled = ptxas.assemble(code.ptx)
 
@@ -139,8 +137,8 @@ def halve_until_small(b: Builder, init: Value) -> tuple[Value, ...]:
 
 
 @on_every_gpu
-def test_control_flow_assembles(capability: int, is_arch_specific: bool) -> None:
-    code = nvptx.compile(control_kernel(), capability, is_arch_specific=is_arch_specific)
+def test_control_flow_assembles(capability: int) -> None:
+    code = nvptx.compile(control_kernel(), capability)
 
     assert ptxas.assemble(code.ptx).resources.stack_bytes == 0
 

@@ -304,19 +304,17 @@ def test_any_python_name_is_a_kernel_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "is_arch_specific", "directives"),
+    ("capability", "directives"),
     [
-        (75, False, (".version 8.0", ".target sm_75")),
-        (90, True, (".version 8.0", ".target sm_90a")),
-        (100, True, (".version 8.6", ".target sm_100a")),
-        (120, False, (".version 8.7", ".target sm_120")),
-        (130, False, (".version 8.8", ".target sm_121")),
+        (75, (".version 8.0", ".target sm_75")),
+        (90, (".version 8.0", ".target sm_90")),
+        (100, (".version 8.6", ".target sm_100")),
+        (120, (".version 8.7", ".target sm_120")),
+        (130, (".version 8.8", ".target sm_121")),
     ],
 )
-def test_each_gpu_gets_the_oldest_ptx_that_has_it(
-    capability: int, is_arch_specific: bool, directives: tuple[str, ...]
-) -> None:
-    ptx = nvptx.compile(elementwise([f32], f32, lambda b, x: x), capability, is_arch_specific=is_arch_specific).ptx
+def test_each_gpu_gets_the_oldest_ptx_that_has_it(capability: int, directives: tuple[str, ...]) -> None:
+    ptx = nvptx.compile(elementwise([f32], f32, lambda b, x: x), capability).ptx
 
     assert all(d in ptx for d in directives)
 
@@ -438,7 +436,7 @@ def test_source_lines_change_no_instruction() -> None:
 
 def test_text_that_llvm_refuses_is_an_internal_error_with_the_text() -> None:
     with pytest.raises(InternalError, match=r"LLVM refuses the text(.|\n)*1 define void @f"):
-        target.GpuTarget(80, False).assemble("define void @f() { ret i32 %nothing }")
+        target.GpuTarget(80).assemble("define void @f() { ret i32 %nothing }")
 
 
 def test_many_threads_compile_at_once() -> None:
