@@ -33,7 +33,7 @@ _NONE: Any = object()  # a parameter that was left out
 
 
 def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, /) -> Any:
-    method = objects.users_method(x, "__abs__")
+    method = objects.users_method(tracer, x, "__abs__")
     if method is not None and mapper_of(x) is None:
         return invoke(tracer, frame, node, method, [x])
     if not isinstance(x, Number | np.generic) and mapper_of(x) is None:
@@ -85,7 +85,8 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any =
                 StaticFailure("TypeError", "int() can't convert non-string with explicit base"), frame, node
             )
         return run_native(tracer, frame, node, int, x, base)
-    method = objects.users_method(x, "__int__") or objects.users_method(x, "__index__")
+    name = "__index__" if objects.in_class(tracer, x, "__int__") is None else "__int__"
+    method = objects.users_method(tracer, x, name)
     if method is not None:
         return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
     if not isinstance(x, Number):
@@ -101,7 +102,7 @@ def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any =
 
 def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0, /) -> Any:
     """Python's own of what is known. At run time float32, float64 of a float64."""
-    method = objects.users_method(x, "__float__")
+    method = objects.users_method(tracer, x, "__float__")
     if method is not None:
         return _float(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
     if not isinstance(x, Number):

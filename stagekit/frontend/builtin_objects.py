@@ -75,7 +75,7 @@ def _attribute_names(owner: Any) -> tuple[str, ...]:
 
 
 def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, /) -> bool:
-    is_known = name in _attribute_names(owner) or objects.in_class(owner, name) is not None
+    is_known = name in _attribute_names(owner) or objects.in_class(tracer, owner, name) is not None
     has_it = is_known or bool(static(tracer, frame, node, lambda: hasattr(owner, name)))
     if not isinstance(owner, STAND_INS) and not tracer.journal.is_born(owner):
         tracer.captures.note_presence(owner, name)

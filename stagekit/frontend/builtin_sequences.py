@@ -206,7 +206,7 @@ def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, start
 
 
 def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, sequence: Any, /) -> Any:
-    method = objects.users_method(sequence, "__reversed__")
+    method = objects.users_method(tracer, sequence, "__reversed__")
     if method is not None:
         return invoke(tracer, frame, node, method, [sequence])
     if isinstance(sequence, range):

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.frontend import builtins, language, overloads, wrappers
+from stagekit.frontend import builtins, language, objects, overloads, wrappers
 from stagekit.frontend.bodies import run_body
 from stagekit.frontend.control import describe
 from stagekit.frontend.direct import is_direct
@@ -37,7 +37,16 @@ from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import BoundMethod, Partial, Poison, holds_run_time, is_fixed, is_native, mapper_of
+from stagekit.frontend.values import (
+    BoundMethod,
+    Partial,
+    Poison,
+    holds_run_time,
+    is_fixed,
+    is_generated,
+    is_native,
+    mapper_of,
+)
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
@@ -451,10 +460,12 @@ def closure_signature(fn: Closure) -> inspect.Signature:
 
 def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object, as the `__call__` of a metaclass says where it has one."""
+    tracer.note_lookup(cls, "__call__")
+    for name in ("__new__", "__init__", "__post_init__"):
+        tracer.captures.note_member(cls, name)
     meta = lookup(type(cls), "__call__")
     if not isinstance(meta, types.FunctionType) or is_fixed(type(cls).__module__):
         return _construct_plainly(tracer, frame, node, cls, args, kwargs)
-    tracer.captures.note_member(type(cls), "__call__")
     return call(tracer, frame, node, meta, [cls, *args], kwargs)
 
 
@@ -464,10 +475,10 @@ def _construct_plainly(
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
         return language.staged_launch(cls, args, kwargs, frame.loc(node))
-    if dataclasses.is_dataclass(cls) and _is_generated(getattr(cls, "__init__", None)):
+    if dataclasses.is_dataclass(cls) and _has_generated_init(cls):
         return _dataclass(tracer, frame, node, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
-    is_own = isinstance(init, types.FunctionType) and not _is_generated(init)
+    is_own = isinstance(init, types.FunctionType) and not is_generated(init)
     is_plain_new = getattr(cls, "__new__", None) is object.__new__
     if is_own and is_plain_new and not is_native(cls.__module__):
         made = tracer.journal.born(object.__new__(cls))
@@ -478,8 +489,9 @@ def _construct_plainly(
     return carry_out(tracer, frame, node, cls, args, kwargs)
 
 
-def _is_generated(init: Any) -> bool:
-    return isinstance(init, types.FunctionType) and init.__code__.co_filename.startswith("<")
+def _has_generated_init(cls: type) -> bool:
+    init = lookup(cls, "__init__")
+    return isinstance(init, types.FunctionType) and is_generated(init)
 
 
 def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -500,9 +512,12 @@ def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list
             value = field.default
         else:
             continue
-        object.__setattr__(made, field.name, value)
-    post_init = getattr(cls, "__post_init__", None)
-    if post_init is not None:
+        if cls.__dataclass_params__.frozen:
+            object.__setattr__(made, field.name, value)
+        else:
+            objects.put(tracer, frame, node, made, field.name, value)
+    if "__post_init__" in cls.__init__.__code__.co_names:
+        post_init = cls.__post_init__
         init_only = signature.parameters.keys() - {field.name for field in fields}
         rows = [p for name, p in signature.parameters.items() if name in init_only]
         call(tracer, frame, node, post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)], {})

@@ -134,7 +134,7 @@ class Captures:
 
     def note_type(self, owner: Any) -> None:
         """Record of which class an object is."""
-        if not isinstance(owner, type) and not is_atomic(owner):
+        if not self.has(owner, "type") and not isinstance(owner, type) and not is_atomic(owner):
             self._note(
                 owner, "type", f"the class of a {type(owner).__name__}", lambda: [("type", owner, None, type(owner))]
             )

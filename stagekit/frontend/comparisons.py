@@ -83,11 +83,12 @@ _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "
 def _by_comparison_method(
     tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
-    """The answer of a user's class: `left.__lt__(right)`, else `right.__gt__(left)`."""
+    """The answer of a user's class: `left.__lt__(right)`, else `right.__gt__(left)`; the other way where right's derives."""
+    is_derived = type(right) is not type(left) and isinstance(right, type(left))
 
     def ask(name: str) -> Any:
         plain, mirrored = (left, right, f"__{name}__"), (right, left, f"__{_MIRRORED[name]}__")
-        return first_answer(tracer, frame, node, plain, mirrored)
+        return first_answer(tracer, frame, node, *((mirrored, plain) if is_derived else (plain, mirrored)))
 
     answer = ask(COMPARISONS[op][1].value)
     if answer is NotImplemented and op is ast.NotEq:  # a class without `__ne__` is unequal where it is not equal
@@ -98,7 +99,7 @@ def _by_comparison_method(
 
 def contains(tracer: Tracer, frame: Frame, node: ast.AST, item: Any, container: Any) -> bool | Number:
     """`item in container` for a compile-time container; a run-time item is compared with each element."""
-    method = user_method(container, "__contains__")
+    method = user_method(tracer, container, "__contains__")
     if method is not None:
         return truth(tracer, frame, node, invoke(tracer, frame, node, method, [container, item]))
     if not holds_run_time(item) and not holds_run_time(container) and not isinstance(container, Iterator):

@@ -25,7 +25,7 @@ def truth(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool | Num
         hint = "compare it, or test `is not None`"
         raise tracer.error(BadOperands("bool()", describe(value), hint), frame, node)
     for name in ("__bool__", "__len__"):
-        method = user_method(value, name)
+        method = user_method(tracer, value, name)
         if method is not None:
             return truth(tracer, frame, node, invoke(tracer, frame, node, method, [value]))
     return bool(static(tracer, frame, node, bool, value))

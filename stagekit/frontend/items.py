@@ -43,7 +43,7 @@ def item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) ->
     if lookup(type(owner), "__stagekit_fixed__") is not ABSENT:
         hint = "a kernel cannot launch another; called without brackets, the other's body becomes part of this one"
         raise tracer.error(NotCallable(f"`{owner.name}[...]` is a launch", hint), frame, node)
-    method = user_method(owner, "__getitem__")
+    method = user_method(tracer, owner, "__getitem__")
     if method is not None:
         return invoke(tracer, frame, node, method, [owner, index])
     if isinstance(owner, StagedRange):

@@ -42,7 +42,7 @@ def source_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Callab
 
     An iterator that is made over `value` begins each time it is first used: under a run-time `if`, in both arms.
     """
-    method = user_method(value, "__iter__")
+    method = user_method(tracer, value, "__iter__")
     if method is not None:
         return source_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
     thunks_of(tracer, frame, node, value)  # refuses what has no items
@@ -70,7 +70,7 @@ def thunks_of(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Iterat
         return _bounded(tracer, frame, node, value, _drawn(tracer, frame, node, value))
     if isinstance(value, STAND_INS):
         raise tracer.error(_no_items(value), frame, node)
-    method = user_method(value, "__iter__")
+    method = user_method(tracer, value, "__iter__")
     if method is not None:
         return thunks_of(tracer, frame, node, _iterated(tracer, frame, node, value, method))
     if not _has(value, "__iter__") and not _has(value, "__getitem__"):
@@ -100,7 +100,7 @@ def _no_items(value: Any) -> NotIterable:
 def _iterated(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, method: Any) -> Any:
     """What `__iter__` of a user's class gives."""
     found = invoke(tracer, frame, node, method, [value])
-    if user_method(found, "__next__") is not None:
+    if user_method(tracer, found, "__next__") is not None:
         what = f"{describe(found)}, whose `__next__` is written in Python, ends by an exception"
         raise tracer.error(NotIterable(what, "let `__iter__` return a list, or a generator expression"), frame, node)
     return found

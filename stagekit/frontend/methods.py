@@ -9,40 +9,49 @@ from typing import Any
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.state import lookup
 from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS
+from stagekit.frontend.values import STAND_INS, is_generated
 
 
 def by_method(tracer: Tracer, frame: Frame, node: ast.AST, name: str, left: Any, right: Any) -> Any:
-    """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`."""
-    return first_answer(tracer, frame, node, (left, right, f"__{name}__"), (right, left, f"__r{name}__"))
+    """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`. Two of one class are asked once.
+
+    The right one is asked first where its class derives from the left's and has a mirrored method of its own.
+    """
+    plain, mirrored = (left, right, f"__{name}__"), (right, left, f"__r{name}__")
+    if type(left) is type(right):
+        return first_answer(tracer, frame, node, plain)
+    if isinstance(right, type(left)) and _has_its_own(tracer, left, right, mirrored[2]):
+        return first_answer(tracer, frame, node, mirrored, plain)
+    return first_answer(tracer, frame, node, plain, mirrored)
 
 
-def first_answer(
-    tracer: Tracer, frame: Frame, node: ast.AST, plain: tuple[Any, Any, str], mirrored: tuple[Any, Any, str]
-) -> Any:
-    """Two ways to ask, each (owner, other, method). The right side is asked first where its class derives from the left's."""
-    is_derived = type(plain[1]) is not type(plain[0]) and isinstance(plain[1], type(plain[0]))
-    for owner, other, name in (mirrored, plain) if is_derived else (plain, mirrored):
-        method = user_method(owner, name)
-        if method is not None and _has_source(method):
+def _has_its_own(tracer: Tracer, left: Any, right: Any, name: str) -> bool:
+    """Does the class of `right` store something else under the name than that of `left`?"""
+    for each in (left, right):
+        tracer.note_lookup(each, name)
+    return lookup(type(right), name) is not lookup(type(left), name)
+
+
+def first_answer(tracer: Tracer, frame: Frame, node: ast.AST, *ways: tuple[Any, Any, str]) -> Any:
+    """The first answer of several ways to ask, each (owner, other, method)."""
+    for owner, other, name in ways:
+        method = user_method(tracer, owner, name)
+        if method is not None and not is_generated(method):  # Python runs those itself
             answer = invoke(tracer, frame, node, method, [owner, other])
             if answer is not NotImplemented:
                 return answer
     return NotImplemented
 
 
-def user_method(owner: Any, name: str) -> Any:
-    """A method written in Python in the class of `owner`; None for built-in types and stand-ins."""
+def user_method(tracer: Tracer, owner: Any, name: str) -> Any:
+    """A method written in Python in the class of `owner`; None for built-in types and stand-ins. That there is none is noted."""
     if isinstance(owner, STAND_INS) or is_numeric(owner):
         return None
+    tracer.note_lookup(owner, name)
     for cls in type(owner).__mro__:
         found = cls.__dict__.get(name)
         if found is not None:
             return found if isinstance(found, types.FunctionType) else None
     return None
-
-
-def _has_source(method: types.FunctionType) -> bool:
-    """Dataclasses generate methods without source; Python runs those itself."""
-    return not method.__code__.co_filename.startswith("<")

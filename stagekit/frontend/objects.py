@@ -21,10 +21,11 @@ from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.familiar import name_here
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.state import own_attributes
+from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
-from stagekit.frontend.values import STAND_INS, is_native
+from stagekit.frontend.values import STAND_INS, is_generated, is_native
 from stagekit.ir import Intrinsic
+from stagekit.native_tables import ABSENT
 
 
 def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
@@ -97,7 +98,7 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
         hint = "a function defined in a kernel keeps no attributes: use a variable"
         raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    setter = users_method(owner, "__setattr__")
+    setter = users_method(tracer, owner, "__setattr__")
     if setter is not None:
         invoke(tracer, frame, node, setter, [owner, name, value])
         return
@@ -110,8 +111,8 @@ def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, valu
 def put_plainly(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
     """`object.__setattr__(owner, name, value)`: what a property or descriptor of the class does, else a plain assignment."""
     tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    found = in_class(owner, name)
-    descriptor = users_method(found, "__set__")
+    found = in_class(tracer, owner, name)
+    descriptor = users_method(tracer, found, "__set__")
     if isinstance(found, property):
         _put_by_property(tracer, frame, node, owner, name, found, value)
     elif descriptor is not None:
@@ -132,6 +133,10 @@ def _put_by_property(
 def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
     """`del owner.name`."""
     tracer.check_mutable(owner, f"`del {_place_text(node, name)}`", frame.loc(node))
+    deleter = users_method(tracer, owner, "__delattr__")
+    if deleter is not None:
+        invoke(tracer, frame, node, deleter, [owner, name])
+        return
     if isinstance(owner, STAND_INS) or name not in _state(owner):
         raise tracer.error(NoAttribute(describe(owner), name, "it cannot be deleted"), frame, node)
     tracer.assign(owner, name, MISSING, is_attribute=True)
@@ -155,18 +160,25 @@ def _is_frozen(owner: Any) -> bool:
 # -- what the class says --------------------------------------------------------------------------------------------------
 
 
-def in_class(owner: Any, name: str) -> Any:
-    """What the classes of `owner` store under `name`; None where they store nothing."""
-    return next((cls.__dict__[name] for cls in _classes(owner) if name in cls.__dict__), None)
+def in_class(tracer: Tracer, owner: Any, name: str) -> Any:
+    """What the classes of `owner` store under `name`; None where they store nothing. That is noted too."""
+    if isinstance(owner, super):
+        return _in_bases(tracer, owner, name)
+    tracer.note_lookup(owner, name)
+    found = lookup(type(owner), name)
+    return None if found is ABSENT else found
 
 
-def _classes(owner: Any) -> tuple[type, ...]:
-    """The classes in which attributes of `owner` are looked up; for `super()` those after the one it was called in."""
-    if not isinstance(owner, super):
-        return type(owner).__mro__
-    bound: Any = owner
-    order = bound.__self_class__.__mro__ if bound.__self_class__ is not None else ()
-    return order[order.index(bound.__thisclass__) + 1 :] if bound.__thisclass__ in order else ()
+def _in_bases(tracer: Tracer, owner: Any, name: str) -> Any:
+    """The same of `super()`: what the classes after the one that it was called in store."""
+    cls = owner.__self_class__
+    order = cls.__mro__ if cls is not None else ()
+    tracer.captures.note_attribute(cls, "__mro__", "the order of its bases")
+    for base in order[order.index(owner.__thisclass__) + 1 :] if owner.__thisclass__ in order else ():
+        tracer.captures.note_member(base, name)
+        if name in vars(base):
+            return vars(base)[name]
+    return None
 
 
 def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Callable[[], Any] | None:
@@ -174,18 +186,35 @@ def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
     if isinstance(owner, type | types.ModuleType):
         return None
     instance = getattr(owner, "__self__", None) if isinstance(owner, super) else owner
-    found = in_class(owner, name)
-    if found is None:
-        fallback = None if name in _state(instance) else users_method(owner, "__getattr__")
-        return fallback and (lambda: invoke(tracer, frame, node, fallback, [instance, name]))
+    found = in_class(tracer, owner, name)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
         return lambda: invoke(tracer, frame, node, found.fget, [instance])
+    getter = _where_it_has_none(tracer, frame, node, owner, instance, name, found)
+    if getter is None or (name in _state(instance) and not _is_data(tracer, found)):
+        return None
+    if not tracer.journal.is_born(instance):
+        tracer.captures.note_own(instance, name)
+    return getter
+
+
+def _where_it_has_none(
+    tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, instance: Any, name: str, found: Any
+) -> Callable[[], Any] | None:
+    """What gives an attribute that the object itself does not hold, if its class says so in Python."""
+    if found is None:
+        fallback = users_method(tracer, owner, "__getattr__")
+        return fallback and (lambda: invoke(tracer, frame, node, fallback, [instance, name]))
     if isinstance(found, functools.cached_property):
-        return None if name in _state(instance) else lambda: _cached(tracer, frame, node, instance, name, found)
-    descriptor = users_method(found, "__get__")
+        return lambda: _cached(tracer, frame, node, instance, name, found)
+    descriptor = users_method(tracer, found, "__get__")
     if descriptor is None or hasattr(found, "__stagekit_fragment__"):
         return None
     return lambda: invoke(tracer, frame, node, descriptor, [found, instance, type(instance)])
+
+
+def _is_data(tracer: Tracer, descriptor: Any) -> bool:
+    """Does it come before what an object itself holds?"""
+    return any(in_class(tracer, descriptor, name) is not None for name in ("__set__", "__delete__"))
 
 
 def _state(owner: Any) -> Any:
@@ -200,9 +229,9 @@ def _cached(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, 
     return value
 
 
-def users_method(owner: Any, name: str) -> types.FunctionType | None:
+def users_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | None:
     """A method that a user's class writes in Python. Generated ones (of dataclasses, of namedtuples) have no source."""
-    found = in_class(owner, name)
-    if not isinstance(found, types.FunctionType) or found.__code__.co_filename.startswith("<"):
+    found = in_class(tracer, owner, name)
+    if not isinstance(found, types.FunctionType) or is_generated(found):
         return None
     return None if is_native(found.__module__) else found

@@ -125,10 +125,9 @@ def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any
             _refuse_huge(tracer, frame, node, symbol, left, right)
         invoke(tracer, frame, node, objects.attribute(tracer, frame, node, left, container), [right])
         return left
-    method = user_method(left, f"__i{METHODS[symbol]}__")
-    if method is not None:
-        return invoke(tracer, frame, node, method, [left, right])
-    return binary(tracer, frame, node, symbol, left, right)
+    method = user_method(tracer, left, f"__i{METHODS[symbol]}__")
+    answer = NotImplemented if method is None else invoke(tracer, frame, node, method, [left, right])
+    return binary(tracer, frame, node, symbol, left, right) if answer is NotImplemented else answer
 
 
 def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
@@ -167,7 +166,7 @@ def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], op
             return tracer.arithmetic.negate(operand, loc)
         return tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
     name, python = UNARY[op]
-    method = user_method(operand, name)
+    method = user_method(tracer, operand, name)
     if method is not None:
         return invoke(tracer, frame, node, method, [operand])
     if isinstance(operand, STAND_INS):

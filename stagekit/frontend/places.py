@@ -66,7 +66,7 @@ def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: A
         pointer = arrays.element_pointer(tracer, loc, owner, index)
         return Place(lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value))
     refuse_index(tracer, frame, node, owner, index)
-    method = user_method(owner, "__setitem__")
+    method = user_method(tracer, owner, "__setitem__")
     if method is not None:
         return Place(
             lambda: item(tracer, frame, node, owner, index),

@@ -33,7 +33,7 @@ from stagekit.frontend.journal import Journal, Location, Mark
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
-from stagekit.frontend.values import Number, Poison
+from stagekit.frontend.values import Number, Poison, is_fixed
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
 from stagekit.ir.intervals import Intervals
@@ -135,6 +135,9 @@ class Tracer:
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
+    looked_up: dict[tuple[int, str], type] = field(
+        default_factory=dict
+    )  # names that were asked of classes, by their ids
     grants: dict[Value, Grants] = field(
         default_factory=dict
     )  # of conditions: what is known to be assigned where they hold
@@ -183,6 +186,15 @@ class Tracer:
         """The exits from number `first` on that set this flag."""
         rows = enumerate(self.exits[first:], first)
         return frozenset(number for number, (control, name) in rows if name == flag and control is frame.control)
+
+    def note_lookup(self, owner: Any, name: str) -> None:
+        """Record what the class of an object says under a name, if anything: it may come to say something else."""
+        cls = type(owner)
+        if (id(cls), name) not in self.looked_up:
+            self.looked_up[id(cls), name] = cls
+            self.captures.note_member(cls, name)
+        if not is_fixed(cls.__module__) and not self.journal.is_born(owner):
+            self.captures.note_type(owner)
 
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""

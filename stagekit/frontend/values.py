@@ -6,6 +6,7 @@ address. `Poison` is a variable that has no single value here; using it raises t
 
 from __future__ import annotations
 
+import linecache
 import sys
 import types
 from collections import deque
@@ -242,6 +243,12 @@ _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "bui
 def is_native(module: str | None) -> bool:
     """Does CPython run what this module defines, and never the tracer?"""
     return module is not None and module.partition(".")[0] in _NATIVE_ROOTS
+
+
+def is_generated(fn: types.FunctionType) -> bool:
+    """Was this made from a text that nobody wrote, as methods of dataclasses are? `<ipython-input-1>` was written."""
+    file = fn.__code__.co_filename
+    return file.startswith("<") and not ("input" in file and linecache.getlines(file))
 
 
 def is_fixed(module: Any) -> bool:

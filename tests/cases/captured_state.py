@@ -212,9 +212,102 @@ ROWS = {  # each kind of place that can be read
     ),
 }
 
-ALL = {**STATE, **LOST, **RUN, **ROWS}
+LATER = {  # what a class, or an object, comes to say only later, and what it says no more (twins of R3 and R4)
+    **{
+        f"`{name}` beside what answered before": (
+            f"class Base:\n    {before}\nclass C(Base): pass\nV = C()\nclass D(C): pass\nW = D()\ndef later(*a): {body}",
+            read,
+            f"D.{name} = C.{name} = later",
+        )
+        for name, before, read, body in [
+            ("__bool__", "def __len__(self): return 3", "1 if V else 2", "return False"),
+            ("__len__", "pass", "1 if V else 2", "return 0"),
+            ("__iter__", "def __getitem__(self, i): return (1, 2)[i]", "[x for x in V][0]", "return iter([5])"),
+            ("__contains__", "def __iter__(self): return iter((1, 2))", "1 if 2 in V else 4", "return False"),
+            ("__add__", "def __add__(self, other): return 1", "V + W", "return 9"),
+            ("__iadd__", "def __add__(self, other): return 1", "added(V)", "return 9"),
+            ("__eq__", "pass", "1 if V == W else 2", "return True"),
+            ("__int__", "def __index__(self): return 4", "int(V)", "return 5"),
+            ("__float__", "def __index__(self): return 4", "float(V)", "return 5.0"),
+            ("__neg__", "def __neg__(self): return 4", "-V", "return 5"),
+            ("x", "def __getattr__(self, name): return 4", "0 if V.x == 4 else 1", "pass"),
+            ("__getitem__", "def __getitem__(self, i): return 4", "V[0]", "return 5"),
+        ]
+    },
+    "`__radd__` of a class that derives from the other's": (
+        "class C:\n    def __add__(self, other): return 1\nclass D(C): pass\nV = C()\nW = D()\ndef later(*a): return 9",
+        "V + W",
+        "D.__radd__ = later",
+    ),
+    "a base's method, seen by `super()`": (
+        "class A:\n    def f(self): return 1\nclass B(A):\n    def f(self): return super().f() * 10\nV = B()",
+        "V.f()",
+        "A.f = lambda self: 2",
+    ),
+    "a class put between, seen by `super()`": (
+        "class A:\n    def f(self): return 1\nclass C(A):\n    def f(self): return 3\n"
+        "class B(A):\n    def f(self): return super().f() * 10\nV = B()",
+        "V.f()",
+        "B.__bases__ = (C,)",
+    ),
+    "an item of a class's own behind a list's": ("class C(list): pass\nV = C([1])", "V[0]", "C.__getitem__ = lambda s, i: 5"),
+    "what an object holds before its class computes it": (
+        "class D:\n    def __get__(self, obj, cls=None): return 4\nclass C: x = D()\nV = C()",
+        "V.x",
+        "V.__dict__['x'] = 5",
+    ),
+    "what an object no longer holds": (
+        "class D:\n    def __get__(self, obj, cls=None): return 4\nclass C: x = D()\nV = C()\nV.__dict__['x'] = 5",
+        "V.x",
+        "del V.__dict__['x']",
+    ),
+    "a descriptor that now comes before what an object holds": (
+        "class D:\n    def __get__(self, obj, cls=None): return 4\nclass C: x = D()\nV = C()\nV.__dict__['x'] = 5",
+        "V.x",
+        "D.__set__ = lambda self, obj, value: None",
+    ),
+    "an attribute before `__getattr__`": (
+        "class C:\n    def __getattr__(self, name): return 4\nV = C()", "V.x", "V.x = 5"
+    ),
+    "a `cached_property` that was computed": (
+        "class C:\n    @functools.cached_property\n    def x(self): return 4\nV = C()",
+        "V.x",
+        "V.__dict__['x'] = 5",
+    ),
+    "how an object is made": (
+        "class C:\n    x = 1",
+        "C().x",
+        "def later(self): self.x = 4\nC.__init__ = later",
+    ),
+    "what an object is made of": (
+        "class C:\n    x = 1\nclass D:\n    x = 2",
+        "C().x",
+        "C.__new__ = lambda cls: D()",
+    ),
+    "what is done when an object is made": (
+        "@dataclasses.dataclass\nclass C:\n    x: int = 1\n    def __post_init__(self): pass",
+        "C().x",
+        "def later(self): self.x = 4\nC.__post_init__ = later",
+    ),
+    "how a metaclass makes objects": (
+        "class M(type): pass\nclass C(metaclass=M):\n    x = 1\nclass D:\n    x = 2",
+        "C().x",
+        "def later(cls): return D()\nM.__call__ = later",
+    ),
+}  # fmt: skip
 
-HEAD = "import collections, dataclasses, functools\nimport numpy as np\nimport stagekit as sk\n"
+ALL = {**STATE, **LOST, **RUN, **ROWS, **LATER}
+
+HEAD = """
+import collections, dataclasses, functools
+import numpy as np
+import stagekit as sk
+
+def added(value):
+    value += 1
+    return value
+
+"""
 KERNEL = """
 def read(): return {read}
 

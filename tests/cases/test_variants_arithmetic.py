@@ -77,7 +77,7 @@ def test_Y5_an_extent_may_be_any_integer(run, block):
     assert list(dst) == list(src + 1)
 
 
-@pytest.mark.parametrize("bounds", [(2**63,), (0, 2**64), (-(2**63) - 1, 0)])
+@pytest.mark.parametrize("bounds", [(2**63 + 1,), (0, 2**64), (-(2**63) - 1, 0)])
 def test_T7_bounds_beyond_the_index_are_refused(bounds):
     @sk.jit
     def kernel(out, BOUNDS: sk.constexpr):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import linecache
 from collections import namedtuple
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property, partial
@@ -669,3 +670,129 @@ def test_slices_and_in_place_operators_of_containers():
         return *xs, len(ys), ys[0], len(e), len(s), 1 in s
 
     agree(program, 2, 5)
+
+
+class Asked:
+    def __add__(self, other):
+        return 1
+
+    def __radd__(self, other):
+        return 2
+
+    def __lt__(self, other):
+        return True
+
+    def __gt__(self, other):
+        return False
+
+    def __iadd__(self, other):
+        return NotImplemented
+
+
+class Derived(Asked):
+    pass
+
+
+class Overriding(Asked):
+    def __radd__(self, other):
+        return 3
+
+
+class Mirrored:
+    def __radd__(self, other):
+        return other * 2
+
+
+def test_mirrored_operators_are_asked_when_python_asks_them():
+    def program(n):
+        changed = Asked()
+        changed += n
+        plain = Asked() + Asked(), Asked() + Derived(), Asked() + Overriding(), Derived() + Overriding(), n + Mirrored()
+        ordered = Asked() < Asked(), Asked() < Derived(), Derived() < Asked()
+        return (*plain, changed, *(1 if each else 0 for each in ordered))
+
+    agree(program, 4)
+
+
+def test_two_objects_of_one_class_are_not_asked_for_the_mirrored_operator():
+    assert refuse(lambda n: Mirrored() + Mirrored() + n, 1).id == "STATIC_FAILURE"
+
+
+@dataclass
+class Tenfold:
+    x: int
+    y: int = 2
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value * 10)
+
+    def __delattr__(self, name):
+        object.__setattr__(self, name, 55)
+
+
+@dataclass
+class Plain:
+    x: int
+
+
+class LateInit(Plain):
+    def __post_init__(self):
+        self.x = 99
+
+
+def test_a_dataclass_is_filled_and_emptied_by_its_own_methods():
+    def program(n):
+        made, late = Tenfold(n), LateInit(n)
+        before = made.x, made.y
+        made.x = n
+        del made.y
+        return *before, made.x, made.y, late.x  # a generated `__init__` calls only a `__post_init__` that it knew
+
+    agree(program, 4)
+
+
+IN_A_CELL = """
+class Doubles:
+    def __get__(self, owner, cls=None):
+        return owner.__dict__["kept"] * 2
+
+    def __set__(self, owner, value):
+        owner.__dict__["kept"] = value + 1
+
+
+class Celled:
+    twice = Doubles()
+
+    def __init__(self, x):
+        self.x = x
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value * 10)
+
+    def __getattr__(self, name):
+        return 66
+
+    def __int__(self):
+        return 7
+
+    def __index__(self):
+        return 8
+
+    def __add__(self, other):
+        return Celled(self.x + other)
+
+
+def program(n):
+    made = Celled(n)
+    return made.x, int(made), (made + 1).x, made.missing
+"""
+
+
+@pytest.mark.parametrize("file", ["<ipython-input-3-abc>", "<python-input-2>"])
+def test_classes_written_at_a_prompt_are_staged_like_others(file):
+    """Methods of such classes were taken for generated ones, since their file is none."""
+    linecache.cache[file] = (len(IN_A_CELL), None, IN_A_CELL.splitlines(keepends=True), file)
+    names = {"__name__": "__main__"}
+    exec(compile(IN_A_CELL, file, "exec"), names)
+
+    agree(names["program"], 3)
