@@ -1,6 +1,6 @@
 """Integer expressions that the launcher evaluates on the host: grids, blocks and sizes computed from arguments.
 
-    Op("floordiv", (Op("add", (Slot(3), Const(255))), Const(256)))        # ceildiv(n, 256)
+    HostOp("floordiv", (HostOp("add", (Slot(3), Const(255))), Const(256)))        # ceildiv(n, 256)
 
 Values are 64-bit signed integers that wrap, as in the kernel. A tree is plain data: frozen, hashable, picklable.
 """
@@ -26,21 +26,21 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class HostOp:
     """`kind` is a key of `KINDS`."""
 
     kind: str
     args: tuple[HostExpr, ...]
 
 
-HostExpr = Const | Slot | Op
+HostExpr = Const | Slot | HostOp
 
 
 def slots_in(expr: object) -> list[int]:
     """The slots that an expression reads, in order; none for what is no expression."""
     if isinstance(expr, Slot):
         return [expr.index]
-    return [i for a in expr.args for i in slots_in(a)] if isinstance(expr, Op) else []
+    return [i for a in expr.args for i in slots_in(a)] if isinstance(expr, HostOp) else []
 
 
 def _wrap(value: int) -> int:
@@ -84,7 +84,9 @@ def compile_expressions(expressions: Sequence[HostExpr]) -> Evaluator:
     slots = [node.index for node in nodes.values() if isinstance(node, Slot)]
     by_kind = sorted(nodes, key=lambda key: _ORDER.index(type(nodes[key])))  # else in order: operands come first
     places = {key: place for place, key in enumerate(by_kind)}
-    steps = [(KINDS[node.kind], [places[id(a)] for a in node.args]) for node in nodes.values() if isinstance(node, Op)]
+    steps = [
+        (KINDS[node.kind], [places[id(a)] for a in node.args]) for node in nodes.values() if isinstance(node, HostOp)
+    ]
     results = [places[id(expr)] for expr in expressions]
     last: tuple[list[int], tuple[int, ...]] | None = None  # mostly the next launch has the same sizes
 
@@ -103,7 +105,7 @@ def compile_expressions(expressions: Sequence[HostExpr]) -> Evaluator:
     return evaluate
 
 
-_ORDER = (Const, Slot, Op)
+_ORDER = (Const, Slot, HostOp)
 
 
 def _in_order(expressions: Sequence[HostExpr]) -> dict[int, HostExpr]:
@@ -112,7 +114,7 @@ def _in_order(expressions: Sequence[HostExpr]) -> dict[int, HostExpr]:
 
     def add(expr: HostExpr) -> None:
         if id(expr) not in found:
-            for operand in expr.args if isinstance(expr, Op) else ():
+            for operand in expr.args if isinstance(expr, HostOp) else ():
                 add(operand)
             found[id(expr)] = expr
 

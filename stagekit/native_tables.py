@@ -1,6 +1,6 @@
 """Memory that native launchers and the runtime share: the one place that says where each word is.
 
-`backends/launcher` makes machine code that reads these tables, `runtime/native.py` fills them. All words have 8 bytes.
+`backends/launcher` makes machine code that reads these tables, `runtime/native_process.py` fills them. All words have 8 bytes.
 
     PROCESS     one table per process: objects, types and functions whose addresses differ from process to process
     STATE       one per callable: what it launches. Behind it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
@@ -85,7 +85,7 @@ READING: Mapping[str, int] = MappingProxyType(
 READING_BYTES = DLTENSOR_BYTES + 2 * WORD
 
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8, "list_items": 24})
-"""CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native.py` tries both."""
+"""CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native_process.py` tries both."""
 
 NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
@@ -102,7 +102,7 @@ WANTED_NUMBER = _numbered("kind low high own")
 """low, high: of an integer. own: which dtype the object's own type must be, -1 for any."""
 
 SCALAR_VALUE = 16
-"""Where a NumPy scalar keeps its value: behind the object's header. `runtime/native.py` tries it."""
+"""Where a NumPy scalar keeps its value: behind the object's header. `runtime/native_process.py` tries it."""
 
 GUARD = _numbered("kind holder key seen")
 GUARD_KINDS = (

@@ -85,7 +85,7 @@ def names_bound_by(node: ast.stmt) -> list[str]:
 
 def test_no_room_hides_a_public_name() -> None:
     """`stagekit.jit` is a room, `sk.jit` the decorator, whichever is asked for first."""
-    program = "import stagekit.jit.native, stagekit as sk; print(sk.jit.__name__, sk.cuda.__name__)"
+    program = "import stagekit.jit.native_launchers, stagekit as sk; print(sk.jit.__name__, sk.cuda.__name__)"
 
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 

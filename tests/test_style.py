@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
@@ -69,6 +70,20 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
     assert (reductions.WARP, reductions.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
 
 
+SHARED_NAMES = frozenset(
+    {"Launch", "Pointer", "Store", "Tolerance"}
+)  # what users call it, beside an op, a type or a figure
+
+
+def test_the_name_of_a_class_means_one_thing() -> None:
+    """Outside the two rooms that write machine code for the CPU, whose words are those of machine code."""
+    rooms = [path for path in MODULES if not {"tools", "host", "launcher"} & set(path.relative_to(ROOT).parts)]
+    defined = {path: ast.parse(path.read_text(encoding="utf-8")).body for path in rooms}
+    names = Counter(node.name for body in defined.values() for node in body if isinstance(node, ast.ClassDef))
+
+    assert set() == {n for n, count in names.items() if count > 1 and not n.startswith("_")} - SHARED_NAMES
+
+
 def test_work_left_over_has_no_marks() -> None:
     """An open end belongs in an issue, not in the source."""
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
@@ -86,7 +101,7 @@ def test_every_switch_is_in_the_docs_with_its_own_words(switch: Switch) -> None:
 
 def test_the_environment_is_read_through_the_switches_only() -> None:
     """A switch that is read elsewhere is one that nobody finds. Native launchers look the same variables up in machine code."""
-    allowed = {PACKAGE / "config.py", PACKAGE / "runtime" / "native.py"}
+    allowed = {PACKAGE / "config.py", PACKAGE / "runtime" / "native_process.py"}
     readers = {p for p in MODULES if re.search(r"\bos\.(environ|getenv)\b", p.read_text(encoding="utf-8"))}
 
     assert set() == readers - allowed

@@ -12,7 +12,7 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULT
 
 
 @dataclass(frozen=True)
-class Report:
+class CompileReport:
     """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts.
 
     widened: lines where a variable got a wider dtype than one of the paths that meet there gives it.
@@ -36,9 +36,9 @@ class Report:
         return "\n".join([*lines, *self.widened, *self.warnings])
 
 
-def report(ptx: str, widened: tuple[str, ...] = ()) -> Report:
+def report(ptx: str, widened: tuple[str, ...] = ()) -> CompileReport:
     """Assemble with ptxas and count. Raises StagekitError without ptxas."""
     assembled = assemble(ptx)
     body = ptx[ptx.find("{") :]
     counted = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))
-    return Report(assembled.resources, dict(counted.most_common()), assembled.warnings, widened)
+    return CompileReport(assembled.resources, dict(counted.most_common()), assembled.warnings, widened)

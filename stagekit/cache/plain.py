@@ -1,7 +1,7 @@
 """The dataclasses that describe a kernel, as JSON and back.
 
     to_plain(Slot(3))                          {"Slot": [3]}
-    to_plain((1, Op("add", (Slot(0), 2))))     [1, {"Op": ["add", [{"Slot": [0]}, 2]]}]
+    to_plain((1, HostOp("add", (Slot(0), 2))))     [1, {"HostOp": ["add", [{"Slot": [0]}, 2]]}]
     from_plain(to_plain(value)) == value
 
 A list stands for a tuple. Only the classes named here are ever made when reading, each by its fields: text from a file cannot
@@ -17,11 +17,11 @@ from typing import Any
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import Loc, is_huge
 from stagekit.dtypes import ALL_DTYPES, DType
-from stagekit.hostexpr import Const, Op, Slot
+from stagekit.hostexpr import Const, HostOp, Slot
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
 
 _CLASSES: tuple[type, ...] = (
-    Const, Slot, Op,
+    Const, Slot, HostOp,
     ArraySpec, PointerSpec, ScalarSpec, NoneSpec, ParamSlot, Signature, LaunchSpec,
     RecordSite, Loc,
 )  # fmt: skip

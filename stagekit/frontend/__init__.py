@@ -4,14 +4,15 @@ In the order in which a kernel passes through:
 
 | modules | notion |
 |---|---|
-| `source`, `reading`, `markers`, `parameters` | text to tree; what annotations mean |
+| `source`, `markers`, `parameters` | text to tree; what annotations mean |
 | `kernel` | one trace, from parameters to a signature |
-| `tracer`, `frame`, `journal`, `captures` | the state of a trace and of a call; every change; what was read outside |
+| `tracer`, `frame`, `journal` | the state of a trace and of a call; every change |
+| `captures`, `state` | what was read outside; what the state of an object is |
 | `statements` | the table of statements; `bodies` (lists, early exits), `assignments`, `loop_statements`, `matching` |
 | `expressions` | the table of expressions; `names`, `displays`, `operators`, `powers`, `methods`, `comparisons`, |
 | | `contents`, `conditions`, `items`, `places`, `iteration`, `comprehensions`, `texts` |
 | `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
-| | `wrappers`, `native`, `language`, `overloads` |
+| | `wrappers`, `python_calls`, `language`, `overloads` |
 | `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |

@@ -22,9 +22,9 @@ from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
-from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric, strong_dtype
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
+from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time, mapper_of
 from stagekit.intrinsics import registry

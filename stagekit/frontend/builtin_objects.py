@@ -19,8 +19,8 @@ from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import invoke, static
 from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.items import item
-from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.places import item_place
+from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.texts import shown
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Array, Number, escaped

@@ -33,9 +33,9 @@ from stagekit.frontend.iteration import (
     stream,
     thunks_of,
 )
-from stagekit.frontend.native import Builtin, run_native
 from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.operators import binary
+from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time
 

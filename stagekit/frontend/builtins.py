@@ -10,7 +10,7 @@ from typing import Any
 from stagekit.frontend.builtin_numbers import ON_NUMBERS
 from stagekit.frontend.builtin_objects import ON_OBJECTS
 from stagekit.frontend.builtin_sequences import ON_SEQUENCES
-from stagekit.frontend.native import Builtin
+from stagekit.frontend.python_calls import Builtin
 
 _STAGED: dict[Any, Builtin] = {**ON_NUMBERS, **ON_SEQUENCES, **ON_OBJECTS}
 _BY_ID = {id(fn): staged for fn, staged in _STAGED.items()}

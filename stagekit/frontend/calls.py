@@ -32,8 +32,8 @@ from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
 from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
-from stagekit.frontend.native import carry_out
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.python_calls import carry_out
 from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import Tracer

@@ -16,7 +16,7 @@ import numpy as np
 from stagekit.diagnostics import shown
 from stagekit.frontend.evaluation import static
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.native import native_argument
+from stagekit.frontend.python_calls import native_argument
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod
 

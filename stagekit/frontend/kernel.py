@@ -39,8 +39,7 @@ from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number
-from stagekit.hostexpr import Const, HostExpr, Slot, slots_in
-from stagekit.hostexpr import Op as HostOp
+from stagekit.hostexpr import Const, HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
 from stagekit.ir.printer import print_function

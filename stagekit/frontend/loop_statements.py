@@ -19,7 +19,7 @@ from stagekit.frontend.evaluation import evaluate
 from stagekit.frontend.frame import BROKEN, CONTINUED, RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
-from stagekit.frontend.loops import Carried, Ends, LeafType, settle
+from stagekit.frontend.loops import CarriedLocations, Ends, LeafType, settle
 from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Number, StagedRange, StaticRange
@@ -49,7 +49,7 @@ def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
         if _static_iteration(tracer, frame, node, flags):
             _leave_loop(tracer, frame, node, flags)
             return
-    carried = Carried(tracer, frame, frame.loc(node))
+    carried = CarriedLocations(tracer, frame, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
 
     def test() -> bool | Number:
@@ -194,7 +194,7 @@ def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: Loop
 # -- at run time -------------------------------------------------------------------------------------------------------
 
 
-def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.Range, flags: LoopFlags) -> None:
+def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags: LoopFlags) -> None:
     if loop.is_empty:
         return
     if not isinstance(node.target, ast.Name):
@@ -202,7 +202,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
         raise tracer.error(NotIterable(why, "loop over a plain name, and assign in the body"), frame, node.target)
     loc = frame.loc(node)
-    carried = Carried(tracer, frame, loc)
+    carried = CarriedLocations(tracer, frame, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)
@@ -232,7 +232,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.R
 
 
 def _plain_for(
-    tracer: Tracer, frame: Frame, loop: rangeloop.Range, carried: Carried, body: Callable[[Value], None]
+    tracer: Tracer, frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]
 ) -> None:
     builder, intervals = tracer.builder, tracer.intervals
     inside = counted(*(intervals[bound] for bound in loop.bounds))
@@ -256,8 +256,8 @@ def _plain_for(
 def _counted_while(
     tracer: Tracer,
     frame: Frame,
-    loop: rangeloop.Range,
-    carried: Carried,
+    loop: rangeloop.LoopRange,
+    carried: CarriedLocations,
     exits: list[str],
     body: Callable[[Value], None],
 ) -> None:
@@ -292,7 +292,7 @@ def _counted_while(
 def _staged_while(
     tracer: Tracer,
     frame: Frame,
-    carried: Carried,
+    carried: CarriedLocations,
     exits: list[str],
     test: Callable[[], bool | Number],
     body: Callable[[], None],
@@ -314,7 +314,7 @@ def _staged_while(
     def go_on() -> Value:
         stopped = exit_taken(tracer, frame, exits)
         wanted = tested() if stopped is False else _unless(stopped)
-        carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `Carried.leave`
+        carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
         return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
 
     def _unless(stopped: bool | Number) -> bool | Number:

@@ -120,7 +120,7 @@ class Ends:
     returned: frozenset[int] = frozenset()
 
 
-class Carried:
+class CarriedLocations:
     """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
 
     def __init__(self, tracer: Tracer, frame: Frame, loc: Loc) -> None:
@@ -399,7 +399,9 @@ def _wrap(value: Value, is_weak: bool) -> Number | Address:
     return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
 
 
-def settle(tracer: Tracer, frame: Frame, carried: Carried, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
+def settle(
+    tracer: Tracer, frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]
+) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     refused: list[StagingError] = []
     for count in range(MAX_ROUNDS):
@@ -425,7 +427,7 @@ def _reported(static: list[StagingError], carried: list[StagingError]) -> Stagin
     return static[0] if carried[0].id == RunTimeValue.id else carried[0]
 
 
-def _round(tracer: Tracer, frame: Frame, carried: Carried, trace: Callable[[], Any]) -> Any:
+def _round(tracer: Tracer, frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
     """Trace once. Where a statement is refused, the round goes on: what follows may show that a type was wrong."""
     tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors

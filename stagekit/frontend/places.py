@@ -24,23 +24,23 @@ from stagekit.frontend.values import Array, holds_run_time
 
 
 @dataclass(frozen=True)
-class Place:
+class AssignmentTarget:
     """Something that can be assigned to, its object and index already evaluated."""
 
     get: Callable[[], Any]
     put: Callable[[Any], None]
 
 
-def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> Place:
+def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> AssignmentTarget:
     """Evaluate the object and index of an assignment target, once."""
     if isinstance(target, ast.Name):
         scope = binding_scope(frame, target.id)
-        return Place(
+        return AssignmentTarget(
             lambda: trace_name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value)
         )
     if isinstance(target, ast.Attribute):
         owner = evaluate(tracer, frame, target.value)
-        return Place(
+        return AssignmentTarget(
             lambda: tracer.read(objects.attribute(tracer, frame, target, owner, target.attr), frame, target),
             lambda value: objects.put(tracer, frame, target, owner, target.attr, value),
         )
@@ -59,22 +59,24 @@ def binding_scope(frame: Frame, name: str) -> Scope:
     return scope if scope is not None else frame.scope
 
 
-def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Place:
+def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> AssignmentTarget:
     """`owner[index]` as a place."""
     loc = frame.loc(node)
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(tracer, loc, owner, index)
-        return Place(lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value))
+        return AssignmentTarget(
+            lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value)
+        )
     refuse_index(tracer, frame, node, owner, index)
     method = user_method(tracer, owner, "__setitem__")
     if method is not None:
-        return Place(
+        return AssignmentTarget(
             lambda: item(tracer, frame, node, owner, index),
             lambda value: invoke(tracer, frame, node, method, [owner, index, value]),
         )
     if holds_run_time(index):
         raise needs_static(tracer, frame, node, "the index of a Python container", index, UNROLL)
-    return Place(
+    return AssignmentTarget(
         lambda: tracer.read(item(tracer, frame, node, owner, index), frame, node),
         lambda value: _put_item(tracer, frame, node, owner, index, value),
     )

@@ -31,7 +31,7 @@ Make = Callable[[], Value]
 
 
 @dataclass(frozen=True)
-class Range:
+class LoopRange:
     """start, stop, step: values of `dtype`, int64 or uint64. is_empty, runs: known at compile time to run no iteration, or at
     least one. may_wrap: may a step from a number before `stop` leave the dtype? is_any: if `stop` is the last number instead, and
     not the first that is none, whether the range has a number at all.
@@ -96,7 +96,7 @@ class Range:
         return builder.select(is_up, up(), builder.select(is_down, down(), neither()))
 
 
-def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
+def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange:
     """Bring the bounds of a range to values of one dtype."""
     if isinstance(iterable, range):
         iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None, _forward_of(iterable))
@@ -110,7 +110,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> Range:
     static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
     is_near = static_step is not None and abs(static_step) == 1
     is_inside = is_literal(iterable.stop) and static_step is not None and dtype.holds(int(iterable.stop) + static_step)
-    return Range(
+    return LoopRange(
         dtype, start, stop, step, static_step, iterable.unroll, runs is False, runs is True, not (is_near or is_inside)
     )
 
@@ -123,7 +123,7 @@ def _forward_of(numbers: range) -> StagedRange | None:
     return StagedRange(numbers[-1], numbers[0], -numbers.step, None)
 
 
-def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc: Loc) -> Range:
+def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc: Loc) -> LoopRange:
     """The range whose last number is the first of `forward`."""
     start, stop, end = (_wide(tracer, forward, b, loc).value for b in (iterable.start, forward.start, forward.stop))
     dtype, step, builder = start.type.dtype, int(iterable.step), tracer.builder
@@ -131,7 +131,7 @@ def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc:
     kind = CompareKind.GT if step > 0 else CompareKind.LT
     is_any = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
     by = builder.constant(step if dtype.is_signed else step % 2**dtype.bits, dtype)
-    return Range(dtype, start, stop, by, step, iterable.unroll, False, runs, True, is_any)
+    return LoopRange(dtype, start, stop, by, step, iterable.unroll, False, runs, True, is_any)
 
 
 def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:
@@ -155,14 +155,14 @@ def _dtype(loc: Loc, *numbers: Any) -> DType:
     return dtypes.uint64
 
 
-def may_carry(before: Any, loop: Range) -> bool:
+def may_carry(before: Any, loop: LoopRange) -> bool:
     """Can the loop variable go on after the loop: was it an integer of its dtype before, or will the loop run for sure?"""
     if before is MISSING:
         return True
     return is_numeric(before) and join_dtype(before, Number(loop.start)) is loop.dtype
 
 
-def after(name: str, before: Any, loop: Range, loc: Loc) -> Poison:
+def after(name: str, before: Any, loop: LoopRange, loc: Loc) -> Poison:
     """What the variable is after a loop that does not carry it."""
     note = (Note(f"the loop over `{name}`", loc),)
     if before is MISSING:

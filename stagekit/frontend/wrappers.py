@@ -20,7 +20,7 @@ from stagekit.frontend.builtin_sequences import chain_all
 from stagekit.frontend.evaluation import invoke
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.items import item
-from stagekit.frontend.native import HandedOut
+from stagekit.frontend.python_calls import HandedOut
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import holds_run_time
 

@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import MissingConstexpr, NotAFunction, SpecializeError
-from stagekit.frontend.native import HandedOut
 from stagekit.frontend.parameters import outer_names
+from stagekit.frontend.python_calls import HandedOut
 from stagekit.frontend.source import Snapshot
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable

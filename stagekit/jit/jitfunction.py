@@ -22,12 +22,12 @@ from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
-from stagekit.jit import native, reasons
+from stagekit.jit import native_launchers, reasons
 from stagekit.jit.argtypes import Untyped
 from stagekit.jit.history import History
 from stagekit.jit.launchable import Launchable
-from stagekit.jit.native import CallShape
-from stagekit.jit.options import Options
+from stagekit.jit.native_launchers import CallShape
+from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization, restored
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import Unreadable, read_array
@@ -45,7 +45,7 @@ class JitFunction(Launchable):
     def __init__(
         self,
         fn: types.FunctionType,
-        options: Options,
+        options: KernelSettings,
         outer: Mapping[str, Any],
         fixed: Mapping[str, Any] | None = None,
         whole: JitFunction | None = None,
@@ -230,14 +230,14 @@ class JitFunction(Launchable):
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
         """How this function is called when it launches `variant`."""
         run_time = {p.name: p for p in kernel.native_parameters()}
-        rows: list[native.Parameter] = []
+        rows: list[native_launchers.LaunchParameter] = []
         for p in self.parameters.all:
             if p.name in run_time:
                 rows.append(run_time[p.name])
             elif p.name not in self._fixed:
                 value = kernel.constexprs[p.name]
                 default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
-                rows.append(native.Parameter(p.name, default, None, expected=value))
+                rows.append(native_launchers.LaunchParameter(p.name, default, None, expected=value))
         keyword_only = sum(row.name not in self._positional for row in rows)
         return CallShape(tuple(rows), keyword_only, variant.guards)
 

@@ -17,14 +17,14 @@ from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import StagekitError, conceal, hide_frames
 from stagekit.frontend.kernel import Traced
 from stagekit.jit.history import History
-from stagekit.jit.native import NativeLaunchers, provide_support
+from stagekit.jit.native_launchers import NativeLaunchers, provide_support
 from stagekit.jit.options import check_compile
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import is_exact
 from stagekit.signature import Signature
 
 if TYPE_CHECKING:
-    from stagekit.backends.report import Report
+    from stagekit.backends.report import CompileReport
     from stagekit.jit.specialization import Specialization
     from stagekit.jit.variant import Variant
 
@@ -229,7 +229,7 @@ class Launchable:
         return self._shown().traced.style
 
     @hide_frames
-    def report(self) -> Report:
+    def report(self) -> CompileReport:
         """Registers, spills, shared memory and instruction counts, from ptxas; lines where a variable widened."""
         from stagekit.backends.report import report
 

@@ -30,7 +30,7 @@ class KernelOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Options:
+class KernelSettings:
     """Options of a kernel. name: what profilers show; left out, the function's own name."""
 
     trace: TraceOptions
@@ -66,12 +66,12 @@ _RULES: Rules = {
 }
 
 
-def read_options(decorator: str, given: Mapping[str, Any]) -> Options:
+def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
     """Check the options that a decorator was given."""
     check_options(f"@{decorator}", given, _RULES)
     rest = dict(given)
     name, target = rest.pop("name", None), rest.pop("target", None)
-    options = Options(TraceOptions(**rest), name, target)
+    options = KernelSettings(TraceOptions(**rest), name, target)
     if options.trace.max_registers is not None and target in ("cpu", "interp"):
         why = f"`max_registers` is an option of cuda, the target is {target}"
         raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))

@@ -23,7 +23,7 @@ from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launchable import ForwardingKernel, Launchable
 from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 from stagekit.runtime.args import describe
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Sanitizer:
         return tuple(f for report in self.reports for f in report.findings)
 
     def __enter__(self) -> Self:
-        native.divert_launches(active_session)
+        native_process.divert_launches(active_session)
         self._tokens.append(active_session.set(self))
         return self
 

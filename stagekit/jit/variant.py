@@ -15,8 +15,8 @@ from stagekit.dtypes import DType
 from stagekit.forks import new_lock
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
-from stagekit.jit.guards import Guards
 from stagekit.jit.history import History, Stopwatch
+from stagekit.jit.native_launchers import CaptureGuards
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
 from stagekit.runtime.launch_config import Axes, check_block
@@ -63,7 +63,7 @@ class Variant:
     ) -> None:
         self.traced = traced
         self._whole = whole
-        self._guards: tuple[int, Guards] | None = None
+        self._guards: tuple[int, CaptureGuards] | None = None
         self._name = name
         self._constexprs = dict(constexprs)
         self._explained = explained
@@ -75,11 +75,11 @@ class Variant:
         self._kernels: dict[Any, Kernel] = {}
 
     @property
-    def guards(self) -> Guards:
+    def guards(self) -> CaptureGuards:
         """What native launchers look at before they trust that nothing has changed."""
         times = self.traced.captures.times_renewed
         if self._guards is None or self._guards[0] != times:
-            self._guards = times, Guards.of(self.traced.captures)
+            self._guards = times, CaptureGuards.of(self.traced.captures)
         return self._guards[1]
 
     def is_current(self) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
-from stagekit.runtime import dlpack, native
+from stagekit.runtime import dlpack, native_process
 from stagekit.runtime.numpy_fields import address_of
 from stagekit.runtime.views import CPU, ArrayView, Device
 
@@ -69,13 +69,13 @@ def _reader_for(kind: type) -> Reader | None:
     if issubclass(kind, np.generic):
         return None
     if _is_torch_tensor(kind):
-        native.offer_exchange(kind, is_torch=True)
+        native_process.offer_exchange(kind, is_torch=True)
         return _read_torch
     if hasattr(kind, "__stagekit_view__"):
         return _read_own
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         if "__dlpack_c_exchange_api__" in vars(kind):  # an inherited one may not fit
-            native.offer_exchange(kind, is_torch=False)
+            native_process.offer_exchange(kind, is_torch=False)
         return _read_dlpack
     return _read_cuda_interface if hasattr(kind, "__cuda_array_interface__") else None
 
@@ -134,9 +134,9 @@ def owners_stream(arguments: Sequence[Any]) -> StreamOf | None:
     for argument in arguments:
         if cupy is not None and isinstance(argument, cupy.ndarray):
             return cupy_stream
-        address = native.stream_of((argument,)) if native.is_available() else 0
+        address = native_process.stream_of((argument,)) if native_process.is_available() else 0
         if address:
-            return functools.partial(native.ask_stream, address)
+            return functools.partial(native_process.ask_stream, address)
     return None
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.native_tables import WORD
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 from stagekit.runtime.checks import Native
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
-from stagekit.runtime.native import State
+from stagekit.runtime.native_process import State
 from stagekit.runtime.pack import Buffer, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
@@ -122,12 +122,12 @@ class CpuKernel(Kernel):
         values = self._read(args, None)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if not native.has_functions():
+        if not native_process.has_functions():
             return general
         extra = (0, *size.grid) if self._has_records else size.grid
         buffer = self._packer.take(values, extra)
         state = self.native_state(LaunchRequest(size)).adding({"slots": buffer.address}, args, buffer)
-        return native.make_prepared("run_prepared", self._name, general, state)
+        return native_process.make_prepared("run_prepared", self._name, general, state)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
         """The rest of a launch that a native launcher finds worth sharing, or too large for its stack."""

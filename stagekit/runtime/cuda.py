@@ -21,7 +21,7 @@ from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
 from stagekit.forks import new_lock
-from stagekit.runtime import driver, native
+from stagekit.runtime import driver, native_process
 from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
@@ -35,7 +35,7 @@ from stagekit.runtime.errors import (
 )
 from stagekit.runtime.kernel import Kernel, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
-from stagekit.runtime.native import State
+from stagekit.runtime.native_process import State
 from stagekit.runtime.pack import Packer
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
 
@@ -104,7 +104,7 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if not self._can_launch_natively or not native.has_functions() or gpu.stream_of is cupy_stream:
+        if not self._can_launch_natively or not native_process.has_functions() or gpu.stream_of is cupy_stream:
             return general
         device = driver.current_device() if gpu.device is None else gpu.device
         state = self._state(brackets)
@@ -114,9 +114,9 @@ class CudaKernel(Kernel):
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
         buffer = self._packer.take(values)
-        words = {"pointers": buffer.pointers, "device": device, "stream_of": native.stream_of(args)}
+        words = {"pointers": buffer.pointers, "device": device, "stream_of": native_process.stream_of(args)}
         size_now = size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
-        return native.make_prepared(
+        return native_process.make_prepared(
             "enqueue_prepared", self._name, general, state.adding({**words, **size_now}, args, buffer)
         )
 
@@ -239,13 +239,13 @@ def _no_context(current: Any) -> int:
 
 def _leave_driver() -> None:
     """Send native launches of a forked child the general way, which says what is wrong."""
-    native.process().set("get_context", ctypes.cast(_no_context, ctypes.c_void_p).value or 0)
+    native_process.process().set("get_context", ctypes.cast(_no_context, ctypes.c_void_p).value or 0)
 
 
 @functools.cache
 def _complete_process() -> None:
     """Tell native launchers where the driver is, and how to read our own arrays."""
-    process = native.process()
+    process = native_process.process()
     for name, function in _FUNCTIONS.items():
         process.set(name, driver.function_address(function))
     process.set("device_array_slot", tensor_slot())

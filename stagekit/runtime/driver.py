@@ -28,7 +28,7 @@ from typing import Any
 
 from stagekit import native_tables as tables
 from stagekit.diagnostics import hide_frames, shown, wrong_arguments
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 from stagekit.runtime.errors import (
     HARDWARE_FAULTS,
     KERNEL_FAULTS,
@@ -400,7 +400,7 @@ def current_stream(device: int) -> int:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0
-    native.trust_torch_stream()
+    native_process.trust_torch_stream()
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 

@@ -24,7 +24,7 @@ from stagekit.runtime.launch_config import (
     missing_brackets,
     read_brackets,
 )
-from stagekit.runtime.native import State
+from stagekit.runtime.native_process import State
 from stagekit.signature import LaunchSpec
 
 

@@ -34,7 +34,7 @@ import numpy as np
 import stagekit as sk
 from stagekit.cache import store as store_module
 from stagekit.cache.folder import OWN_FOLDER
-from stagekit.jit import history, native
+from stagekit.jit import history, native_launchers
 
 NOBODY = 65534
 VALUES = (1, 2, 3)
@@ -73,7 +73,7 @@ def right(values: tuple[int, ...] = VALUES) -> list[list[float]]:
 
 def judge(values: tuple[int, ...] = VALUES) -> str:
     """One trial in a word."""
-    native._codes.clear()  # launchers are shared by kernels that are alike: this one shall find its own on disk
+    native_launchers._codes.clear()  # launchers are shared by kernels that are alike: this one shall find its own on disk
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # that there is no cache is no fault here
             return "right" if results(values) == right(values) else "WRONG"
@@ -173,7 +173,7 @@ def watched(steps: Steps) -> Iterator[None]:
 
 def steps_of_publishing() -> int:
     with new_folder():
-        native._codes.clear()
+        native_launchers._codes.clear()
         steps = Steps(0, lambda: None)
         with watched(steps):
             results()
@@ -303,7 +303,7 @@ def sick_disks() -> Counter[str]:
     for number in SICKNESSES:
         for at in range(1, total + 1):
             with new_folder():
-                native._codes.clear()
+                native_launchers._codes.clear()
 
                 def fail(number: int = number) -> None:
                     raise OSError(number, os.strerror(number))

@@ -20,7 +20,7 @@ import stagekit as sk
 from stagekit.__main__ import main
 from stagekit.backends.host.loader import LoadedCode
 from stagekit.cache import open_store
-from stagekit.jit import history, native
+from stagekit.jit import history, native_launchers
 
 pytestmark = pytest.mark.stagekit_unchecked(reason="what is compiled and kept; checked launches compile nothing")
 
@@ -169,11 +169,11 @@ def test_P21_dropping_a_kernel_frees_its_code_and_a_launch_keeps_no_argument(mon
 
 def test_P21_native_launchers_go_with_their_kernel_and_keep_no_argument() -> None:
     kernel, argument = new_kernel(), np.zeros(4, np.float32)
-    before = len(native._codes)
+    before = len(native_launchers._codes)
     for value in (1, 2, 1, 2, 1, 2):
         kernel.specialize(V=value)(argument)
         kernel(argument, value)
-    assert len(native._codes) > before
+    assert len(native_launchers._codes) > before
     gone, dies = weakref.ref(kernel), weakref.ref(argument)
 
     del argument
@@ -182,7 +182,7 @@ def test_P21_native_launchers_go_with_their_kernel_and_keep_no_argument() -> Non
     del kernel
     gc.collect()
     assert gone() is None
-    assert len(native._codes) == before
+    assert len(native_launchers._codes) == before
 
 
 def resident_bytes() -> int:

@@ -16,14 +16,14 @@ from stagekit.cache.artifacts import from_bytes, to_bytes
 from stagekit.cache.plain import NotPlain, from_plain, to_plain
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import ALL_DTYPES
-from stagekit.hostexpr import KINDS, Const, Op, Slot
+from stagekit.hostexpr import KINDS, Const, HostOp, Slot
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
 
 dtypes = st.sampled_from(ALL_DTYPES)
 names = st.text(min_size=1, max_size=8)
 expressions = st.recursive(
     st.builds(Const, st.integers()) | st.builds(Slot, st.integers(0, 99)),
-    lambda inner: st.builds(Op, st.sampled_from(sorted(KINDS)), st.tuples(inner, inner)),
+    lambda inner: st.builds(HostOp, st.sampled_from(sorted(KINDS)), st.tuples(inner, inner)),
     max_leaves=8,
 )
 sizes = st.none() | st.integers() | expressions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 from stagekit.runtime.dlpack import _Tensor
 from tests.runtime.fake_driver import FakeDriver, Status
 
@@ -83,7 +83,7 @@ def _stream(kind: int, device: int, out: Any) -> int:
     return 0
 
 
-_api = native._ExchangeApi(
+_api = native_process._ExchangeApi(
     1, 3, None, 1, 1, 1, ctypes.cast(_read, ctypes.c_void_p), ctypes.cast(_stream, ctypes.c_void_p)
 )
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -123,5 +123,5 @@ class ForeignTensor(FakeTensor):
     """Of a library that may have read-only arrays."""
 
 
-native.offer_exchange(FakeTensor, is_torch=True)
-native.offer_exchange(ForeignTensor, is_torch=False)
+native_process.offer_exchange(FakeTensor, is_torch=True)
+native_process.offer_exchange(ForeignTensor, is_torch=False)

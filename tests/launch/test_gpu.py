@@ -14,8 +14,8 @@ import pytest
 from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Const, Slot
-from stagekit.jit.native import CallShape, NativeLaunchers, Parameter
-from stagekit.runtime import dlpack, driver, native
+from stagekit.jit.native_launchers import CallShape, LaunchParameter, NativeLaunchers
+from stagekit.runtime import dlpack, driver, native_process
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
@@ -29,7 +29,7 @@ from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signatu
 FACTOR = int(np.float32(1.5).view(np.uint32))
 
 pytestmark = [
-    pytest.mark.skipif(not native.is_available(), reason="no native launchers here"),
+    pytest.mark.skipif(not native_process.is_available(), reason="no native launchers here"),
     pytest.mark.stagekit_unchecked(reason="what native launchers do; checked launches never are"),
 ]
 
@@ -61,7 +61,7 @@ class Launches:
         fields = {"target": "cuda", "capability": 75, "code": b".version 8.0", "style": "entry", "launch": SAXPY_LAUNCH}
         self.kernel = CudaKernel(artifact(name, signature, **(fields | changes)))
         self.general = General()
-        parameters = tuple(Parameter(name, ..., place) for place, name in enumerate(signature.names))
+        parameters = tuple(LaunchParameter(name, ..., place) for place, name in enumerate(signature.names))
         launchers = NativeLaunchers("saxpy", lambda key: self.general)
         for _ in range(2):
             launchers.offer(key, self.kernel, lambda: CallShape(parameters, 0))

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 
 pytestmark = [
-    pytest.mark.skipif(not native.is_available(), reason="no native launchers here"),
+    pytest.mark.skipif(not native_process.is_available(), reason="no native launchers here"),
     pytest.mark.stagekit_unchecked(reason="what native launchers do; checked launches never are"),
 ]
 
@@ -96,8 +96,8 @@ def test_more_specialisations_than_one_callable_knows_do_not_make_it_anew_each_t
     def fill(out, VALUE: sk.constexpr):
         out[0] = VALUE
 
-    made, make = [], native.make_callable
-    monkeypatch.setattr(native, "make_callable", lambda *given: made.append(given) or make(*given))
+    made, make = [], native_process.make_callable
+    monkeypatch.setattr(native_process, "make_callable", lambda *given: made.append(given) or make(*given))
     out = np.zeros(1, np.int32)
     for _ in range(60):
         for value in range(12):

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import stagekit as sk
 from stagekit.dtypes import ARITHMETIC_DTYPES
 from stagekit.jit.launchable import Launcher
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 from tests.launch.calls import Call, outcome
 
 pytestmark = [
-    pytest.mark.skipif(not native.is_available(), reason="no native launchers here"),
+    pytest.mark.skipif(not native_process.is_available(), reason="no native launchers here"),
     pytest.mark.stagekit_unchecked(reason="what native launchers do; checked launches never are"),
 ]
 

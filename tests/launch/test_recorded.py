@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.jit.launchable import Launcher
-from stagekit.runtime import native
+from stagekit.runtime import native_process
 
 pytestmark = [
-    pytest.mark.skipif(not native.is_available(), reason="no native launchers here"),
+    pytest.mark.skipif(not native_process.is_available(), reason="no native launchers here"),
     pytest.mark.stagekit_unchecked(reason="what native launchers do; checked launches never are"),
 ]
 

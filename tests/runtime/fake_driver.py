@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stagekit.runtime import cuda, driver, native
+from stagekit.runtime import cuda, driver, native_process
 
 NAMES = {
     0: "CUDA_SUCCESS",
@@ -210,10 +210,10 @@ def installed(fake: FakeDriver) -> Iterator[None]:
 @contextmanager
 def _native_table_kept() -> Iterator[None]:
     """Native launchers find the driver's functions in a table of the process."""
-    if not native.is_available():
+    if not native_process.is_available():
         yield
         return
-    process = native.process()
+    process = native_process.process()
     before = {name: process.get(name) for name in cuda._FUNCTIONS}
     yield
     for name, address in before.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType, float32, int64
-from stagekit.hostexpr import Const, HostExpr, Op, Slot
+from stagekit.hostexpr import Const, HostExpr, HostOp, Slot
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, ScalarSpec, Signature
 
@@ -69,7 +69,7 @@ SAXPY = Signature(
     ),
 )
 SAXPY_LAUNCH = LaunchSpec(
-    (Op("floordiv", (Op("add", (Slot(1), Const(255))), Const(256))), Const(1), Const(1)),
+    (HostOp("floordiv", (HostOp("add", (Slot(1), Const(255))), Const(256))), Const(1), Const(1)),
     (Const(256), Const(1), Const(1)),
     Const(0),
 )

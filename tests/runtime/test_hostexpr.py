@@ -7,7 +7,7 @@ import inspect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagekit.hostexpr import KINDS, Const, HostExpr, Op, Slot, compile_expressions
+from stagekit.hostexpr import KINDS, Const, HostExpr, HostOp, Slot, compile_expressions
 
 SLOTS = 3
 EDGES = [0, 1, -1, 2, 63, 64, -64, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
@@ -21,13 +21,13 @@ def _arity(kind: str) -> int:
 
 def _operations(children: st.SearchStrategy[HostExpr]) -> st.SearchStrategy[HostExpr]:
     def of_kind(kind: str) -> st.SearchStrategy[HostExpr]:
-        return st.builds(Op, st.just(kind), st.tuples(*[children] * _arity(kind)))
+        return st.builds(HostOp, st.just(kind), st.tuples(*[children] * _arity(kind)))
 
     return st.sampled_from(sorted(KINDS)).flatmap(of_kind)
 
 
 def evaluate(expr: HostExpr, slots: tuple[int, ...]) -> int:
-    if isinstance(expr, Op):
+    if isinstance(expr, HostOp):
         return KINDS[expr.kind](*(evaluate(a, slots) for a in expr.args))
     return expr.value if isinstance(expr, Const) else slots[expr.index]
 
@@ -49,17 +49,17 @@ def test_compiled_and_interpreted_expressions_agree(
 def test_every_kind_agrees_on_edge_values() -> None:
     for kind in KINDS:
         operands = tuple(Slot(i) for i in range(_arity(kind)))
-        compiled = compile_expressions([Op(kind, operands)])
+        compiled = compile_expressions([HostOp(kind, operands)])
         for a in EDGES:
             for b in EDGES:
-                assert compiled((a, b, 7)) == (evaluate(Op(kind, operands), (a, b, 7)),), (kind, a, b)
+                assert compiled((a, b, 7)) == (evaluate(HostOp(kind, operands), (a, b, 7)),), (kind, a, b)
 
 
 def test_deep_expressions_compile() -> None:
     """A size that went through a long unrolled computation is a tree deeper than Python's parser allows brackets."""
     tree: HostExpr = Slot(0)
     for i in range(300):
-        tree = Op("add", (tree, Const(i)))
+        tree = HostOp("add", (tree, Const(i)))
 
     assert compile_expressions([tree])((1,)) == (1 + sum(range(300)),)
 
@@ -67,6 +67,6 @@ def test_deep_expressions_compile() -> None:
 def test_equal_parts_are_evaluated_once() -> None:
     part: HostExpr = Slot(0)
     for _ in range(60):  # a tree of 2**60 nodes if it were written out
-        part = Op("add", (part, part))
+        part = HostOp("add", (part, part))
 
     assert compile_expressions([part])((1,)) == (2**60,)

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stagekit.backends.interp.findings import FreedAccess, MisalignedAccess, OutOfBounds, ReadOnlyWrite
-from stagekit.backends.interp.indexing import Axes, Written
-from stagekit.backends.interp.memory import Address, Allocation, AnyAddress, Array, View
+from stagekit.backends.interp.indexing import Axes, LaneIndexing
+from stagekit.backends.interp.memory import Allocation, AnyPointers, Array, Pointers, View
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import Diagnostic, Loc, counted
 from stagekit.dtypes import DType
@@ -78,7 +78,7 @@ def both(mask: Array | None, more: Any) -> Any:
     return mask if more else False
 
 
-def places(team: Team, address: AnyAddress, mask: Array | None, access: Access) -> Iterator[Place]:
+def places(team: Team, address: AnyPointers, mask: Array | None, access: Access) -> Iterator[Place]:
     """Where the lanes of `mask` touch memory, faults reported and left out."""
     for part, lanes in address.parts(mask):
         if lanes is None or lanes.any():
@@ -87,7 +87,7 @@ def places(team: Team, address: AnyAddress, mask: Array | None, access: Access) 
                 yield place
 
 
-def _place(team: Team, address: Address, lanes: Any, access: Access) -> Place | None:
+def _place(team: Team, address: Pointers, lanes: Any, access: Access) -> Place | None:
     allocation, index = address.allocation, address.index
     view = allocation.view(access.dtype, address.phase)
     if (allocation.base + address.phase) % access.dtype.itemsize:
@@ -109,7 +109,7 @@ def _place(team: Team, address: Address, lanes: Any, access: Access) -> Place | 
     return Place(allocation, view, index, lanes, address.phase)
 
 
-def _without_faults(team: Team, address: Address, lanes: Any, is_fault: Any, access: Access) -> Any:
+def _without_faults(team: Team, address: Pointers, lanes: Any, is_fault: Any, access: Access) -> Any:
     """The lanes that are left after those at fault were reported; False if none are."""
     everyone = np.ones(team.lanes, np.bool_) if lanes is None else lanes
     at_fault = everyone & is_fault
@@ -123,7 +123,7 @@ def _without_faults(team: Team, address: Address, lanes: Any, is_fault: Any, acc
     return kept if kept.any() else False
 
 
-def _fault(team: Team, lane: int, address: Address, index: int, access: Access) -> Diagnostic:
+def _fault(team: Team, lane: int, address: Pointers, index: int, access: Access) -> Diagnostic:
     allocation, dtype, verb = address.allocation, access.dtype, VERBS[access.role]
     count = allocation.view(dtype, address.phase).limit
     offset_bytes = index * dtype.itemsize + address.phase
@@ -142,7 +142,7 @@ def _fault(team: Team, lane: int, address: Address, index: int, access: Access) 
     return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
 
 
-def _beyond(written: Written, name: str) -> tuple[str, str]:
+def _beyond(written: LaneIndexing, name: str) -> tuple[str, str]:
     """The element that a lane means, and the axes that do not have it, in words."""
     shape = written.shape
     shown = ", ".join(":" if index is None else str(index) for index in written.indices)
@@ -155,7 +155,7 @@ def _beyond(written: Written, name: str) -> tuple[str, str]:
     return element, f": {limits}axis {last} has {counted(shape[last], 'element')}"
 
 
-def _report_misaligned(team: Team, address: Address, lanes: Array | None, access: Access) -> None:
+def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, access: Access) -> None:
     at_fault = team.active_lanes() if lanes is None else lanes
     first = int(np.argmax(at_fault))
     offset_bytes = int(team.spread(address.offset_bytes(access.dtype))[first])
@@ -169,14 +169,14 @@ def _report_misaligned(team: Team, address: Address, lanes: Array | None, access
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def read(team: Team, address: AnyAddress, mask: Any, access: Access, observers: tuple[Observer, ...]) -> Any:
+def read(team: Team, address: AnyPointers, mask: Any, access: Access, observers: tuple[Observer, ...]) -> Any:
     """What the lanes of `mask` read; 0 in every other lane."""
     result: Any = np.zeros((), access.dtype.numpy)[()]
     for place in places(team, address, mask, access):
         for observe in observers:
             observe(team, access, place, None)
         values = stored_as_value(place.view.elements[place.index], access.dtype)
-        is_shared = isinstance(address, Address) and not isinstance(values, np.ndarray)
+        is_shared = isinstance(address, Pointers) and not isinstance(values, np.ndarray)
         if place.lanes is None or is_shared:
             result = values
             continue
@@ -187,7 +187,7 @@ def read(team: Team, address: AnyAddress, mask: Any, access: Access, observers: 
 
 
 def write(
-    team: Team, address: AnyAddress, value: Any, mask: Any, access: Access, observers: tuple[Observer, ...]
+    team: Team, address: AnyPointers, value: Any, mask: Any, access: Access, observers: tuple[Observer, ...]
 ) -> None:
     """Store `value` for the lanes of `mask`; of lanes that store to one element the last wins."""
     for place in places(team, address, mask, access):

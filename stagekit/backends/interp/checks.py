@@ -18,7 +18,7 @@ from stagekit.backends.interp.findings import (
     NanProduced,
     ShiftOutOfRange,
 )
-from stagekit.backends.interp.memory import Array, MixedAddress
+from stagekit.backends.interp.memory import Array, MixedPointers
 from stagekit.backends.interp.team import Team
 from stagekit.diagnostics import Diagnostic
 from stagekit.dtypes import DType
@@ -209,7 +209,7 @@ def _offset_overflow(c: Compiler, op: ops.Offset) -> tuple[Suspects, Describe]:
 
     def suspects(values: Values) -> Any:
         address, moved = values[pointer], values[index]
-        if isinstance(address, MixedAddress):
+        if isinstance(address, MixedPointers):
             return np.False_
         total = address.index + moved
         return _add_wraps(address.index, moved) | (total > limit) | (total < -limit)

@@ -27,7 +27,7 @@ from stagekit.backends.interp.schedule import BlockRun, Scheduler, Warp
 from stagekit.backends.interp.statistics import Measured
 from stagekit.backends.interp.steps import SHARED_BASE
 from stagekit.backends.interp.team import Team
-from stagekit.backends.interp.written import Written
+from stagekit.backends.interp.written import WrittenBytes
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Pointer, Space, Value, ops, semantics
 from stagekit.limits import WARP
@@ -106,7 +106,7 @@ def _watch(started: Launch) -> None:
         started.races = Races(started, clocks)
     else:
         started.order = NoOrder()
-    started.written = Written(started.options.outputs, watches_reads=checks.uninitialised)
+    started.written = WrittenBytes(started.options.outputs, watches_reads=checks.uninitialised)
     started.measured = Measured()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]
 
 
-class Written(NamedTuple):
+class LaneIndexing(NamedTuple):
     """One indexing as one lane sees it. An index is None where a slice stands; is_view: the array begins inside another."""
 
     indices: tuple[int | None, ...]
@@ -46,7 +46,7 @@ class Written(NamedTuple):
 class Axes:
     """links: from the first view to the element, each with numbers of values. checked: index and size of axes worth a look."""
 
-    links: tuple[Written, ...]
+    links: tuple[LaneIndexing, ...]
     checked: tuple[tuple[int, int], ...]
 
     def outside(self, values: list[Any]) -> Any:
@@ -56,12 +56,12 @@ class Axes:
             found = found | (values[index].view(np.uint64) >= values[size].view(np.uint64))
         return found
 
-    def missed(self, team: Team, lane: int) -> Written | None:
+    def missed(self, team: Team, lane: int) -> LaneIndexing | None:
         """The first indexing in which a lane leaves an axis; None for an array of one axis, where its end says as much."""
         for link in self.links:
             row = [None if n is None else int(team.spread(team.values[n])[lane]) for n in (*link.indices, *link.shape)]
             rank = len(link.shape)
-            written = Written(tuple(row[:rank]), tuple(size or 0 for size in row[rank:]), link.is_view)
+            written = LaneIndexing(tuple(row[:rank]), tuple(size or 0 for size in row[rank:]), link.is_view)
             if written.missed and not written.is_whole_row:
                 return written
         return None
@@ -76,7 +76,7 @@ class Indexings:
 
     def axes_of(self, c: Compiler, pointer: Value) -> Axes | None:
         """None where `pointer` was made in another way, or from sizes that this function does not have."""
-        links: list[Written] = []
+        links: list[LaneIndexing] = []
         op = self._of.get(pointer)
         while op is not None:
             link = self._link(c, op)
@@ -89,7 +89,7 @@ class Indexings:
         pairs = (pair for link in worth for pair in zip(link.indices, link.shape))
         return Axes(tuple(links), tuple((index, size) for index, size in pairs if index is not None))
 
-    def _link(self, c: Compiler, op: ops.Offset) -> Written | None:
+    def _link(self, c: Compiler, op: ops.Offset) -> LaneIndexing | None:
         """The numbers of what `op` was written as."""
         if op.indexed is None:
             return None
@@ -98,4 +98,6 @@ class Indexings:
             return None
         numbers = [None if e is None else c.constant(e) if isinstance(e, int) else c.number(e) for e in written]
         rank = len(op.indexed.shape)
-        return Written(tuple(numbers[:rank]), tuple(n for n in numbers[rank:] if n is not None), op.pointer in self._of)
+        return LaneIndexing(
+            tuple(numbers[:rank]), tuple(n for n in numbers[rank:] if n is not None), op.pointer in self._of
+        )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stagekit.backends.interp.program import Program
     from stagekit.backends.interp.races import Races
     from stagekit.backends.interp.statistics import Measured
-    from stagekit.backends.interp.written import Written
+    from stagekit.backends.interp.written import WrittenBytes
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Launch:
     writes: int = 0
     order: NoOrder = field(init=False)
     races: Races = field(init=False)
-    written: Written = field(init=False)
+    written: WrittenBytes = field(init=False)
     measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:

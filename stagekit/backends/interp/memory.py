@@ -1,7 +1,7 @@
 """Memory as the interpreter sees it: allocations, and pointers that know which one they came from.
 
     a = Allocation.of_array("A", array)          # bytes of a NumPy array, at its real address
-    p = Address(a, np.arange(32))                # one pointer per lane: elements 0..31 counted from the start of `a`
+    p = Pointers(a, np.arange(32))                # one pointer per lane: elements 0..31 counted from the start of `a`
     elements = a.view(float32, 0).elements       # all of it as float32
 
 A pointer is made from a parameter or an `alloc` and only ever moved, so it always belongs to one allocation: an access
@@ -179,18 +179,18 @@ def join_arenas(allocations: Sequence[Allocation]) -> None:
         arena.arena_end = end - arena.base
 
 
-def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: int) -> Address:
+def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: int) -> Pointers:
     """The pointer with this address. Of allocations that hold it, the one called `name` is meant, if there is one."""
     for each in sorted(allocations, key=lambda a: a.name != name):
         if each.base <= address < each.base + each.size or address == each.base:
             return at_byte(each, np.int64(address - each.base), dtype)
-    return Address(Allocation.missing(name, dtype, address), np.int64(0))
+    return Pointers(Allocation.missing(name, dtype, address), np.int64(0))
 
 
 # -- pointers ---------------------------------------------------------------------------------------------------------
 
 
-class Address:
+class Pointers:
     """Pointers into one allocation: `index` elements from its start, a scalar or one per lane."""
 
     __slots__ = ("allocation", "index")
@@ -199,17 +199,17 @@ class Address:
     def __init__(self, allocation: Allocation, index: Any) -> None:
         self.allocation, self.index = allocation, index
 
-    def moved_to(self, index: Any) -> Address:
-        return Address(self.allocation, index)
+    def moved_to(self, index: Any) -> Pointers:
+        return Pointers(self.allocation, index)
 
-    def offset(self, index: Any) -> Address:
+    def offset(self, index: Any) -> Pointers:
         return self.moved_to(self.index + index)
 
     def offset_bytes(self, dtype: DType) -> Any:
         """From the start of the allocation, where this points to elements of `dtype`."""
         return self.index * np.int64(dtype.itemsize) + self.phase
 
-    def seen_as(self, source: DType, target: DType) -> Address:
+    def seen_as(self, source: DType, target: DType) -> Pointers:
         """The same place, pointing to elements of `target`."""
         if source.itemsize == target.itemsize:
             return self
@@ -219,13 +219,13 @@ class Address:
         """The address as an integer."""
         return np.int64(self.allocation.base) + self.offset_bytes(dtype)
 
-    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+    def parts(self, mask: Any) -> Iterator[tuple[Pointers, Any]]:
         """Pieces with one allocation and one phase, and the lanes (of `mask`) that each concerns."""
         yield self, mask
 
 
-class PhasedAddress(Address):
-    """As `Address`, and `phase` bytes further: it points between the elements of its dtype. A scalar or one per lane."""
+class PhasedPointers(Pointers):
+    """As `Pointers`, and `phase` bytes further: it points between the elements of its dtype. A scalar or one per lane."""
 
     __slots__ = ("phase",)
 
@@ -233,76 +233,76 @@ class PhasedAddress(Address):
         super().__init__(allocation, index)
         self.phase = phase
 
-    def moved_to(self, index: Any) -> Address:
-        return PhasedAddress(self.allocation, index, self.phase)
+    def moved_to(self, index: Any) -> Pointers:
+        return PhasedPointers(self.allocation, index, self.phase)
 
-    def seen_as(self, source: DType, target: DType) -> Address:
+    def seen_as(self, source: DType, target: DType) -> Pointers:
         return at_byte(self.allocation, self.offset_bytes(source), target)
 
-    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+    def parts(self, mask: Any) -> Iterator[tuple[Pointers, Any]]:
         for phase in np.unique(self.phase).tolist():
             lanes = self.phase == phase
-            one = PhasedAddress(self.allocation, self.index, phase)
+            one = PhasedPointers(self.allocation, self.index, phase)
             yield one, (lanes if mask is None else lanes & mask) if isinstance(lanes, np.ndarray) else mask
 
 
-def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Address:
+def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Pointers:
     """A pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
     index, phase = np.divmod(offset_bytes, np.int64(dtype.itemsize))
-    return PhasedAddress(allocation, index, phase) if np.any(phase) else Address(allocation, index)
+    return PhasedPointers(allocation, index, phase) if np.any(phase) else Pointers(allocation, index)
 
 
-class MixedAddress:
+class MixedPointers:
     """Pointers of which lanes belong to different allocations. pieces: (lanes, address), no lane in two of them."""
 
     __slots__ = ("pieces",)
 
-    def __init__(self, pieces: Sequence[tuple[Array, Address]]) -> None:
+    def __init__(self, pieces: Sequence[tuple[Array, Pointers]]) -> None:
         self.pieces = pieces
 
-    def offset(self, index: Any) -> MixedAddress:
-        return MixedAddress([(lanes, each.offset(index)) for lanes, each in self.pieces])
+    def offset(self, index: Any) -> MixedPointers:
+        return MixedPointers([(lanes, each.offset(index)) for lanes, each in self.pieces])
 
-    def seen_as(self, source: DType, target: DType) -> MixedAddress:
-        return MixedAddress([(lanes, each.seen_as(source, target)) for lanes, each in self.pieces])
+    def seen_as(self, source: DType, target: DType) -> MixedPointers:
+        return MixedPointers([(lanes, each.seen_as(source, target)) for lanes, each in self.pieces])
 
     def number(self, dtype: DType) -> Any:
         return np.select([lanes for lanes, _ in self.pieces], [each.number(dtype) for _, each in self.pieces])
 
-    def parts(self, mask: Any) -> Iterator[tuple[Address, Any]]:
+    def parts(self, mask: Any) -> Iterator[tuple[Pointers, Any]]:
         for lanes, each in self.pieces:
             yield from each.parts(lanes if mask is None else lanes & mask)
 
 
-AnyAddress = Address | MixedAddress
+AnyPointers = Pointers | MixedPointers
 
 
-def merge_addresses(condition: Array, if_true: AnyAddress, if_false: AnyAddress) -> AnyAddress:
+def merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointers) -> AnyPointers:
     """Lane by lane one of the two."""
-    if isinstance(if_true, Address) and isinstance(if_false, Address) and if_true.allocation is if_false.allocation:
+    if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and if_true.allocation is if_false.allocation:
         return _merge_within(condition, if_true, if_false)
-    pieces: dict[Allocation, tuple[Array, Address]] = {}
+    pieces: dict[Allocation, tuple[Array, Pointers]] = {}
     for lanes, each in (*_pieces(if_true, condition), *_pieces(if_false, ~condition)):
         before = pieces.get(each.allocation)
         joined = (lanes, each) if before is None else (before[0] | lanes, _merge_within(lanes, each, before[1]))
         pieces[each.allocation] = joined
-    return MixedAddress(list(pieces.values()))
+    return MixedPointers(list(pieces.values()))
 
 
-def _pieces(address: AnyAddress, lanes: Array) -> list[tuple[Array, Address]]:
-    if isinstance(address, Address):
+def _pieces(address: AnyPointers, lanes: Array) -> list[tuple[Array, Pointers]]:
+    if isinstance(address, Pointers):
         return [(lanes, address)]
     return [(lanes & own, each) for own, each in address.pieces]
 
 
-def _merge_within(condition: Array, if_true: Address, if_false: Address) -> Address:
+def _merge_within(condition: Array, if_true: Pointers, if_false: Pointers) -> Pointers:
     index = np.where(condition, if_true.index, if_false.index)
-    if type(if_true) is type(if_false) is Address:
-        return Address(if_true.allocation, index)
-    return PhasedAddress(if_true.allocation, index, np.where(condition, if_true.phase, if_false.phase))
+    if type(if_true) is type(if_false) is Pointers:
+        return Pointers(if_true.allocation, index)
+    return PhasedPointers(if_true.allocation, index, np.where(condition, if_true.phase, if_false.phase))
 
 
 __all__ = [
-    *("Address", "Allocation", "AnyAddress", "Array", "MixedAddress", "PhasedAddress", "View"),
+    *("Pointers", "Allocation", "AnyPointers", "Array", "MixedPointers", "PhasedPointers", "View"),
     *("at_byte", "find", "join_arenas", "just_aligned", "merge_addresses"),
 ]

@@ -31,7 +31,7 @@ from stagekit.diagnostics import Diagnostic, Note
 from stagekit.ir import Space
 
 
-class Entry(NamedTuple):
+class LastAccesses(NamedTuple):
     """Of each of some units: a thread (its tag), its time and access. Clear ones are 0: nobody, before all time."""
 
     thread: Array
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     access: Array
 
     @classmethod
-    def clear(cls, units: int) -> Entry:
+    def clear(cls, units: int) -> LastAccesses:
         return cls(np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int32))
 
     def put(self, units: Array, thread: Array, time: Array, access: Any) -> None:
@@ -71,9 +71,9 @@ class Crowd:
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.clocks = clocks
         self.is_shared = is_shared
-        self.highest = Entry.clear(units)  # with the latest time and access of anyone
+        self.highest = LastAccesses.clear(units)  # with the latest time and access of anyone
         self.lowest = np.zeros(units, np.int64)
-        self.elsewhere = Entry.clear(0 if is_shared else units)
+        self.elsewhere = LastAccesses.clear(0 if is_shared else units)
 
     def join(self, now: Now) -> None:
         """Add threads. Those ordered before a newcomer are forgotten: who conflicts with them conflicts with it."""
@@ -154,7 +154,7 @@ class Shadow:
     """What is known of one arena. A crowd is made when somebody joins it: many an array is only written, most without atomics."""
 
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
-        self.write = Entry.clear(units)
+        self.write = LastAccesses.clear(units)
         self._crowds: dict[str, Crowd] = {}
         self._make = functools.partial(Crowd, units, clocks, is_shared)
 
@@ -261,7 +261,7 @@ class Races:
 
     # -- the words ----------------------------------------------------------------------------------------------------
 
-    def _report(self, now: Now, some: Array, other: Array, known: Entry) -> None:
+    def _report(self, now: Now, some: Array, other: Array, known: LastAccesses) -> None:
         """Report the entries `some` against the threads `other`, whose access is the one in `known`."""
         if not len(some):
             return

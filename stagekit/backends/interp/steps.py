@@ -13,7 +13,7 @@ import numpy as np
 
 from stagekit.backends.interp.access import Access, Observer, both, read, write
 from stagekit.backends.interp.checks import checks_of
-from stagekit.backends.interp.memory import Address, Allocation, just_aligned, merge_addresses
+from stagekit.backends.interp.memory import Allocation, Pointers, just_aligned, merge_addresses
 from stagekit.backends.interp.program import Builders, Compiler, Step, Values, scalar_dtype
 from stagekit.backends.interp.report import Message
 from stagekit.backends.interp.team import Team
@@ -171,7 +171,7 @@ def _direct_load(result: int, pointer: int, access: Access, general: Step) -> St
 
     def step(values: Values, team: Team) -> None:
         address = values[pointer]
-        if team.mask is None and type(address) is Address:
+        if team.mask is None and type(address) is Pointers:
             view, index = address.allocation.view(dtype), address.index
             if view.is_plain and not np.count_nonzero(index.view(np.uint64) >= view.limit):
                 found = view.elements[index]
@@ -220,7 +220,7 @@ def _direct_store(pointer: int, value: int, access: Access, general: Step) -> St
 
     def step(values: Values, team: Team) -> None:
         address = values[pointer]
-        if team.mask is None and type(address) is Address and type(address.index) is np.ndarray:
+        if team.mask is None and type(address) is Pointers and type(address.index) is np.ndarray:
             view, index = address.allocation.view(dtype), address.index
             is_inside = view.is_plain and not np.count_nonzero(index.view(np.uint64) >= view.limit)
             if is_inside and address.allocation.is_writable:
@@ -252,7 +252,7 @@ def _alloc(c: Compiler, op: ops.Alloc) -> tuple[Step, ...]:
 
 def _shared_step(result: int, number: int) -> Step:
     def step(values: Values, team: Team) -> None:
-        values[result] = Address(team.memory[number], np.int64(0))
+        values[result] = Pointers(team.memory[number], np.int64(0))
 
     return step
 
@@ -267,7 +267,7 @@ def _local_step(result: int, op: ops.Alloc) -> Step:
         if found is None:
             found = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
             team.local[result] = found
-        values[result] = Address(found, np.int64(0))
+        values[result] = Pointers(found, np.int64(0))
 
     return step
 

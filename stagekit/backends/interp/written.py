@@ -17,7 +17,7 @@ from stagekit.ir import Space
 _ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every byte of an element of this size
 
 
-class Written:
+class WrittenBytes:
     """Per arena, which bytes have been written. outputs: names of the arrays that must be written in full."""
 
     def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:

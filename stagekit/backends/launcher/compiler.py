@@ -18,7 +18,7 @@ from stagekit.backends.llvm import optimize
 from stagekit.backends.toolchain import identity
 from stagekit.cache import open_store
 from stagekit.cache.codes import kept
-from stagekit.hostexpr import HostExpr, Op, Slot
+from stagekit.hostexpr import HostExpr, HostOp, Slot
 from stagekit.signature import ScalarSpec
 
 __all__ = ["ENTRY", "LauncherCode", "compile", "load_support"]
@@ -71,4 +71,4 @@ def _is_possible(request: LauncherRequest) -> bool:
 def _reads_float(request: LauncherRequest, expr: HostExpr) -> bool:
     if isinstance(expr, Slot):
         return request.slots[expr.index].dtype.is_float
-    return isinstance(expr, Op) and any(_reads_float(request, a) for a in expr.args)
+    return isinstance(expr, HostOp) and any(_reads_float(request, a) for a in expr.args)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.values import Value
 from stagekit.dtypes import int64, uint64
-from stagekit.hostexpr import Const, HostExpr, Op, Slot
+from stagekit.hostexpr import Const, HostExpr, HostOp, Slot
 
 _INT64 = 1 << 63
 
@@ -45,7 +45,7 @@ class Evaluator:
             self._known[id(expr)] = self._operation(expr)
         return self._known[id(expr)]
 
-    def _operation(self, op: Op) -> Value:
+    def _operation(self, op: HostOp) -> Value:
         args = [self.value_of(a) for a in op.args]
         if op.kind in _OPERATIONS:
             return _OPERATIONS[op.kind](*args)

@@ -30,7 +30,7 @@ from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.dtypes import int32, int64
-from stagekit.hostexpr import HostExpr, Op, Slot
+from stagekit.hostexpr import HostExpr, HostOp, Slot
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, slot_offsets
 
@@ -193,7 +193,7 @@ def _integers(frame: Frame, values: Values) -> dict[int, Value]:
 def _slots_of(expr: HostExpr) -> set[int]:
     if isinstance(expr, Slot):
         return {expr.index}
-    return set().union(*map(_slots_of, expr.args)) if isinstance(expr, Op) else set()
+    return set().union(*map(_slots_of, expr.args)) if isinstance(expr, HostOp) else set()
 
 
 def _check_relations(frame: Frame, values: Values, evaluator: Evaluator) -> None:

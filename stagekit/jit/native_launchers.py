@@ -18,12 +18,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError
 from stagekit.forks import new_lock
-from stagekit.jit.guards import Guards
-from stagekit.runtime import native
+from stagekit.frontend.captures import Captures
+from stagekit.frontend.state import Row, holds
+from stagekit.runtime import native_process
 from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
-from stagekit.runtime.native import Calling, NativeCode, State
+from stagekit.runtime.native_process import Calling, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
@@ -31,8 +32,27 @@ _MAX_CHAIN = 8  # specialisations behind the same brackets
 _MADE_ANEW_AT = 1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
 
 
+@dataclass(frozen=True, slots=True)
+class CaptureGuards:
+    """What a native launcher checks before each launch: that all its kernel read outside is as it was.
+
+    rows: all must hold. ask: must be true as well, where there is one: for what pointers cannot say.
+    """
+
+    rows: tuple[Row, ...] = ()
+    ask: Callable[[], bool] | None = None
+
+    @staticmethod
+    def of(captures: Captures) -> CaptureGuards:
+        rows = captures.rows()
+        asked = [row for row in rows if row[0] == "ask"]
+        return CaptureGuards(
+            tuple(row for row in rows if row[0] != "ask"), (lambda: all(map(holds, asked))) if asked else None
+        )
+
+
 @dataclass(frozen=True)
-class Parameter:
+class LaunchParameter:
     """One parameter of a call. argument: which run-time argument; None: a constexpr, which must be `expected`.
 
     is_declared: its annotation fixes the dtype.
@@ -49,13 +69,13 @@ class Parameter:
 class CallShape:
     """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[LaunchParameter, ...]
     keyword_only: int
-    guards: Guards | None = None
+    guards: CaptureGuards | None = None
 
     @property
     def calling(self) -> Calling:
-        rows, guards = self.parameters, self.guards or Guards()
+        rows, guards = self.parameters, self.guards or CaptureGuards()
         texts, defaults, expected = zip(*((p.name, p.default, p.expected) for p in rows)) if rows else ((), (), ())
         return Calling(texts, defaults, expected, guards.rows, guards.ask)
 
@@ -101,11 +121,13 @@ class NativeLaunchers:
                 found = self._add(key, kernel, shape) or found
         return found
 
-    def offer(self, key: Any, kernel: Kernel, shape: Callable[[], CallShape], guards: Guards | None = None) -> None:
+    def offer(
+        self, key: Any, kernel: Kernel, shape: Callable[[], CallShape], guards: CaptureGuards | None = None
+    ) -> None:
         """After a launch the general way: have a callable for the next one. shape: how the kernel is called, with `guards`."""
         launches = self._launches.get(kernel, 0) + 1
         self._launches[kernel] = launches
-        if launches < _MADE_AT or not (key is None or is_exact(key)) or not native.is_available():
+        if launches < _MADE_AT or not (key is None or is_exact(key)) or not native_process.is_available():
             return
         behind = self._behind.get(key, ())
         before = self._known.get(kernel)
@@ -137,7 +159,7 @@ class NativeLaunchers:
             self._drop(key)
         before = self.entries.get(key)
         behind = self._general(key) if before is None else before[1]
-        made = native.make_callable(code, self._name, behind, state, shape.calling)
+        made = native_process.make_callable(code, self._name, behind, state, shape.calling)
         self._behind.setdefault(key, []).append(kernel)
         if key is None:
             self.without_brackets = made
@@ -215,9 +237,9 @@ def provide_support() -> None:
     """The machine code that all launchers call."""
     from stagekit.backends.launcher import load_support
 
-    if not native.is_available():
+    if not native_process.is_available():
         return
-    process = native.process()
+    process = native_process.process()
     with _lock:
         if not process.is_complete:
             process.set_functions(*load_support())
