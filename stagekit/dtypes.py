@@ -17,6 +17,7 @@ import numpy as np
 
 from stagekit import diagnostics
 from stagekit.diagnostics import CallError, Diagnostic, hide_frames
+from stagekit.rounding import rounded
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -101,7 +102,7 @@ class DType:
         try:
             from_python = np.asarray(value)
             with np.errstate(all="ignore"):
-                return from_python.astype(self.numpy)[()]
+                return (rounded(from_python, self.numpy) if self.is_float else from_python.astype(self.numpy))[()]
         except Exception:  # the methods of a user's object may raise anything
             raise CallError(NotConvertible(self.name, diagnostics.shown(value))) from None
 

@@ -1,7 +1,7 @@
-"""Numbers in float dtypes, rounded once, to nearest even: for folding, the interpreter and the arguments of a launch alike.
+"""Numbers in float dtypes, rounded once, to nearest even: for `float16(x)`, folding, the interpreter, and arguments of launches.
 
-    number_as(0.1, float16)                  np.float16(0.1)
-    number_as(2**24 + 1, bfloat16)           an int of any size is read exactly; what is too large becomes infinite
+    number_as(0.1, np.dtype("float16"))      np.float16(0.1)
+    number_as(2**24 + 1, bfloat16.numpy)     an int of any size is read exactly; what is too large becomes infinite
 
 NumPy and ml_dtypes reach narrow floats through a float64 or a float32 that is itself rounded. Rounded to odd (towards zero, then
 the last bit set where anything was lost), the wide float rounds again as if once, if it has two bits more than the narrow one.
@@ -11,26 +11,32 @@ Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: prove
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
-from stagekit.dtypes import DType, float32, float64
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
-def number_as(value: float, dtype: DType) -> Any:
+
+def number_as(value: float, dtype: np.dtype[Any]) -> Any:
     """A Python int or float as a NumPy scalar of a float dtype."""
     if isinstance(value, int):
         value = _float_of(value, dtype)
     with np.errstate(all="ignore"):
-        return narrowed(np.asarray(value, np.float64), dtype)[()]
+        return rounded(np.asarray(value, np.float64), dtype)[()]
 
 
-def narrowed(value: Array, dtype: DType) -> Array:
-    """float64 as any float dtype."""
-    return (to_odd_float32(value) if dtype.bits < float32.bits else value).astype(dtype.numpy)
+def rounded(value: Array, dtype: np.dtype[Any]) -> Array:
+    """Integers or floats as a float dtype."""
+    if dtype.itemsize < _FLOAT32.itemsize:
+        if value.dtype.kind in "iu":
+            value = to_odd_float64(value)
+        if value.dtype == _FLOAT64:
+            value = to_odd_float32(value)
+    return value.astype(dtype)
 
 
 def to_odd_float32(value: Array) -> Array:
@@ -47,7 +53,7 @@ def to_odd_float64(value: Array) -> Array:
 
     The low 12 bits of a number of 53 bits or more lie below every narrower rounding point: one bit can stand for all.
     """
-    if value.dtype.itemsize < float64.itemsize:
+    if value.dtype.itemsize < _FLOAT64.itemsize:
         return value.astype(np.float64)
     low = value.dtype.type(0xFFF)
     sticky = (value & ~low) | np.where(value & low, value.dtype.type(0x800), value.dtype.type(0))
@@ -55,10 +61,10 @@ def to_odd_float64(value: Array) -> Array:
     return np.where(magnitude < 2.0**53, value, sticky).astype(np.float64)
 
 
-def _float_of(value: int, dtype: DType) -> float:
+def _float_of(value: int, dtype: np.dtype[Any]) -> float:
     """An int as float64: rounded to nearest if that is what is wanted, else to odd; infinite where it is too large."""
-    excess = value.bit_length() - float64.layout.precision
-    if dtype is not float64 and excess > 0:
+    excess = value.bit_length() - sys.float_info.mant_dig
+    if dtype != _FLOAT64 and excess > 0:
         kept = abs(value) >> excess
         kept |= kept << excess != abs(value)
         value = (-kept if value < 0 else kept) << excess

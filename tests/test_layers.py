@@ -18,8 +18,8 @@ EXAMPLES = PACKAGE.parent / "examples"
 GROUND = (
     "diagnostics",
     "config",
-    "dtypes",
     "rounding",
+    "dtypes",
     "hostexpr",
     "signature",
     "artifact",

@@ -20,7 +20,7 @@ import numpy as np
 
 from stagekit.dtypes import DType, bool_, float64
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
-from stagekit.rounding import narrowed, number_as, to_odd_float64
+from stagekit.rounding import number_as, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Number = bool | int | float
@@ -174,16 +174,11 @@ def _saturate(value: Array, source: DType, target: DType) -> Array:
 
 
 def _int_to_float(value: Array, source: DType, target: DType) -> Array:
-    """Integer or bool to float. NumPy goes to the narrow floats through a rounded float32, so make that step exact."""
-    if target.bits > _THROUGH_FLOAT32_BITS:
-        return value.astype(target.numpy)
-    return narrowed(to_odd_float64(value), target)
+    return rounded(value, target.numpy)
 
 
 def _float_to_float(value: Array, source: DType, target: DType) -> Array:
-    if source is float64:
-        return narrowed(value, target)
-    return _wide(value, source).astype(target.numpy)
+    return rounded(_wide(value, source), target.numpy)
 
 
 def _cast_kind(dtype: DType) -> str:
@@ -211,7 +206,7 @@ def _integer_as(value: int, dtype: DType) -> Any:
         return np.bool_(value != 0)
     if dtype.is_integer:
         return dtype.numpy.type(dtype.wrap(value))
-    return number_as(value, dtype)
+    return number_as(value, dtype.numpy)
 
 
 __all__ = ["BINARY", "CAST", "COMPARE", "UNARY", "binary", "cast", "compare", "round_to", "to_python", "typed", "unary"]

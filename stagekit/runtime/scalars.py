@@ -59,5 +59,5 @@ def python_number(value: Any) -> int | float | None:
 
 def float_payload(number: float, dtype: DType) -> int | float:
     """`number` rounded to a float dtype: a float for 32 and 64 bits, the bits for narrower ones."""
-    rounded = number_as(number, dtype)
+    rounded = number_as(number, dtype.numpy)
     return float(rounded) if dtype.bits >= float32.bits else int(rounded.view(_BITS[dtype.bits]))

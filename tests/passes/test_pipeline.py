@@ -78,7 +78,11 @@ def test_pipeline(context: PassContext, golden, golden_folder: Path) -> None:
 
 
 def test_every_pass_is_a_stage_that_can_be_looked_at() -> None:
-    assert set(STAGES) == {"trace", "llvm", "ptx"} | {each.__name__ for passes in PASSES.values() for each in passes}
+    passes = {each.__name__ for passes in PASSES.values() for each in passes}
+    page = (Path(__file__).parents[2] / "docs" / "debugging.md").read_text(encoding="utf-8")
+
+    assert set(STAGES) == {"trace", "llvm", "ptx"} | passes, "`STAGES` of `config.py` differs from the passes"
+    assert [] == [name for name in passes if f"`{name}`" not in page], "docs/debugging.md does not name the pass"
 
 
 def test_order_of_passes() -> None:
