@@ -19,7 +19,7 @@ import tokenize
 import types
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -200,7 +200,7 @@ def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) ->
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
     named = [n for n in nodes if isinstance(n, kind) and getattr(n, "name", "<lambda>") == name]
     for node in sorted(named, key=lambda n: abs(n.lineno - function.__code__.co_firstlineno)):
-        if _is_code_of(function.__code__, node):
+        if _is_code_of(function, node):
             return node
     raise _not_its_text(snapshot)
 
@@ -218,9 +218,11 @@ def _unavailable(snapshot: Snapshot) -> StagingError:
     return StagingError(SourceUnavailable(name=snapshot.function.__qualname__, file=snapshot.loc.file))
 
 
-def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:
-    """Does `node` compile to `code`? Free variables are given by an enclosing function made for the purpose."""
-    made = _compile_alone(node, code)
+def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
+    """Does `node` compile to the function's code? Free variables are given by an enclosing function made for the purpose."""
+    code = function.__code__
+    modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), types.ModuleType)]
+    made = _compile_alone(node, code, modules)
     if _same_code(made, code):
         return True
     # pytest rewrites `assert` in test modules, so bytecode differs there: compare the names alone
@@ -228,7 +230,7 @@ def _is_code_of(code: types.CodeType, node: FunctionNode) -> bool:
     return is_rewritten and set(made.co_varnames) <= set(code.co_varnames) | set(code.co_cellvars)
 
 
-def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
+def _compile_alone(node: FunctionNode, code: types.CodeType, imported: Iterable[str]) -> types.CodeType:
     bare: ast.stmt
     if isinstance(node, ast.FunctionDef):
         # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
@@ -242,7 +244,10 @@ def _compile_alone(node: FunctionNode, code: types.CodeType) -> types.CodeType:
     outer = ast.FunctionDef("outer", nothing, [*cells, bare], [], None, None, **_PLACE)
     if sys.version_info >= (3, 12):
         outer.type_params = []
-    module = ast.Module([outer], [])
+    imports = [
+        ast.Import([ast.alias(name, **_PLACE)], **_PLACE) for name in imported
+    ]  # they change how calls are compiled
+    module = ast.Module([*imports, outer], [])
     flags = code.co_flags & _FUTURE_ANNOTATIONS
     with without_warnings():
         compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=flags)
@@ -294,7 +299,8 @@ def _text(constant: object) -> str:
     return repr(constant.rpartition("<locals>.")[2] if isinstance(constant, str) else constant)
 
 
-# How a call of `module.function` is compiled depends on whether the module text imports that name, which a part does not show.
+# How a call of `name.function` is compiled depends on whether the module's text imports that name, which a part does not show.
+# A name that holds a module is taken to be imported; any other may be.
 _CALL_FORMS = {"LOAD_METHOD": "LOAD_ATTR", "CALL_METHOD": "CALL"}
 _CALL_PADDING = frozenset({"PUSH_NULL", "PRECALL", "NOP", "EXTENDED_ARG"})
 
