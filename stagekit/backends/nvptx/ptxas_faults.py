@@ -6,6 +6,8 @@ ptxas before CUDA 13.3, also the one in drivers, takes `neg.s16` of -32768 for 3
 to the right: it leaves out the sign extension. A product is translated rightly.
 ptxas converts the bits of a float16 that `selp.b16` chose to be 1 or 0 as if they were the numbers 1.0 and 0.0. It does not
 look through a shift.
+ptxas 13.0, and drivers of that time, compare the result of `min.u16` (or its kin) with an operand of it for both halves of a
+register at once, and take the answer of the half that holds nothing. With 32 bits there is one answer.
 
 Measured: ptxas 13.0.88, 13.1.115, 13.2.86 and 13.5.37 for sm_90, by disassembly; driver 580 on an H200, by results.
 """
@@ -17,11 +19,13 @@ import re
 _NEGATIVE_OF_16_BITS = re.compile(r"^\tneg\.s16 \t(%\w+), (%\w+);$", re.M)
 _BITS_FROM_BOOL = re.compile(r"^\tselp\.b16 \t(%\w+), ([01]), ([01]), (%\w+);$", re.M)
 _MAGNITUDE = re.compile(r"^\tabs\.s(16|32|64) \t(%\w+), (%\w+);$", re.M)
+_EXTREMUM_OF_16_BITS = re.compile(r"\t(min|max)\.([us])16 \t(%\w+), (%\w+), (%\w+|-?\d+);")
 
 
 def avoid(ptx: str) -> str:
     """The same program without what ptxas gets wrong."""
     ptx = _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
+    ptx = _EXTREMUM_OF_16_BITS.sub(_widened, ptx)
     return _BITS_FROM_BOOL.sub(_shifted, ptx) if ".f16" in ptx else ptx
 
 
@@ -35,3 +39,12 @@ def _maximum(magnitude: re.Match[str]) -> str:
     bits, result, x = magnitude.groups()
     negate = f"mul.lo.s16 \t%negative, {x}, -1;" if bits == "16" else f"neg.s{bits} \t%negative, {x};"
     return f"\t{{ .reg .b{bits} \t%negative;\n\t{negate}\n\tmax.s{bits} \t{result}, {x}, %negative; }}"
+
+
+def _widened(extremum: re.Match[str]) -> str:
+    which, sign, result, left, right = extremum.groups()
+    other, widen = "%right", f"\n\tcvt.{sign}32.{sign}16 \t%right, {right};"
+    if not right.startswith("%"):
+        other, widen = str(int(right) & 0xFFFF if sign == "u" else int(right)), ""
+    lines = f"\tcvt.{sign}32.{sign}16 \t%left, {left};{widen}\n\t{which}.{sign}32 \t%left, %left, {other};"
+    return f"\t{{ .reg .b32 \t%left, %right;\n{lines}\n\tcvt.u16.u32 \t{result}, %left; }}"

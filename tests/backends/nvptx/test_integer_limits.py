@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 
 import numpy as np
 import pytest
@@ -75,6 +76,47 @@ def test_what_ptxas_translates_wrongly_is_not_written(dtype, how):
 
     assert "neg.s16" not in ptx
     assert "abs.s" not in ptx
+    assert not re.search(r"(min|max)\.[us]16", ptx)
+
+
+BOUNDED = {"int8": (-8, 7), "uint8": (0, 7), "int16": (-300, 300), "uint16": (3, 60_000)}
+
+
+@sk.jit
+def bounded(source, out, n, LOW: sk.constexpr, HIGH: sk.constexpr):
+    i = sk.cuda.block_idx("x") * 256 + sk.cuda.thread_idx("x")
+    if i < n:
+        match max(LOW, min(source[i], HIGH)):
+            case _ as bound if bound == HIGH:
+                out[i] = 1
+            case _ as bound if bound == LOW:
+                out[i] = 2
+            case _ as inner:
+                out[i] = sk.int64(inner) * 4
+
+
+@each_place
+@pytest.mark.parametrize("dtype", BOUNDED)
+def test_a_bounded_narrow_integer_is_compared_with_its_bounds(place, dtype):
+    info, (low, high) = np.iinfo(dtype), BOUNDED[dtype]
+    x = np.arange(info.min, info.max + 1).astype(dtype)
+
+    _, out = run(place, bounded[-(-x.size // 256), 256], [x, np.zeros(x.size, np.int64)], x.size, LOW=low, HIGH=high)
+
+    inner = np.clip(x.astype(np.int64), low, high)
+    np.testing.assert_array_equal(out, np.where(inner == high, 1, np.where(inner == low, 2, inner * 4)))
+
+
+@pytest.mark.parametrize("dtype", BOUNDED)
+def test_extremes_of_16_bits_are_written_with_32(dtype):
+    """See `backends.nvptx.ptxas_faults`: an immediate of 16 bits may be written as a negative number."""
+    types = {"source": sk.Tensor((None,), getattr(sk, dtype)), "out": sk.Tensor((None,), sk.int64), "n": sk.int32}
+    low, high = BOUNDED[dtype]
+
+    ptx = bounded.specialize(LOW=low, HIGH=high, **types).ptx
+
+    assert not re.search(r"(min|max)\.[us]16", ptx)
+    assert re.search(rf"min\.[us]32 \t%left, %left, {high};", ptx)
 
 
 LIMITS = {
