@@ -190,10 +190,7 @@ float64 = DType("float64", "f64", "float", 64, 2, Layout(52, 1023))
 float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8, 10, Layout(3, 7, has_infinity=False), is_storage_only=True)
 float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, 12, Layout(2, 15), is_storage_only=True)
 
-ALL_DTYPES: tuple[DType, ...] = (
-    *(bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64),
-    *(float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2),
-)
+ALL_DTYPES: tuple[DType, ...] = tuple(each for each in globals().values() if isinstance(each, DType))
 ARITHMETIC_DTYPES = tuple(d for d in ALL_DTYPES if not d.is_storage_only)
 INTEGER_DTYPES = tuple(d for d in ALL_DTYPES if d.is_integer)
 FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
