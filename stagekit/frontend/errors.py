@@ -130,6 +130,16 @@ class TypesUnknown(Diagnostic):
     hint: str
 
 
+class HeldChanged(Diagnostic):
+    title: ClassVar[str] = "A held specialisation cannot be traced for another target any more"
+    label: ClassVar[str] = "`{kernel}` was traced for cuda alone, and since then {changes}"
+    help: ClassVar[str] = (
+        "specialise it again; or before the change look at its `.ir`, which traces what all targets need"
+    )
+    kernel: str
+    changes: str
+
+
 class UnboundSize(Diagnostic):
     title: ClassVar[str] = "A size that no argument gives"
     label: ClassVar[str] = "the size `{name}` is not a plain axis of any `Tensor` parameter"

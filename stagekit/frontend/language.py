@@ -31,7 +31,7 @@ from stagekit.frontend.errors import (
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import static
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
@@ -480,7 +480,9 @@ def inline_asm(
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
     if host is not None and not call.tracer.has_hosts:
-        call.tracer.lacks_hosts = True
+        call.tracer.lacks_hosts = True  # but what the function could read now counts when it is traced
+        given_now = host.frame.function if isinstance(host, Closure) else host
+        call.tracer.captures.note_given(given_now, call.tracer.journal.is_born)
     elif host is not None:
         params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
         with builder.block(params) as block:

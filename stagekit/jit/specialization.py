@@ -13,7 +13,8 @@ from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.forks import new_lock
-from stagekit.frontend.errors import FLATTEN, NestingBudget, SpecializeError, StagingError, TypesUnknown
+from stagekit.frontend.captures import Captures
+from stagekit.frontend.errors import FLATTEN, HeldChanged, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
@@ -152,12 +153,18 @@ class Specialization(Launchable):
         self.history.note("traced", "", why, watch.elapsed_s)
         for line in traced.printed:
             show(line + "\n")
-        whole = functools.partial(self._trace, arg_types, has_hosts=True)
+        whole = functools.partial(self._trace_whole, arg_types, traced.captures)
         return Variant(self.name, self.constexprs, traced, whole, self._explained, self.history, why)
 
     def _types_before(self) -> tuple[ArgType, ...] | None:
         """Those of the variant made last."""
         return next(reversed(self._variants), None)
+
+    def _trace_whole(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
+        """Trace for all targets what was traced for cuda alone. What was read must still be so: it is the same specialisation."""
+        if not captures.is_current():
+            raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
+        return self._trace(arg_types, has_hosts=True)
 
     def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace

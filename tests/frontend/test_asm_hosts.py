@@ -90,3 +90,87 @@ def test_what_the_host_function_reads_is_looked_at_once_it_is_traced(monkeypatch
     scaled[1, 1](out, np.int32(5))
 
     assert out[0] == 35
+
+
+def tripled(a):
+    return a * FACTOR
+
+
+class Scaling:
+    def __init__(self):
+        self.by = 2
+
+    def apply(self, a):
+        return a * self.by
+
+
+SCALING = Scaling()
+
+
+@sk.jit
+def by_function(out, x):
+    out[0] = sk.inline_asm("shl.b32 $0, $1, 1;", "=r,r", [x], sk.int32, pure=True, host=tripled)
+
+
+@sk.jit
+def by_method(out, x):
+    out[0] = sk.inline_asm("shl.b32 $0, $1, 1;", "=r,r", [x], sk.int32, pure=True, host=SCALING.apply)
+
+
+@sk.jit
+def by_its_own(out, x):
+    out[0] = sk.inline_asm("neg.s32 $0, $1;", "=r,r", [x], sk.int32, pure=True, host=lambda a: -a) * FACTOR
+
+
+def factor_changes(monkeypatch):
+    monkeypatch.setitem(globals(), "FACTOR", 7)
+
+
+def attribute_changes(monkeypatch):
+    monkeypatch.setattr(SCALING, "by", 7)
+
+
+LOOKS = {
+    "a launch": lambda held: held[1, 1](np.zeros(1, np.int32), np.int32(5)),
+    "its IR": lambda held: held.ir,
+    "a bound kernel": lambda held: sk.compile(held, "cpu")[1, 1](np.zeros(1, np.int32), np.int32(5)),
+    "the sanitizer": lambda held: sk.sanitize(held)[1, 1](np.zeros(1, np.int32), np.int32(5)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(
+    ("kernel", "change"),
+    [
+        (scaled, factor_changes),
+        (by_function, factor_changes),
+        (by_method, attribute_changes),
+        (by_its_own, factor_changes),
+    ],
+    ids=lambda each: getattr(each, "name", each.__name__),
+)
+def test_a_held_specialisation_is_not_traced_anew_when_what_it_read_has_changed(kernel, change, look, monkeypatch):
+    held = kernel.specialize(**KINDS)
+    assert held.ptx
+    change(monkeypatch)
+
+    for _ in range(2):
+        with pytest.raises(sk.SpecializeError, match="HELD_CHANGED"):
+            LOOKS[look](held)
+    assert held.ptx
+    out = np.zeros(1, np.int32)
+    kernel[1, 1](out, np.int32(5))
+    assert abs(out[0]) == 35
+
+
+@pytest.mark.parametrize("kernel", [scaled, by_function, by_its_own], ids=lambda kernel: kernel.name)
+def test_a_specialisation_that_was_traced_for_all_targets_keeps_what_it_was_made_from(kernel, monkeypatch):
+    held = kernel.specialize(**KINDS)
+    assert held.ptx
+    assert held.ir
+    factor_changes(monkeypatch)
+
+    out = np.zeros(1, np.int32)
+    held[1, 1](out, np.int32(5))
+
+    assert abs(out[0]) == 10
