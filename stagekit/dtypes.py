@@ -165,6 +165,11 @@ class DType:
             raise AttributeError(f"{self.name} has no {name!r}, which float dtypes have")
         return float(getattr(ml_dtypes.finfo(self.numpy), name))  # type: ignore[no-untyped-call]
 
+    @property
+    def unsigned(self) -> DType:
+        """The unsigned integer dtype of this width."""
+        return _BY_NAME[f"uint{self.bits}"]
+
     def wrap(self, value: int) -> int:
         """What this integer dtype keeps of `value`: its low bits."""
         return (value - self.min) % (1 << self.bits) + self.min

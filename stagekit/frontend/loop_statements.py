@@ -23,7 +23,7 @@ from stagekit.frontend.loops import CarriedLocations, Ends, LeafType, settle
 from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Number, StagedRange, StaticRange
-from stagekit.ir import BOOL, OpenBlock, Value
+from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
 from stagekit.ir.intervals import counted
 
 
@@ -264,7 +264,6 @@ def _counted_while(
     """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
     not tested: whether there is another number is carried too.
     """
-    builder = tracer.builder
 
     def own(name: str, start: Value) -> Location:
         made = Location(tracer.journal.born({}), name, False)
@@ -272,19 +271,21 @@ def _counted_while(
         carried.add(made, Number(start), Number(start), [LeafType(start.type, False)])
         return made
 
-    counter = own("counter", loop.start)
-    is_more = own("more", loop.begins(builder)) if loop.may_wrap else None
-    follows = loop.follows(builder) if loop.may_wrap else None
+    builder, trips, counter = tracer.builder, loop.trips(tracer), own("counter", loop.start)
+    is_more = None if trips.never_wraps and loop.is_any is None else own("more", loop.is_any or trips.begins())
 
     def test() -> bool | Number:
-        return is_more.get() if is_more else Number(loop.goes_on(builder, counter.get().value, loop.stop))
+        return is_more.get() if is_more else Number(trips.holds(counter.get().value))
 
     def advance() -> None:
         now = counter.get().value
         body(now)
-        if is_more and follows:
-            tracer.journal.assign(is_more, Number(follows(now)))
-        tracer.journal.assign(counter, Number(builder.add(now, loop.step)))
+        following = trips.following(now)
+        if is_more:
+            to_last = loop.is_any is not None
+            more = builder.compare(CompareKind.NE, now, loop.stop) if to_last else trips.goes_on(now, following)
+            tracer.journal.assign(is_more, Number(more))
+        tracer.journal.assign(counter, Number(following))
 
     _staged_while(tracer, frame, carried, exits, test, advance, runs=loop.runs)
 

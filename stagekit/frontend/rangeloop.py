@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,75 +24,51 @@ from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, 
 from stagekit.frontend.slices import interval_of
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
-from stagekit.ir import Builder, CompareKind, Value
-
-Make = Callable[[], Value]
+from stagekit.ir import CompareKind, Value
+from stagekit.ir.intervals import Interval
+from stagekit.ir.trips import Trips
 
 
 @dataclass(frozen=True)
 class LoopRange:
     """start, stop, step: values of `dtype`, int64 or uint64. is_empty, runs: known at compile time to run no iteration, or at
-    least one. may_wrap: may a step from a number before `stop` leave the dtype? is_any: if `stop` is the last number instead, and
-    not the first that is none, whether the range has a number at all.
+    least one. is_any: if `stop` is the last number instead, and not the first that is none, whether there is a number at all.
     """
 
     dtype: DType
     start: Value
     stop: Value
     step: Value
-    static_step: int | None
     unroll: int | None
     is_empty: bool
     runs: bool
-    may_wrap: bool
     is_any: Value | None = None
 
     @property
     def bounds(self) -> tuple[Value, Value, Value]:
         return self.start, self.stop, self.step
 
-    def goes_on(self, builder: Builder, counter: Value, stop: Value) -> Value:
-        """Is `counter` still before `stop`, in the direction of the step?"""
-        return self._by_sign(
-            builder,
-            lambda: builder.compare(CompareKind.LT, counter, stop),
-            lambda: builder.compare(CompareKind.GT, counter, stop),
-            builder.false,
-        )
+    def trips(self, tracer: Tracer) -> Trips[Value]:
+        return Trips(_Values(tracer, self.dtype), *self.bounds).enter()
 
-    def begins(self, builder: Builder) -> Value:
-        """Is there a first number?"""
-        return self.is_any or self.goes_on(builder, self.start, self.stop)
 
-    def follows(self, builder: Builder) -> Callable[[Value], Value]:
-        """Tells of a number whether another one follows, without a step that leaves the dtype."""
-        if self.is_any is not None:
-            return lambda counter: builder.compare(CompareKind.NE, counter, self.stop)
-        last_stop = self.last_stop(builder)
-        return lambda counter: self.goes_on(builder, counter, last_stop)
+class _Values:
+    """`ir.trips.Arithmetic` on values of the IR."""
 
-    def last_stop(self, builder: Builder) -> Value:
-        """`stop - step`, cut to the dtype: what a number is before if one more step from it is before `stop`."""
-        found = builder.sub(self.stop, self.step)
+    def __init__(self, tracer: Tracer, dtype: DType) -> None:
+        self.tracer, self.dtype, builder = tracer, dtype, tracer.builder
+        self.add, self.sub, self.both = builder.add, builder.sub, builder.and_
+        self.compare, self.select = builder.compare, builder.select
 
-        def cut(kind: CompareKind, limit: int) -> Value:
-            is_wrapped = builder.compare(kind, found, self.stop)
-            return builder.select(is_wrapped, builder.constant(limit, self.dtype), found)
+    def interval(self, value: Value) -> Interval:
+        return self.tracer.intervals[value]
 
-        return self._by_sign(
-            builder,
-            lambda: cut(CompareKind.GT, self.dtype.min),
-            lambda: cut(CompareKind.LT, self.dtype.max),
-            lambda: found,
-        )
+    def number(self, value: int) -> Value:
+        return self.tracer.builder.constant(value, self.dtype)
 
-    def _by_sign(self, builder: Builder, up: Make, down: Make, neither: Make) -> Value:
-        if self.static_step is not None:
-            return up() if self.static_step > 0 else down()
-        zero = builder.constant(0, self.dtype)
-        is_up = builder.compare(CompareKind.GT, self.step, zero)
-        is_down = builder.compare(CompareKind.LT, self.step, zero)
-        return builder.select(is_up, up(), builder.select(is_down, down(), neither()))
+    def is_longer(self, a: Value, b: Value) -> Value:
+        builder = self.tracer.builder
+        return builder.compare(CompareKind.GT, *(builder.cast(each, self.dtype.unsigned) for each in (a, b)))
 
 
 def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange:
@@ -107,12 +82,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange
     runs = bool(range(*(int(b) for b in bounds))) if is_static else None
     dtype = _dtype(loc, *bounds)
     start, stop, step = (tracer.arithmetic.to_value(b, dtype, loc) for b in bounds)
-    static_step = None if isinstance(iterable.step, Number) else int(iterable.step)
-    is_near = static_step is not None and abs(static_step) == 1
-    is_inside = is_literal(iterable.stop) and static_step is not None and dtype.holds(int(iterable.stop) + static_step)
-    return LoopRange(
-        dtype, start, stop, step, static_step, iterable.unroll, runs is False, runs is True, not (is_near or is_inside)
-    )
+    return LoopRange(dtype, start, stop, step, iterable.unroll, runs is False, runs is True)
 
 
 def _forward_of(numbers: range) -> StagedRange | None:
@@ -130,8 +100,8 @@ def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc:
     runs = not isinstance(iterable.start, Number)
     kind = CompareKind.GT if step > 0 else CompareKind.LT
     is_any = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
-    by = builder.constant(step if dtype.is_signed else step % 2**dtype.bits, dtype)
-    return LoopRange(dtype, start, stop, by, step, iterable.unroll, False, runs, True, is_any)
+    by = builder.constant(dtype.wrap(step), dtype)
+    return LoopRange(dtype, start, stop, by, iterable.unroll, False, runs, is_any)
 
 
 def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:

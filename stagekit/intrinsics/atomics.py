@@ -44,7 +44,6 @@ _SPACES = (Space.GLOBAL, Space.SHARED)
 _INTEGERS = dtypes.INTEGER_DTYPES
 _FLOATS = dtypes.FLOAT_DTYPES
 _NATIVE_ADD = (*_INTEGERS, dtypes.float32, dtypes.float64)
-_UNSIGNED = {d.bits: d for d in _INTEGERS if not d.is_signed}
 
 Combine = Callable[[Builder, Value, Value], Value]
 Results = tuple[Value, ...]
@@ -58,7 +57,7 @@ def _as_bits(b: Builder, pointer: Value) -> Value:
     """The same address, seen as an unsigned integer of the element's size."""
     kind = pointer.type
     assert isinstance(kind, Pointer)
-    return b.bitcast(pointer, Pointer(_UNSIGNED[kind.dtype.bits], kind.space))
+    return b.bitcast(pointer, Pointer(kind.dtype.unsigned, kind.space))
 
 
 def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:

@@ -39,7 +39,6 @@ from stagekit.ir import (
 )
 
 _COLLECTIVE: Effects = frozenset({Effect.COLLECTIVE})
-_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 _VALUES = tuple(Scalar(d) for d in dtypes.ARITHMETIC_DTYPES)
 
 Words = tuple[Value, ...]
@@ -47,10 +46,10 @@ Words = tuple[Value, ...]
 
 def to_words(b: Builder, value: Value) -> Words:
     """The bits of a scalar as uint32 words, lowest first; narrow values are extended with zeros."""
-    bits_wide = value.type.dtype.bits
-    raw = b.cast(value, dtypes.uint32) if bits_wide == 1 else b.bitcast(value, Scalar(_UNSIGNED[bits_wide]))
+    dtype = value.type.dtype
+    raw = b.cast(value, dtypes.uint32) if dtype.bits == 1 else b.bitcast(value, Scalar(dtype.unsigned))
     low = b.cast(raw, dtypes.uint32)
-    if bits_wide <= 32:
+    if dtype.bits <= 32:
         return (low,)
     return (low, b.cast(b.shr(raw, b.constant(32, dtypes.uint64)), dtypes.uint32))
 
@@ -59,7 +58,7 @@ def from_words(b: Builder, words: Words, dtype: dtypes.DType) -> Value:
     """The scalar of `dtype` whose bits are `words`: the inverse of `to_words`."""
     if dtype.bits == 1:
         return b.cast(words[0], dtype)
-    raw = b.cast(words[0], _UNSIGNED[dtype.bits])
+    raw = b.cast(words[0], dtype.unsigned)
     if dtype.bits == 64:
         high = b.cast(words[1], dtypes.uint64)
         raw = b.or_(raw, b.shl(high, b.constant(32, dtypes.uint64)))

@@ -11,13 +11,13 @@ the dtype; `Interval.wrapped` forgets what a wrap destroys.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from stagekit.dtypes import DType
 from stagekit.ir import ops
-from stagekit.ir.core import Op, Value
+from stagekit.ir.core import Block, Op, Value, walk
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import Scalar
 
@@ -195,6 +195,13 @@ _ANSWERS: dict[CompareKind, Callable[[Interval, Interval], bool | None]] = {
 T = TypeVar("T")
 
 
+def makers(block: Block) -> Mapping[Value, Op]:
+    """The op that makes each value under `block`; of the index in a loop, the loop."""
+    found = {result: op for op in walk(block) for result in op.results}
+    found.update((op.loop_body.params[0], op) for op in walk(block) if isinstance(op, ops.For))
+    return found
+
+
 class Following(Generic[T]):
     """Follows integers through the ops that compute them: what is known of each, found when first asked for.
 
@@ -228,6 +235,8 @@ class Following(Generic[T]):
                 return self.select(op)
             case ops.IntrinsicOp():
                 return self.intrinsic(op)
+            case ops.For() if value is op.loop_body.params[0]:
+                return self.counted(op)
         return self.unknown(value)
 
     def unknown(self, value: Value) -> T:
@@ -248,6 +257,10 @@ class Following(Generic[T]):
         raise NotImplementedError
 
     def intrinsic(self, op: ops.IntrinsicOp) -> T:
+        raise NotImplementedError
+
+    def counted(self, op: ops.For) -> T:
+        """The index in the body of a loop."""
         raise NotImplementedError
 
 
@@ -271,3 +284,6 @@ class Intervals(Following[Interval]):
 
     def intrinsic(self, op: ops.IntrinsicOp) -> Interval:
         return Interval(*op.spec.bounds) if op.spec.bounds else self.unknown(op.results[0])
+
+    def counted(self, op: ops.For) -> Interval:
+        return counted(self[op.start], self[op.stop], self[op.step])

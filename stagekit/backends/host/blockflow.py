@@ -17,7 +17,7 @@ from stagekit.backends.host.barriers import fail_unless
 from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint, open_phi
 from stagekit.backends.host.carried import until_it_fits
 from stagekit.backends.host.conditional import size_of
-from stagekit.backends.host.counting import Trip
+from stagekit.backends.host.counting import trip_of
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
 from stagekit.backends.host.joins import end_arm, join
 from stagekit.backends.host.lifetimes import place_slots
@@ -160,7 +160,7 @@ class BlockFlow:
 
     def _for(self, op: ops.For, split: Split) -> None:
         bounds = [self._uniform(v) for v in (op.start, op.stop, op.step)]
-        trip = Trip(dtype_of(op.start.type), *bounds)
+        trip = trip_of(self.once, dtype_of(op.start.type), bounds)
         params = op.loop_body.params[1:]
         inits = self._handed_on(op.inits, params)
 
@@ -169,7 +169,7 @@ class BlockFlow:
             return self._handed_on(op.loop_body.ops[-1].operands(), params)
 
         def attempt() -> tuple[Form, ...] | None:
-            return scalar_loop(self.once, op, Range(self.once, trip), self._uniform_ones(params), inits, body)
+            return scalar_loop(self.once, op, Range(trip), self._uniform_ones(params), inits, body)
 
         forms = until_it_fits(self.once, attempt)
         for result, form in zip(self._uniform_ones(op.results), forms, strict=True):

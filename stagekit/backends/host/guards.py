@@ -19,7 +19,7 @@ from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Function, Native, Scalar, Value, intervals, ops, walk
-from stagekit.ir.intervals import Following, Interval
+from stagekit.ir.intervals import Following, Interval, makers
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
@@ -79,13 +79,12 @@ class _Ranges(Following[Range | None]):
     """The ranges of a function's integers; None where one has no range or might wrap."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
-        super().__init__({op.results[0]: op for op in walk(fn.body) if len(op.results) == 1}.get)
+        super().__init__(makers(fn.body).get)
         self.asked: dict[Value, bool] = {}
         self.conditions: list[str] = []
         self._w, self._place = w, place
         self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
         loops = [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
-        self._counters = {op.loop_body.params[0]: op for op in loops if isinstance(op, ops.For)}
         self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
         self.known.update(
             (v, _point(form)) for v, form in params.items() if isinstance(form, Uniform) and form.interval
@@ -125,14 +124,14 @@ class _Ranges(Following[Range | None]):
         return self[op.if_true if self.asked[op.condition] else op.if_false]
 
     def unknown(self, value: Value) -> Range | None:
-        return self._counted_by(self._counters[value]) if value in self._counters else None
+        return None
 
-    def _counted_by(self, loop: ops.For) -> Range | None:
+    def counted(self, op: ops.For) -> Range | None:
         """The index in the iterations there are, if it counts up. Where the stop less 1 might wrap, the stop bounds it too."""
-        start, stop, step = self[loop.start], self[loop.stop], self[loop.step]
+        start, stop, step = self[op.start], self[op.stop], self[op.step]
         if start is None or stop is None or step is None or known(step.low).lo <= 0:
             return None
-        dtype = loop.start.type.dtype
+        dtype = op.start.type.dtype
         if not (known(stop.high) - Interval.exactly(1)).fits(dtype):
             return Range(start.low, stop.high)
         return Range(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))

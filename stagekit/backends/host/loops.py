@@ -18,7 +18,7 @@ from stagekit.backends.host.branches import OpenPhi, loop_hint, open_phi
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.compute import compare
 from stagekit.backends.host.conditional import run_masked, size_of
-from stagekit.backends.host.counting import Trip, trip_of, with_interval
+from stagekit.backends.host.counting import Trip, trip_of
 from stagekit.backends.host.forms import Form, Uniform
 from stagekit.backends.host.masked_loops import masked_for, masked_while
 from stagekit.backends.host.selection import select
@@ -41,9 +41,9 @@ def emit_for(warp: Warp, op: ops.For) -> None:
 
 
 def _for(warp: Warp, op: ops.For, inits: tuple[Form, ...]) -> tuple[Form, ...]:
-    trip = trip_of(warp, op)
+    trip = trip_of(warp, op.start.type.dtype, [warp[bound] for bound in (op.start, op.stop, op.step)])
     if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
-        return until_it_fits(warp, lambda: _scalar_loop(warp, op, Range(warp, trip), inits))
+        return until_it_fits(warp, lambda: _scalar_loop(warp, op, Range(trip), inits))
     stride, size = stride_of(warp, trip), size_of(op.loop_body)
     if stride is not None and warp.copies * size * min(stride.most_trips, 2) <= MAX_COPIED_OPS:
         if (
@@ -70,22 +70,22 @@ class ScalarTrips(Protocol):
 class Range:
     """`range` over scalars."""
 
-    def __init__(self, warp: Warp, trip: Trip) -> None:
-        self._warp, self._trip = warp, trip
-        self.begins = _text(trip.begins(warp))
+    def __init__(self, trip: Trip) -> None:
+        self._trip = trip.enter()
+        self.begins = _text(trip.begins())
 
     def open(self, w: Writer, entry: str) -> Form:
-        self._index: OpenPhi = open_phi(w, scalar_type(self._trip.dtype), _text(self._trip.start), entry)
-        return with_interval(Uniform(self._index.name), self._trip.index_interval())
+        self._slot: OpenPhi = open_phi(w, scalar_type(self._trip.dtype), _text(self._trip.start), entry)
+        self._index = Uniform(self._slot.name, self._trip.index_interval)
+        return self._index
 
     def advance(self, w: Writer) -> str:
-        index = with_interval(Uniform(self._index.name), self._trip.index_interval())
-        following = self._trip.next(self._warp, index)
+        following = self._trip.following(self._index)
         self._next = _text(following)
-        return _text(self._trip.goes_on(self._warp, index, following))
+        return _text(self._trip.goes_on(self._index, following))
 
     def close(self, w: Writer, back: str) -> None:
-        self._index.close(w, self._next, back)
+        self._slot.close(w, self._next, back)
 
     def leave(self, w: Writer, back: str) -> None:
         """The index is not seen behind the loop."""
@@ -138,7 +138,7 @@ def _unrolled_for(warp: Warp, op: ops.For, trip: Trip, stride: Stride, inits: tu
     warp.copies *= stride.most_trips
     for _ in range(stride.most_trips):
         forms = _one_iteration(warp, op, index, compare(warp, CompareKind.LT, trip.dtype, index, trip.stop), forms)
-        index = trip.next(warp, index)
+        index = trip.following(index)
     warp.copies //= stride.most_trips or 1
     return forms
 

@@ -57,7 +57,7 @@ def _narrowed(warp: Warp, on: Mask, flag: Form) -> Mask:
 def masked_for(warp: Warp, op: ops.For, trip: Trip, inits: tuple[Form, ...]) -> tuple[Form, ...] | None:
     """None if a carried value did not keep its form."""
     w, params = warp.w, op.loop_body.params
-    begins = as_mask(warp, trip.begins(warp))
+    begins = as_mask(warp, trip.enter().begins())
     live = mask_and(w, warp.mask, begins) or begins
     starts = prepare(warp, params, (trip.start, *inits))
     before = [full_vector(warp, v.type, form) for v, form in zip(op.results, inits, strict=True)]
@@ -89,8 +89,8 @@ def _end_of_iteration(
 ) -> tuple[list[str] | None, Mask]:
     """What the phis take from this iteration, and the lanes that begin another."""
     index = opened[0].form
-    following = trip.next(warp, index)
-    still = _narrowed(warp, on, trip.goes_on(warp, index, following))
+    following = trip.following(index)
+    still = _narrowed(warp, on, trip.goes_on(index, following))
     return fit(warp, opened, (following, *frozen(warp, opened[1:], on, latest))), still
 
 

@@ -15,6 +15,7 @@ from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
 from stagekit.ir import BOOL, Function
+from stagekit.ir.intervals import Intervals, makers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
     shared = plan_shared(fn, module)
     w = Writer(module)
     lines = line_info(fn, module) if fn.attribute("lineinfo") else None
-    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines)
+    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines, Intervals(makers(fn.body).get))
     parameters = _bind_parameters(e, fn)
     e.run(fn.body)
     w.line("ret void")

@@ -11,6 +11,7 @@ from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
 from stagekit.ir import Block, Op, Space, Type, Value
+from stagekit.ir.intervals import Intervals
 
 SPACES: Mapping[Space, int] = {Space.GLOBAL: 1, Space.SHARED: 3, Space.LOCAL: 5}
 """LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end."""
@@ -26,7 +27,7 @@ def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
 @dataclass
 class Emitter:
     """operands: the LLVM operand text of every value defined so far. block_threads: threads per axis where fixed.
-    lines: where to record source lines, if asked for.
+    lines: where to record source lines, if asked for. intervals: what is known of integers before they are computed.
     """
 
     w: Writer
@@ -36,6 +37,7 @@ class Emitter:
     block_threads: tuple[int, int, int] | None
     fastmath: bool
     lines: LineInfo | None
+    intervals: Intervals
     operands: dict[Value, str] = field(default_factory=dict)
 
     def type(self, value: Value | Type) -> str:
