@@ -49,11 +49,11 @@ class LoopRange:
         return self.start, self.stop, self.step
 
     def trips(self, tracer: Tracer) -> Trips[Value]:
-        return Trips(_Values(tracer, self.dtype), *self.bounds).enter()
+        return Trips(_IrNumbers(tracer, self.dtype), *self.bounds).enter()
 
 
-class _Values:
-    """`ir.trips.Arithmetic` on values of the IR."""
+class _IrNumbers:
+    """`ir.trips.LoopArithmetic` on values of the IR."""
 
     def __init__(self, tracer: Tracer, dtype: DType) -> None:
         self.tracer, self.dtype, builder = tracer, dtype, tracer.builder

@@ -54,6 +54,9 @@ class BinaryKind(_Kind):
     SHR = "shr"  # arithmetic on signed; amount >= width gives 0 or -1
 
 
+DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
+
+
 class UnaryKind(_Kind):
     NEG = "neg"
     NOT = "not"  # bitwise on integers, logical on bool

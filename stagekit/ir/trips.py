@@ -19,7 +19,7 @@ from stagekit.ir.ops import CompareKind
 V = TypeVar("V")
 
 
-class Arithmetic(Protocol[V]):
+class LoopArithmetic(Protocol[V]):
     """How integers of one dtype, and bools, are written, and what is known of an integer."""
 
     @property
@@ -37,7 +37,7 @@ class Arithmetic(Protocol[V]):
 class Trips(Generic[V]):
     """never_wraps: is the index after the last one in the dtype too?"""
 
-    def __init__(self, arithmetic: Arithmetic[V], start: V, stop: V, step: V) -> None:
+    def __init__(self, arithmetic: LoopArithmetic[V], start: V, stop: V, step: V) -> None:
         self.dtype = arithmetic.dtype
         self._a, self.start, self.stop, self.step = arithmetic, start, stop, step
         starts, stops, steps = (arithmetic.interval(bound) for bound in (start, stop, step))

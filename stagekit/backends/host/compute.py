@@ -159,9 +159,7 @@ def _scalar_cast(warp: Warp, source: DType, target: DType, a: Uniform) -> Unifor
 
 def _cast_interval(source: DType, target: DType) -> Interval | None:
     """Of a cast from bool or a float."""
-    if not target.is_integer:
-        return None
-    return Interval(0, 1) if source is dtypes.bool_ else Interval.of(target)
+    return Interval.of(source) if source is dtypes.bool_ and target.is_integer else unknown(target)
 
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:

@@ -27,7 +27,7 @@ MAX_SPECULATED_OPS = 16
 _FREE_OF_EFFECT = (
     *(ops.Constant, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset, ops.If, ops.Yield),
 )
-_SLOW = (BinaryKind.DIV, BinaryKind.FLOORDIV, BinaryKind.MOD)
+_SLOW = (BinaryKind.DIV, *ops.DIVISIONS)
 
 
 def emit_if(warp: Warp, op: ops.If) -> None:

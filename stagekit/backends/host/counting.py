@@ -23,7 +23,7 @@ Trip = Trips[Form]
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    """`ir.trips.Arithmetic` in one warp."""
+    """`ir.trips.LoopArithmetic` in one warp."""
 
     warp: Warp
     dtype: DType

@@ -13,7 +13,7 @@ from __future__ import annotations
 from stagekit.backends.host.conditional import size_of
 from stagekit.backends.host.forms import Form, Linear, Uniform
 from stagekit.backends.host.joins import end_arm, join
-from stagekit.backends.host.quotients import DIVISIONS, divides_by_neighbours, same_row
+from stagekit.backends.host.quotients import divides_by_neighbours, same_row
 from stagekit.backends.host.spread import dtype_of
 from stagekit.backends.host.warp import Warp
 from stagekit.dtypes import DType
@@ -25,7 +25,7 @@ MAX_FORKED_OPS = 32  # in all copies of the rest of a body that there are alread
 def fork(warp: Warp, block: Block, place: int) -> tuple[Form, ...] | None:
     """Write the ops of `block` from `place` on in two versions and give what they hand on; None if they are no case for it."""
     op = block.ops[place]
-    if not isinstance(op, ops.Binary) or op.kind not in DIVISIONS or warp.mask is not None:
+    if not isinstance(op, ops.Binary) or op.kind not in ops.DIVISIONS or warp.mask is not None:
         return None
     a, b, dtype = warp[op.lhs], warp[op.rhs], dtype_of(op.lhs.type)
     if not isinstance(a, Linear) or not isinstance(b, Uniform) or not divides_by_neighbours(op.kind, dtype, a, b):

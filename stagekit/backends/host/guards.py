@@ -10,7 +10,7 @@ might wrap, is not followed; nor is a comparison that the ends of two ranges do 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stagekit.backends.host.compute import scalar_compare
@@ -93,7 +93,7 @@ class _Ranges(Following[Range | None]):
     def ask(self, op: ops.Compare) -> None:
         """Ask whether the comparison comes out as expected in every thread, if that can be asked and is not known."""
         type_, a, b = op.lhs.type, self[op.lhs], self[op.rhs]
-        if op.kind not in _ENDS or not isinstance(type_, Scalar) or a is None or b is None:
+        if op.kind not in (*_BELOW, *_ABOVE) or not isinstance(type_, Scalar) or a is None or b is None:
             return
         if op.result in self.asked or (a.is_point and b.is_point):
             return
@@ -101,7 +101,8 @@ class _Ranges(Following[Range | None]):
         if outcome and op in self._in_loops:
             return  # it may well hold in some iterations only, which should not cost the row what else holds
         kind = op.kind if outcome else op.kind.opposite
-        text = scalar_compare(self._w, kind, type_.dtype, *_ENDS[kind](a, b)).text
+        ends = (a.high, b.low) if kind in _BELOW else (a.low, b.high)
+        text = scalar_compare(self._w, kind, type_.dtype, *ends).text
         if text != "false":
             self.asked[op.result] = outcome
             self.conditions.append(text)
@@ -155,7 +156,7 @@ class _Ranges(Following[Range | None]):
             return None
         if a.is_point and b.is_point:
             return _point(scalar(self._w, kind, dtype, a.low, b.low))
-        ends = _MONOTONE[kind](a, b) if kind in _MONOTONE else None
+        ends = _ends(kind, a, b)
         if ends is None:
             return None
         for pair in ends:
@@ -178,38 +179,19 @@ class _Ranges(Following[Range | None]):
 
 _INDICES = (Native.THREAD_IDX, Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM)
 
-# Which ends of two ranges decide ------------------------------------------------------------------------------------
+_BELOW = (CompareKind.LT, CompareKind.LE)
+_ABOVE = (CompareKind.GT, CompareKind.GE)
 
 _Pair = tuple[Uniform, Uniform]
-_Ends = tuple[_Pair, _Pair]
 
 
-def _sum(a: Range, b: Range) -> _Ends:
-    return (a.low, b.low), (a.high, b.high)
-
-
-def _difference(a: Range, b: Range) -> _Ends:
-    return (a.low, b.high), (a.high, b.low)
-
-
-def _product(a: Range, b: Range) -> _Ends | None:
-    """A range times one number that is not negative."""
-    if a.is_point:
-        a, b = b, a
-    if not b.is_point or known(b.low).lo < 0:
+def _ends(kind: BinaryKind, a: Range, b: Range) -> tuple[_Pair, _Pair] | None:
+    """The operands that give the least and the greatest `a kind b`; None where it may rise or fall with an operand."""
+    if kind is BinaryKind.ADD:
+        return (a.low, b.low), (a.high, b.high)
+    if kind is BinaryKind.SUB:
+        return (a.low, b.high), (a.high, b.low)
+    factor, other = (a, b) if a.is_point else (b, a)
+    if kind is not BinaryKind.MUL or not factor.is_point or known(factor.low).lo < 0:
         return None
-    return (a.low, b.low), (a.high, b.low)
-
-
-_MONOTONE: Mapping[BinaryKind, Callable[[Range, Range], _Ends | None]] = {
-    BinaryKind.ADD: _sum,
-    BinaryKind.SUB: _difference,
-    BinaryKind.MUL: _product,
-}
-
-_ENDS: Mapping[CompareKind, Callable[[Range, Range], _Pair]] = {
-    CompareKind.LT: lambda a, b: (a.high, b.low),
-    CompareKind.LE: lambda a, b: (a.high, b.low),
-    CompareKind.GT: lambda a, b: (a.low, b.high),
-    CompareKind.GE: lambda a, b: (a.low, b.high),
-}
+    return (other.low, factor.low), (other.high, factor.low)

@@ -16,6 +16,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, intervals
+from stagekit.passes import identities
 
 Pattern = Uniform | Linear
 
@@ -25,29 +26,10 @@ def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) ->
     held = intervals.binary(kind, dtype, known(a), known(b))
     if held.constant is not None:
         return number(held.lo)
-    if same := _IDENTITIES.get(kind, _no_identity)(a, b):
-        return same
+    for other, constant in ((a, b.constant), (b, a.constant if kind in identities.COMMUTATIVE else None)):
+        if constant is not None and identities.beside_constant(kind, dtype, constant) is identities.LEFT:
+            return other
     return Uniform(arith.binary(w, kind, dtype, None, a.text, b.text), held)
-
-
-def _no_identity(a: Uniform, b: Uniform) -> Uniform | None:
-    return None
-
-
-def _sum_identity(a: Uniform, b: Uniform) -> Uniform | None:
-    return a if b.constant == 0 else b if a.constant == 0 else None
-
-
-def _product_identity(a: Uniform, b: Uniform) -> Uniform | None:
-    return a if b.constant == 1 else b if a.constant == 1 else None
-
-
-_IDENTITIES: dict[BinaryKind, Callable[[Uniform, Uniform], Uniform | None]] = {
-    BinaryKind.ADD: _sum_identity,
-    BinaryKind.SUB: lambda a, b: a if b.constant == 0 else None,
-    BinaryKind.MUL: _product_identity,
-    BinaryKind.FLOORDIV: lambda a, b: a if b.constant == 1 else None,
-}
 
 
 def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Pattern:

@@ -16,12 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stagekit.backends.host.uniformity import barrier_ops, varying_values
-from stagekit.ir import BinaryKind, Block, Effect, Function, Op, Value, flow, ops, walk
+from stagekit.ir import Block, Effect, Function, Op, Value, flow, ops, walk
 
 MAX_RECOMPUTED_DEPTH = 5
 
 _CHEAP = (ops.Constant, ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset)
-_DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
 
 
 @dataclass(eq=False)
@@ -228,7 +227,7 @@ class _Planner:
             self.plan.makers[op.result] = op
 
     def _is_cheap(self, op: Op) -> bool:
-        if isinstance(op, ops.Binary) and op.kind in _DIVISIONS:
+        if isinstance(op, ops.Binary) and op.kind in ops.DIVISIONS:
             return op.rhs in self.constants
         if isinstance(op, ops.IntrinsicOp):
             return op.effects == frozenset({Effect.VARYING})  # an index

@@ -23,10 +23,9 @@ from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, intervals
+from stagekit.ir import BinaryKind, CompareKind, intervals, ops
 from stagekit.ir.intervals import Interval
 
-DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
 _I32S, _FLOATS = vector_of("i32", LANES), vector_of("float", LANES)
 
 MAX_SPAN = 1 << 21  # of what the lanes are apart, and of divisors: sums of both stay below 2**23
@@ -34,7 +33,7 @@ MAX_SPAN = 1 << 21  # of what the lanes are apart, and of divisors: sums of both
 
 def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> bool:
     """Is `a kind b` of the shape that `divide` is for?"""
-    if kind not in DIVISIONS or dtype.bits < dtypes.int32.bits:
+    if kind not in ops.DIVISIONS or dtype.bits < dtypes.int32.bits:
         return False
     return not a.scaled and b.constant is None and a.interval.fits(dtype) and _span(a.offsets) <= MAX_SPAN
 

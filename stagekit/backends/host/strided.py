@@ -15,6 +15,7 @@ from stagekit import dtypes
 from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.counting import Trip
 from stagekit.backends.host.forms import ALL_LANES, Linear, Mask, Uniform, known
+from stagekit.backends.host.linear import extended_scalar
 from stagekit.backends.host.spread import as_mask
 from stagekit.backends.host.threshold import against, difference, is_plain
 from stagekit.backends.host.warp import Warp
@@ -80,9 +81,7 @@ class WholeTrips:
         self.stride = stride
         w, dtype = warp.w, stride.dtype
         self.remaining = difference(w, dtype, stride.stop, stride.start.base)
-        self.step_wide = stride.step.text
-        if stride.step.constant is None:
-            self.step_wide = arith.cast(w, dtype, dtypes.int64, None, stride.step.text)
+        self.step_wide = extended_scalar(w, dtype, dtypes.int64, stride.step).text
         self.begins = self._is_whole(w, self.remaining.text)
         self._left: tuple[str, str] = (stride.start.base.text, self.remaining.text)
 

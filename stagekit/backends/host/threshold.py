@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Mask, Steps, Uniform, constant_mask, known, number
-from stagekit.backends.host.linear import Pattern, parts, plus, times
+from stagekit.backends.host.forms import LANES, Mask, Steps, Uniform, constant_mask, known
+from stagekit.backends.host.linear import Pattern, extended_scalar, parts, plus, scalar, times
 from stagekit.backends.host.spread import constant_vector, splat
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
@@ -50,20 +50,10 @@ def is_plain(x: Pattern, dtype: DType) -> bool:
 def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
     """`a - b` as a signed 64-bit number that saturates."""
     interval = known(a) - known(b)
-    wide_a, wide_b = (_wide(w, dtype, x) for x in (a, b))
+    wide_a, wide_b = (extended_scalar(w, dtype, dtypes.int64, each) for each in (a, b))
     if interval.fits(dtypes.int64):
-        return _sum(w, wide_a, wide_b, interval)
-    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a), ("i64", wide_b)]), interval)
-
-
-def _sum(w: Writer, a: str, b: str, interval: Interval) -> Uniform:
-    if interval.constant is not None:
-        return number(interval.constant)
-    return Uniform(a if b == "0" else arith.binary(w, BinaryKind.SUB, dtypes.int64, None, a, b), interval)
-
-
-def _wide(w: Writer, dtype: DType, x: Uniform) -> str:
-    return x.text if x.constant is not None else arith.cast(w, dtype, dtypes.int64, None, x.text)
+        return scalar(w, BinaryKind.SUB, dtypes.int64, wide_a, wide_b)
+    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a.text), ("i64", wide_b.text)]), interval)
 
 
 def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:

@@ -34,7 +34,6 @@ Describe = Callable[["Values", Team, int], Diagnostic]
 """What to say of one lane."""
 
 _SIGNS = {BinaryKind.FLOORDIV: "//", BinaryKind.MOD: "%", BinaryKind.ADD: "+", BinaryKind.SUB: "-", BinaryKind.MUL: "*"}
-_DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
 _SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 _WRAPPING = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
 
@@ -60,7 +59,7 @@ def _reporting(op: Op, suspects: Suspects, describe: Describe) -> Callable[[Valu
 
 def _pairs(c: Compiler, op: Op) -> Iterator[tuple[Suspects, Describe]]:
     wanted = c.options.checks
-    if wanted.division and isinstance(op, ops.Binary) and op.kind in _DIVISIONS and _is_integer(op.lhs):
+    if wanted.division and isinstance(op, ops.Binary) and op.kind in ops.DIVISIONS and _is_integer(op.lhs):
         yield _division(c, op)
     if wanted.shifts and isinstance(op, ops.Binary) and op.kind in _SHIFTS:
         yield _shift(c, op)

@@ -44,7 +44,7 @@ def emit_for(e: Emitter, op: ops.For) -> None:
 
 
 class _Scalars:
-    """`ir.trips.Arithmetic` on LLVM's scalars. The intervals are asked of the bounds of one loop only."""
+    """`ir.trips.LoopArithmetic` on LLVM's scalars. The intervals are asked of the bounds of one loop only."""
 
     def __init__(self, e: Emitter, op: ops.For) -> None:
         self.w, self.dtype = e.w, op.start.type.dtype
