@@ -84,6 +84,14 @@ def test_the_name_of_a_class_means_one_thing() -> None:
     assert set() == {n for n, count in names.items() if count > 1 and not n.startswith("_")} - SHARED_NAMES
 
 
+def test_no_intrinsic_is_known_by_its_name() -> None:
+    """What is special about one is a field of its record, so that another may be the same."""
+    compared = re.compile(r"\bspec\.name (?:in|not in|==|!=) [({\"'].*")
+    found = {path: compared.findall(path.read_text(encoding="utf-8")) for path in MODULES}
+
+    assert {} == {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines}
+
+
 def test_work_left_over_has_no_marks() -> None:
     """An open end belongs in an issue, not in the source."""
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")

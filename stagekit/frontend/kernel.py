@@ -314,13 +314,14 @@ class _Trace:
     def _style(self, launch: LaunchSpec | None) -> tuple[Style, tuple[int, int, int] | None]:
         """What stands in the brackets, and the block when it is known at compile time."""
         uses = self.tracer.uses
-        threads = uses & {"thread_idx", "block_dim", "lane_id", "warp_id"}
+        threads = sorted(name for name, level in uses.items() if level == "thread")
+        is_by_block = "block" in uses.values()
         if launch is not None:
             fixed = tuple(b.value for b in launch.block if isinstance(b, Const))
             return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 and 0 not in fixed else None
-        if uses & {"program_id", "num_programs"} and threads:
-            raise StagingError(MixedStyles(self.source.name, ", ".join(sorted(threads))), self.loc)
-        if "tile" in uses or uses & {"program_id", "num_programs"}:
+        if is_by_block and threads:
+            raise StagingError(MixedStyles(self.source.name, ", ".join(threads)), self.loc)
+        if is_by_block or "tile" in uses:
             return "block", (self.tracer.block_threads or 1, 1, 1)
         return "thread", None
 
@@ -398,9 +399,8 @@ class _HostExpressions:
             return HostOp(op.kind.value, tuple(self._convert(v, what) for v in op.operands()))
         if isinstance(op, ops.Select):
             return HostOp("select", tuple(self._convert(v, what) for v in op.operands()))
-        if isinstance(op, ops.IntrinsicOp) and op.spec.name in ("minimum", "maximum", "fmin", "fmax"):
-            kind = "min" if "min" in op.spec.name else "max"
-            return HostOp(kind, tuple(self._convert(v, what) for v in op.args))
+        if isinstance(op, ops.IntrinsicOp) and op.spec.extreme:
+            return HostOp(op.spec.extreme, tuple(self._convert(v, what) for v in op.args))
         raise StagingError(LaunchNotComputable(what), self.loc)
 
 

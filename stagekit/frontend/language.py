@@ -402,7 +402,7 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
     if length < 1:
         raise StagingError(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH), call.loc)
     tracer = call.tracer
-    tracer.uses.add("tile")
+    tracer.uses["tile"] = "tile"
     if tracer.launch is not None:
         tracer.block_threads = _launched_threads(call, tracer.launch[0])
         return tracer.block_threads

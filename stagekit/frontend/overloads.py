@@ -38,8 +38,8 @@ def call_intrinsic(
         raise _no_overload(tracer, frame, node, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return _fold(tracer, frame, node, spec, values, params)
-    if not frame.source.file.startswith(LIBRARY):
-        tracer.uses.add(spec.name)
+    if spec.level and not frame.source.file.startswith(LIBRARY):
+        tracer.uses[spec.name] = spec.level
     sig = _resolve(tracer, frame, node, spec, values, loc)
     operands = [_operand(tracer, value, type_, loc) for value, type_ in zip(values, sig.args, strict=True)]
     results = tuple(_wrap(v) for v in tracer.builder.call(spec, operands, params))

@@ -123,7 +123,9 @@ class Tracer:
     shared_needs: list[tuple[Any, int]] = field(
         default_factory=list
     )  # of dynamic shared memory: elements, bytes of each
-    uses: set[str] = field(default_factory=set)  # "program_id", "thread_idx", "tile": which style of kernel this is
+    uses: dict[str, str] = field(
+        default_factory=dict
+    )  # `program_id`, `thread_idx`, a tile -> which style of kernel that makes
     printed: list[str] = field(default_factory=list)
     widened: list[Widened] = field(default_factory=list)
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag

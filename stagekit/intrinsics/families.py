@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, DType, bfloat16, float16, float32, float64
 from stagekit.intrinsics import reference
@@ -104,6 +104,7 @@ def define_exact(
     source: str,
     *,
     integers_as_float: bool = False,
+    extreme: Literal["min", "max"] | None = None,
 ) -> Intrinsic:
     """A function of arguments of one dtype, with that result, exact and with the same lowering on every target."""
     return define(
@@ -113,6 +114,7 @@ def define_exact(
         lower=everywhere(lowering),
         evaluate=evaluate,
         integers_as_float=integers_as_float,
+        extreme=extreme,
         doc=doc,
         source=source,
     )

@@ -30,6 +30,7 @@ def _everywhere(native: Native) -> dict[str, Native]:
 
 thread_idx = define(
     name="thread_idx",
+    level="thread",
     public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
@@ -56,6 +57,7 @@ block_idx = define(
 
 block_dim = define(
     name="block_dim",
+    level="thread",
     public_in=("stagekit.cuda",),
     args=(),
     params=(_AXIS,),
@@ -82,6 +84,7 @@ grid_dim = define(
 
 lane_id = define(
     name="lane_id",
+    level="thread",
     public_in=_EVERYWHERE,
     args=(),
     sigs=_GIVES_INDEX,
@@ -94,6 +97,7 @@ lane_id = define(
 
 warp_id = define(
     name="warp_id",
+    level="thread",
     public_in=_EVERYWHERE,
     args=(),
     sigs=_GIVES_INDEX,
@@ -116,6 +120,7 @@ def _along(spec: Intrinsic) -> Expand:
 
 program_id = define(
     name="program_id",
+    level="block",
     args=(),
     params=(_AXIS_NUMBER,),
     sigs=_GIVES_INDEX,
@@ -128,6 +133,7 @@ program_id = define(
 
 num_programs = define(
     name="num_programs",
+    level="block",
     args=(),
     params=(_AXIS_NUMBER,),
     sigs=_GIVES_INDEX,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -86,19 +87,22 @@ isfinite = _define_test("isfinite", expansions.is_finite, np.isfinite, "Is `x` n
 signbit = _define_test("signbit", expansions.sign_bit, np.signbit, "Is the sign bit of `x` set? It is for -0.0.")
 
 
-def _define_extremum(name: str, intrinsic: str, letter: str, numpy_function: Meaning, nan: str) -> Intrinsic:
-    """`letter` begins LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
-    is_minimum = letter == "min"
+def _define_extremum(
+    name: str, intrinsic: str, extreme: Literal["min", "max"], numpy_function: Meaning, nan: str
+) -> Intrinsic:
+    """`extreme` ends LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
+    is_minimum = extreme == "min"
     lowering = {
         **llvm_floats(name, intrinsic),
-        **dict.fromkeys(SIGNED, Llvm(f"llvm.s{letter}.{{T}}")),
-        **dict.fromkeys(UNSIGNED, Llvm(f"llvm.u{letter}.{{T}}")),
+        **dict.fromkeys(SIGNED, Llvm(f"llvm.s{extreme}.{{T}}")),
+        **dict.fromkeys(UNSIGNED, Llvm(f"llvm.u{extreme}.{{T}}")),
         bool_: expand(lambda x, y: x & y if is_minimum else x | y),
     }
     evaluate = reference.with_ordered_zeros(numpy_function, prefers_negative=is_minimum)
     which = "smaller" if is_minimum else "larger"
     doc = f"The {which} of two numbers; {nan}, and -0.0 is below +0.0."
-    return define_exact(name, ("x", "y"), lowering, evaluate, doc, "IEEE 754-2019, 9.6; NumPy for the names")
+    source = "IEEE 754-2019, 9.6; NumPy for the names"
+    return define_exact(name, ("x", "y"), lowering, evaluate, doc, source, extreme=extreme)
 
 
 _PROPAGATES, _IGNORES = "NaN if either is NaN", "the other one if one is NaN"

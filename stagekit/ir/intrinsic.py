@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
@@ -138,7 +138,8 @@ class Intrinsic:
     `lower_fast` replaces it under `fastmath=True` where it has an entry.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
-    bounds: the least and the greatest result of an index, on any target.
+    bounds: the least and the greatest result of an index, on any target. level: a kernel that asks for it is written thread by
+    thread, or block by block. extreme: which end of its two arguments it gives.
     min_capability: compute capability times ten.
     public_in: the modules in which users find it; in none, what records of a wider signature are built from.
     """
@@ -158,6 +159,8 @@ class Intrinsic:
     fast_tolerance: Tolerance = EXACT
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
+    level: Literal["thread", "block"] | None = None
+    extreme: Literal["min", "max"] | None = None
     min_capability: int = 75
     public_in: tuple[str, ...] = ("stagekit",)
 

@@ -190,7 +190,7 @@ class _Folder(Rewriter):
         for operand, constant in (op.args, op.args[::-1]):
             if constant in self.known:
                 return self.identity(
-                    identities.beside_limit(op.spec.name, op.result.type.dtype, self.known[constant]), operand
+                    identities.beside_limit(op.spec.extreme, op.result.type.dtype, self.known[constant]), operand
                 )
         return None
 

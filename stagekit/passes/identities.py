@@ -73,15 +73,12 @@ def of_equals(kind: BinaryKind, dtype: DType) -> Identity:
     return _result(_EQUAL.get(kind), dtype)
 
 
-def beside_limit(name: str, dtype: DType, constant: Any) -> Identity:
+def beside_limit(extreme: str | None, dtype: DType, constant: Any) -> Identity:
     """`minimum(x, constant)` and its like, of integers: the constant at one end of the dtype, x at the other."""
-    if name not in _ENDS or not dtype.is_integer:
+    if extreme is None or not dtype.is_integer:
         return None
-    decides, yields = (dtype.min, dtype.max) if _ENDS[name] == "least" else (dtype.max, dtype.min)
+    decides, yields = (dtype.min, dtype.max) if extreme == "min" else (dtype.max, dtype.min)
     return decides if constant == decides else LEFT if constant == yields else None
-
-
-_ENDS = {"minimum": "least", "fmin": "least", "maximum": "most", "fmax": "most"}
 
 
 def _name(constant: Any, dtype: DType) -> str:
