@@ -16,8 +16,9 @@ import numpy as np
 
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
-from stagekit.diagnostics import InternalError, shown
+from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Value, nesting
+from stagekit.jit.launchable import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, compile_reader
@@ -108,8 +109,7 @@ class InterpKernel(Kernel):
 
     def _explained(self, report: interp.Report) -> tuple[interp.Finding, ...]:
         """The findings, with what the reader of an error wants to know: constexprs, and how to see it again."""
-        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self._constexprs.items())
-        context = [f"while running `{self._name}`{' with ' + fixed if fixed else ''}"]
+        context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
         if report.schedule is not None:
             context.append(f"in the order of `sk.sanitize({report.schedule})`")
         return tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)

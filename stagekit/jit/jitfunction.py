@@ -25,7 +25,7 @@ from stagekit.frontend.tracer import suggest
 from stagekit.jit import native_launchers, reasons
 from stagekit.jit.argtypes import Untyped
 from stagekit.jit.history import History
-from stagekit.jit.launchable import Launchable
+from stagekit.jit.launchable import Launchable, fixed_text
 from stagekit.jit.native_launchers import CallShape
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization, restored
@@ -84,9 +84,7 @@ class JitFunction(Launchable):
         return self.function.__qualname__ if self._whole is self else (restored, (self._whole, self._fixed))
 
     def __repr__(self) -> str:
-        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self._fixed.items())
-        with_fixed = f" with {fixed}" if fixed else ""
-        return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{with_fixed}>"
+        return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{fixed_text(self._fixed)}>"
 
     # -- specialising -------------------------------------------------------------------------------------------
 
@@ -146,39 +144,14 @@ class JitFunction(Launchable):
         self._check_constexpr(parameter, value)
 
     def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
-        name, kind = parameter.name, type(value).__name__
-        if not _is_one_of(value, parameter.types):
-            wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
-            why = f"the parameter is constexpr[{wanted}]"
-            raise SpecializeError(
-                BadConstexpr(name, shown(value), kind, why, f"give a value of type {wanted}"), self.loc
-            )
-        if _is_array(value):
-            raise SpecializeError(
-                BadConstexpr(
-                    name,
-                    kind,
-                    kind,
-                    "an array cannot be a compile-time value",
-                    "make the parameter run-time, or pass a tuple",
-                ),
-                self._snapshot.loc,
-            )
         try:
-            hash(value)
-        except Exception:  # a `__hash__` of the user's may raise anything
-            hint = "use a tuple, a frozen dataclass or another hashable value"
-            raise SpecializeError(
-                BadConstexpr(name, shown(value), kind, "it is not hashable", hint), self.loc
-            ) from None
-        try:
-            freeze(value)
+            found = _refusal(parameter, value)
         except TooLarge as error:
             raise SpecializeError(error.diagnostic, self.loc) from None
-        except Exception as error:  # what a `__stagekit_key__` raises
-            why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
-            hint = "return a number, a text or a tuple of such that says what the object holds"
-            raise SpecializeError(BadConstexpr(name, shown(value), kind, why, hint), self.loc) from None
+        if found is not None:
+            kind = type(value).__name__
+            text = kind if found is _ARRAY else shown(value)
+            raise SpecializeError(BadConstexpr(parameter.name, text, kind, *found), self.loc)
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
         return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))
@@ -295,6 +268,30 @@ class JitFunction(Launchable):
     def cache_size(self) -> int:
         """Number of specialisations kept."""
         return len(self._made)
+
+
+_ARRAY = "an array cannot be a compile-time value", "make the parameter run-time, or pass a tuple"
+
+
+def _refusal(parameter: Parameter, value: Any) -> tuple[str, str] | None:
+    """Why a value cannot be this constexpr, and what to do; None where it can."""
+    if not _is_one_of(value, parameter.types):
+        wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
+        return f"the parameter is constexpr[{wanted}]", f"give a value of type {wanted}"
+    if _is_array(value):
+        return _ARRAY
+    try:
+        hash(value)
+    except Exception:  # a `__hash__` of the user's may raise anything
+        return "it is not hashable", "use a tuple, a frozen dataclass or another hashable value"
+    try:
+        freeze(value)
+    except TooLarge:
+        raise
+    except Exception as error:  # what a `__stagekit_key__` raises
+        why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
+        return why, "return a number, a text or a tuple of such that says what the object holds"
+    return None
 
 
 def _size_of(value: Any, axis: int) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from stagekit.artifact import Artifact, Style
-from stagekit.diagnostics import StagekitError, conceal, hide_frames
+from stagekit.diagnostics import StagekitError, conceal, hide_frames, shown
 from stagekit.frontend.kernel import Traced
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, provide_support
@@ -60,6 +60,12 @@ class Preparation(Launcher):
 
     def __getitem__(self, key: Any) -> Launcher:
         return Launcher(self._launch, key)
+
+
+def fixed_text(constexprs: Mapping[str, Any]) -> str:
+    """` with BLOCK=64`, or nothing where nothing is fixed."""
+    fixed = ", ".join(f"{name}={shown(value)}" for name, value in constexprs.items())
+    return f" with {fixed}" if fixed else ""
 
 
 class Launchable:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from stagekit import config
-from stagekit.diagnostics import InternalError, StagekitError, hide_frames, shown
+from stagekit.diagnostics import InternalError, StagekitError, hide_frames
 from stagekit.dtypes import DType
 from stagekit.forks import new_lock
 from stagekit.frontend.captures import Captures
@@ -22,7 +22,7 @@ from stagekit.frontend.state import TooLarge
 from stagekit.jit import native_launchers, reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.history import Stopwatch
-from stagekit.jit.launchable import Launchable
+from stagekit.jit.launchable import Launchable, fixed_text
 from stagekit.jit.native_launchers import CallShape
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
@@ -58,9 +58,8 @@ class Specialization(Launchable):
         return {name: value for name, value in self.constexprs.items() if value is not ...}
 
     def __repr__(self) -> str:
-        fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
         names = ", ".join(p.name for p in self._owner.parameters.run_time)
-        return f"<stagekit kernel {self.name}({names}){' with ' + fixed if fixed else ''}>"
+        return f"<stagekit kernel {self.name}({names}){fixed_text(self.constexprs)}>"
 
     def __reduce__(self) -> Any:
         """Pickled by name where it has one (`@function`), else as its kernel and what is fixed."""
@@ -178,8 +177,7 @@ class Specialization(Launchable):
         try:
             yield
         except StagekitError as error:
-            fixed = ", ".join(f"{k}={shown(v)}" for k, v in self.constexprs.items())
-            error.context = (f"while specialising `{self.name}`{' with ' + fixed if fixed else ''}",)
+            error.context = (f"while specialising `{self.name}`{fixed_text(self.constexprs)}",)
             raise
         except (InternalError, Warning):  # a warning is raised under `-W error`, as its user wants it
             raise
