@@ -68,7 +68,7 @@ def made_and_dropped(target: str, count: int, arguments: tuple[Any, ...] | None)
     def make(values: range) -> None:
         for value in values:
             use(kernel.specialize(V=value), target, arguments)
-            kernel._made.clear()
+            kernel._specializations.clear()
 
     make(range(min(_WARM, count)))
     before_gpu = gpu_bytes() if arguments is not None and target == "cuda" else 0

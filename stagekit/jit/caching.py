@@ -107,7 +107,9 @@ def _digest_of_file(path: str | None) -> str | None:
         return ""
 
 
-def kept(traced: Traced, target: str, words: tuple[Any, ...], make: Callable[[], Artifact]) -> tuple[Artifact, bool]:
+def read_or_make(
+    traced: Traced, target: str, words: tuple[Any, ...], make: Callable[[], Artifact]
+) -> tuple[Artifact, bool]:
     """The artifact of a traced kernel, made and kept where it is not on disk; and whether it was on disk."""
     digest = digest_of(traced) if open_store() else None
     name = artifact_name(digest, target, words) if digest else None

@@ -58,7 +58,7 @@ class JitFunction(Launchable):
         self._snapshot = Snapshot.take(fn)
         keep_snapshot(self._snapshot)
         self._lock = new_lock()
-        self._made: OrderedDict[Any, Specialization] = OrderedDict()
+        self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
         self.history = History()
 
@@ -164,15 +164,15 @@ class JitFunction(Launchable):
         types_given = {k: v for k, v in fixed.items() if k not in values}
         key = (tuple(map(freeze, values.values())), self._key(types_given) if types_given else ())
         with self._lock:
-            found = self._made.get(key)
+            found = self._specializations.get(key)
             if found is not None and found.is_current():
-                self._made.move_to_end(key)
+                self._specializations.move_to_end(key)
                 return found
             why = reasons.why_new(found, self._last_used(), values)
-            made = self._made[key] = Specialization(self, values, types_given, why)
-            self._made.move_to_end(key)
-            while len(self._made) > MAX_SPECIALIZATIONS:
-                self._made.popitem(last=False)
+            made = self._specializations[key] = Specialization(self, values, types_given, why)
+            self._specializations.move_to_end(key)
+            while len(self._specializations) > MAX_SPECIALIZATIONS:
+                self._specializations.popitem(last=False)
             return made
 
     def only(self) -> Specialization:
@@ -185,7 +185,7 @@ class JitFunction(Launchable):
     def _last_used(self) -> Specialization | None:
         """Of those that agree with what is fixed here."""
         fixed = {name: freeze(value) for name, value in self._fixed.items()}
-        for made in reversed(self._whole._made.values()):
+        for made in reversed(self._whole._specializations.values()):
             has = made.specialized_with
             if all(name in has and freeze(has[name]) == value for name, value in fixed.items()):
                 return made
@@ -267,7 +267,7 @@ class JitFunction(Launchable):
     @property
     def cache_size(self) -> int:
         """Number of specialisations kept."""
-        return len(self._made)
+        return len(self._specializations)
 
 
 _ARRAY = "an array cannot be a compile-time value", "make the parameter run-time, or pass a tuple"

@@ -148,25 +148,27 @@ class Variant:
         """The compiled form for a target. block: cpu only, where the kernel does not fix it."""
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
-            return self._made("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen))
+            return self._artifact_for(
+                "cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, self._naming, chosen)
+            )
         traced = self.whole()
         if block is not None:
             check_block(self._name, traced.block, block)
         x, y, z = traced.block or block or (1, 1, 1)
-        return self._made("cpu", (x, y, z), lambda: compilation.cpu_artifact(traced, self._naming, (x, y, z)))
+        return self._artifact_for("cpu", (x, y, z), lambda: compilation.cpu_artifact(traced, self._naming, (x, y, z)))
 
-    def _made(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
+    def _artifact_for(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         with self._lock:
             found = self._artifacts.get((target, *key))
             if found is None:
                 with self._explained():
-                    found = self._artifacts[target, *key] = self._kept(target, key, make)
+                    found = self._artifacts[target, *key] = self._read_or_compile(target, key, make)
             return found
 
-    def _kept(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
+    def _read_or_compile(self, target: str, key: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         """From disk where it is there, else compiled now."""
         watch = Stopwatch()
-        artifact, was_there = caching.kept(self.traced, target, key, make)
+        artifact, was_there = caching.read_or_make(self.traced, target, key, make)
         self._history.note("read" if was_there else "compiled", target, self._why_now(target, key), watch.elapsed_s)
         return dataclasses.replace(
             artifact, kernel_name=self._naming.kernel_name, constexprs=self._naming.constexprs

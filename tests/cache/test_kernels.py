@@ -199,7 +199,7 @@ def test_P21_10_000_specialisations_made_and_dropped_keep_little(target: str, mo
     def make(values: range) -> None:
         for value in values:
             kernel.specialize(V=value).compile(target)
-            kernel._made.clear()
+            kernel._specializations.clear()
 
     make(range(300))
     gc.collect()

@@ -40,14 +40,14 @@ def test_a_change_of_what_was_read_is_seen(kind: str, tmp_path: Path) -> None:
     module = module_of(HEAD + setup + KERNEL.format(read=read), tmp_path)
     before = module.read()
     assert [before] * 4 == [launched(module.kernel) for _ in range(4)]
-    variants = set(module.kernel._made.values())
+    variants = set(module.kernel._specializations.values())
 
     exec(change, vars(module))
 
     after = module.read()
     assert before != after
     assert [after] * 4 == [launched(module.kernel) for _ in range(4)]
-    assert set(module.kernel._made.values()) != variants
+    assert set(module.kernel._specializations.values()) != variants
 
 
 EQUAL = {
@@ -65,12 +65,12 @@ def test_an_equal_value_in_place_of_another_is_no_change_and_is_watched_itself(k
     setup, read, change = EQUAL[kind]
     module = module_of(HEAD + setup + KERNEL.format(read=read), tmp_path)
     before = [launched(module.kernel) for _ in range(3)]
-    made = list(module.kernel._made.values())
+    made = list(module.kernel._specializations.values())
 
     exec(change, vars(module))
 
     assert before * 2 == [launched(module.kernel) for _ in range(6)]
-    assert made == list(module.kernel._made.values())
+    assert made == list(module.kernel._specializations.values())
 
 
 CONSTEXPRS: dict[str, tuple[str, str, str, str]] = {
@@ -247,6 +247,6 @@ def test_what_is_made_and_looked_up_many_times_while_specialising_is_not_too_muc
         out[0] = float(total)
 
     assert [3_000.0] * 3 == [launched(kernel) for _ in range(3)]
-    assert 1 == len(kernel._made)
+    assert 1 == len(kernel._specializations)
     traced = [event for event in kernel.history.events if event.kind == "traced"]
     assert 1 == len(traced)
