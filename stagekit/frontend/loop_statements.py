@@ -22,7 +22,7 @@ from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, Ends, LeafType, settle
 from stagekit.frontend.places import binding_scope
 from stagekit.frontend.tracer import Thunk, Tracer
-from stagekit.frontend.values import Number, StagedRange, StaticRange
+from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
 from stagekit.ir.intervals import counted
 
@@ -220,7 +220,7 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.L
         if not is_kept and before is not MISSING:
             tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
 
-    exits = _exits_of(node, flags)
+    exits, first_exit = _exits_of(node, flags), len(tracer.exits)
     if exits or loop.is_any is not None:
         _counted_while(tracer, frame, loop, carried, exits, body)
     else:
@@ -228,7 +228,10 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.L
     if before is not MISSING and not is_read_after:
         tracer.journal.assign(variable, before)  # nobody sees what it holds, so the loop around need not know either
     elif not is_kept or (before is MISSING and not loop.runs):
-        tracer.journal.assign(variable, rangeloop.after(node.target.id, before, loop, loc))
+        undefined = rangeloop.after(node.target.id, before, loop, loc)
+        left = frozenset(range(first_exit, len(tracer.exits))) if is_kept else frozenset()  # each in an iteration
+        held = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, left) if left else undefined
+        tracer.journal.assign(variable, held)
 
 
 def _plain_for(

@@ -44,6 +44,7 @@ def step_of(index: slice, loc: Loc) -> int:
 
 def cut(tracer: Tracer, loc: Loc, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
     """`start:stop:step` of an axis of `size`."""
+    start, stop = (max(min(b, MOST_ELEMENTS), -MOST_ELEMENTS) if isinstance(b, int) else b for b in (start, stop))
     if not any(isinstance(each, Number) for each in (start, stop, size)):
         first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
         return Cut(first, len(range(first, end, step)), step)

@@ -324,3 +324,18 @@ def test_a_start_whose_address_no_dtype_holds_leaves_nothing(shape):
         launch(target, of_a_far_start, out, np.zeros((2, 2), np.float32), 5, A=sk.Tensor(shape, sk.float32))
 
         assert out[0] == 0
+
+
+@sk.jit
+def of_far_bounds(out, A):
+    for n, view in enumerate((A[-(2**64) :], A[: 2**63], A[2**70 :], A[2**80 :: -1], A[: -(2**65) : -3])):
+        out[n] = len(view)
+
+
+@pytest.mark.parametrize("shape", [(8,), (None,)])
+def test_a_known_bound_that_no_dtype_holds_is_clamped(shape):
+    for target in TARGETS:
+        out = np.ones(5, np.int64)
+        launch(target, of_far_bounds, out, np.zeros(8, np.float32), A=sk.Tensor(shape, sk.float32))
+
+        assert out.tolist() == [8, 8, 0, 8, 3]

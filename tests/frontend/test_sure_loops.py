@@ -30,6 +30,38 @@ def returned_out_of_an_endless_loop(n):
             return i * 3
 
 
+def found_by_a_search(n):
+    for i in range(n):
+        if i * n > 6:
+            break
+    else:
+        return -1
+    return i
+
+
+def found_or_returned(n):
+    for i in reversed(range(n)):
+        if i > 5:
+            return i
+        if i * n < 6:
+            break
+    else:
+        i = -1
+    return i * 2
+
+
+def searched_in_each_iteration(n):
+    total = 0
+    for j in range(3):
+        for i in range(j, n):
+            if i * n > 6 + j:
+                break
+        else:
+            continue
+        total += i
+    return total
+
+
 def returned_or_left(n):
     while True:
         n += 1
@@ -217,6 +249,9 @@ SURE = [
     in_a_match,
     set_before_the_break,
     returned_out_of_an_endless_loop,
+    found_by_a_search,
+    found_or_returned,
+    searched_in_each_iteration,
     returned_or_left,
     a_constant_range,
     a_range_that_a_break_leaves,
