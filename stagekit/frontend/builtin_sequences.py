@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit import dtypes
 from stagekit.diagnostics import shown
 from stagekit.frontend import objects, rangeloop
 from stagekit.frontend.comparisons import compare
@@ -64,7 +65,7 @@ def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int 
         raise tracer.error(BadCall(message, "range(start, stop, step)"), frame, node)
     args = tuple(int(a) if isinstance(a, np.integer) and is_numeric(a) else a for a in args)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
-    if unroll is not None and (type(unroll) is not int or unroll < 1):
+    if unroll is not None and not (type(unroll) is int and 1 <= unroll <= dtypes.int32.max):
         raise tracer.error(BadCall(f"`unroll` is {shown(unroll)}", "a Python int of at least 1"), frame, node)
     if unroll is None and all(type(a) in (int, bool) for a in args):
         return run_native(tracer, frame, node, range, *args)

@@ -532,9 +532,10 @@ _AS_TEXT = (str, repr, format, ascii, bin, hex, oct, chr)
 
 def _moves_a_tuple(fn: Any) -> bool:
     """Is this a method of a namedtuple that only moves its items?"""
-    owner = getattr(fn, "__self__", None)
-    kind = owner if isinstance(owner, type) else type(owner)
-    return hasattr(kind, "_fields") and getattr(fn, "__name__", "") in ("_replace", "_asdict", "_make")
+    if not isinstance(fn, types.MethodType):
+        return False
+    kind = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
+    return hasattr(kind, "_fields") and fn.__name__ in ("_replace", "_asdict", "_make")
 
 
 def _moves_only(fn: Any) -> bool:

@@ -58,4 +58,5 @@ def key_of(tracer: Tracer, frame: Frame, node: ast.expr) -> Any:
     key = evaluate(tracer, frame, node)
     if holds_run_time(key):
         raise needs_static(tracer, frame, node, "a dict key", key)
+    static(tracer, frame, node, hash, key)
     return key

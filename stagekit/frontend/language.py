@@ -399,6 +399,7 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
     if not isinstance(length, int) or isinstance(length, bool):
         why = f"it is a {type(length).__name__}, not an int"
         raise StagingError(BadBlockSize(what, shown(length), why, _TILE_LENGTH), call.loc)
+    length = int.__index__(length)  # of a class of the user's: its value alone
     if length < 1:
         raise StagingError(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH), call.loc)
     tracer = call.tracer
@@ -470,6 +471,7 @@ def inline_asm(
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
             raise _error(call, f"`{name}` is {describe(given_text)}", "give a string")
+    text, constraints = str.__str__(text), str.__str__(constraints)  # of a class of the user's: its characters alone
     values = [_asm_operand(call, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)

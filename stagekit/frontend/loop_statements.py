@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -124,8 +125,8 @@ def _expect_iterations(tracer: Tracer, frame: Frame, node: ast.For, iterable: An
 
 
 def _length(values: range) -> int:
-    """`len(values)`, also where that is more than Python's `len` gives."""
-    return (values[-1] - values[0]) // values.step + 1 if values else 0
+    """`len(values)`, or the most that Python's `len` gives."""
+    return min((values[-1] - values[0]) // values.step + 1, sys.maxsize) if values else 0
 
 
 def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:

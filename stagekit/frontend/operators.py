@@ -161,7 +161,7 @@ def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], op
     loc = tracer.at(frame, node)
     if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
         return tracer.arithmetic.invert(operand, loc)
-    if isinstance(operand, (Number, np.generic)):
+    if isinstance(operand, (Number, np.generic)) and is_numeric(operand):
         if op is ast.USub:
             return tracer.arithmetic.negate(operand, loc)
         return tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand

@@ -26,6 +26,7 @@ from stagekit.frontend.tracer import suggest
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
 NOTHING_KNOWN: Mapping[str, Any] = {}
+_MOST_QUOTES = 8  # a text may stand for itself: `Tensor(("N",), ...)` where the constexpr N is "N"
 MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
 
 
@@ -92,13 +93,16 @@ class Parameters:
         meaning = self._constexpr_meaning(p.annotation)
         if meaning is None or meaning.type is ...:
             return Parameter(p.name, default, meaning is not None)
-        allowed = _classes(meaning.type)
+        try:
+            allowed = _classes(meaning.type)
+        except Exception:  # an object of the user's that may raise anything
+            allowed = None
         if allowed is None:
             raise self._bad(p.name, shown(meaning), "in the brackets stands a class, or a union of classes")
         return Parameter(p.name, default, True, allowed)
 
     def _constexpr_meaning(self, annotation: Any) -> _Constexpr | None:
-        if isinstance(annotation, str) and "constexpr" not in annotation and "(" in annotation:
+        if type(annotation) is str and "constexpr" not in annotation and "(" in annotation:
             return None  # a Tensor or Pointer, over names that may not be known yet
         try:
             meaning = strip(self._evaluate(annotation, {}))
@@ -110,7 +114,9 @@ class Parameters:
 
     def _evaluate(self, annotation: Any, constexprs: Mapping[str, Any]) -> Any:
         """The object an annotation stands for."""
-        while isinstance(annotation, str):  # quoted by the user, by postponed evaluation, or by both
+        for _ in range(_MOST_QUOTES):  # quoted by the user, by postponed evaluation, or by both
+            if not isinstance(annotation, str):
+                break
             with without_warnings():
                 code = compile(annotation.strip(), "<annotation>", "eval", dont_inherit=True)
             annotation = eval(code, self.function.__globals__, self._namespace(constexprs))
@@ -269,7 +275,7 @@ def _answers_isinstance(cls: type) -> bool:
     """Not every class does: a protocol may be for type checkers only."""
     try:
         isinstance(None, cls)
-    except TypeError:
+    except Exception:  # a metaclass may raise anything
         return False
     return True
 
@@ -300,11 +306,11 @@ def names_in_annotations(function: types.FunctionType) -> set[str]:
     """Names that postponed annotations mention."""
     found: set[str] = set()
     for annotation in function.__annotations__.values() if sys.version_info < (3, 14) else ():
-        if isinstance(annotation, str):
+        if type(annotation) is str:
             try:
                 with without_warnings():
                     tree = ast.parse(annotation, mode="eval")
-            except SyntaxError:
+            except (SyntaxError, ValueError):  # ValueError: half of a surrogate pair, a null character
                 continue
             found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
     return found

@@ -221,7 +221,7 @@ def _unavailable(snapshot: Snapshot) -> StagingError:
 def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
     """Does `node` compile to the function's code? Free variables are given by an enclosing function made for the purpose."""
     code = function.__code__
-    modules = [name for name in code.co_names if isinstance(function.__globals__.get(name), types.ModuleType)]
+    modules = [name for name in code.co_names if issubclass(type(function.__globals__.get(name)), types.ModuleType)]
     made = _compile_alone(node, code, modules)
     if _same_code(made, code):
         return True

@@ -112,11 +112,11 @@ def _parts(value: Any) -> Iterable[Any] | None:
     kind = type(value)
     if kind in _BY_PARTS:
         return _BY_PARTS[kind](value)
-    if isinstance(value, np.dtype):
+    if issubclass(kind, np.dtype):
         return _parts_of_dtype(value)
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.generic):
         return (value.dtype, value.tobytes()) if kind is value.dtype.type and not value.dtype.hasobject else None
-    if isinstance(value, enum.Enum):
+    if issubclass(kind, enum.Enum):
         return None if set(vars(value)) - _OF_UNNAMED_MEMBERS else (value._value_,)
     if (key := key_of(value)) is not None:
         return (key(),)

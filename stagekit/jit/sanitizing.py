@@ -22,7 +22,7 @@ from stagekit.diagnostics import hide_frames
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launchable import ForwardingKernel, Launchable
-from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, unknown_option
+from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, is_one_of, unknown_option
 from stagekit.runtime import native_process
 from stagekit.runtime.args import describe
 
@@ -200,7 +200,10 @@ def _options(given: Mapping[str, Any]) -> Options:
 _ORDERS = ("forward", "backward", "random")
 _RULES: Rules = {
     **dict.fromkeys(CHECKS, FLAG),
-    "order": (f"one of {', '.join(map(repr, _ORDERS))}, or None", lambda value: value is None or value in _ORDERS),
+    "order": (
+        f"one of {', '.join(map(repr, _ORDERS))}, or None",
+        lambda value: value is None or is_one_of(value, _ORDERS),
+    ),
     "seed": ("an int of at least 0, or None", lambda value: value is None or is_int(value, 0)),
     "outputs": ("a list of names of arrays", lambda value: _are_names(value)),
     "statistics": FLAG,

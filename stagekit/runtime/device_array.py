@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 import operator
 import weakref
@@ -141,14 +142,16 @@ def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceAr
 
 
 _MOST_ELEMENTS = 1 << 56
+_MOST_AXES = 64  # as NumPy has it
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
     try:
-        sizes = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+        axes = itertools.islice(shape, _MOST_AXES + 1) if isinstance(shape, Iterable) else (shape,)
+        sizes = tuple(map(operator.index, axes))
     except Exception:  # the methods of a user's object may raise anything
         sizes = (-1,)
-    if min(sizes, default=0) < 0:
+    if min(sizes, default=0) < 0 or len(sizes) > _MOST_AXES:
         raise wrong_arguments(empty, f"`shape` is {shown(shape)}, not a size or a tuple of them")
     if max(*sizes, math.prod(sizes), 0) > _MOST_ELEMENTS:
         raise wrong_arguments(empty, f"`shape` is {shown(shape)}, more elements than there are addresses")

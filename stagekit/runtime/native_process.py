@@ -30,7 +30,6 @@ from stagekit.native_tables import ABSENT
 from stagekit.runtime import dlpack, numpy_fields
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
-_NO_ARGUMENTS = 0x4
 _EXCHANGE_NAME = b"dlpack_exchange_api"
 _EXCHANGE_MAJOR = 1
 
@@ -303,10 +302,12 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
 
 
 def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Callable[[], None]:
-    """A built-in function without arguments that launches what `state` holds. function: one of the process's."""
+    """A built-in function that launches what `state` holds. general: also refuses a call with arguments. function: one of the
+    process's.
+    """
     objects = {**state.objects, "general": general}
     memory = _state_memory(dict(state.words, process=process().address), objects, ())
-    return _function(process().functions[function], name, _NO_ARGUMENTS, memory, (state, objects))  # type: ignore[no-any-return]
+    return _function(process().functions[function], name, _FASTCALL_KEYWORDS, memory, (state, objects))  # type: ignore[no-any-return]
 
 
 def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
@@ -344,7 +345,7 @@ def _address_of(kept: list[Any], *words: int) -> int:
 
 
 class launch(tuple[Any, ...]):
-    """What a native function keeps. Its name stands in what Python says of a call that does not fit: `launch.add() takes ...`."""
+    """What a native function keeps. Its name stands in the repr of the function."""
 
     __slots__ = ()
 

@@ -136,3 +136,16 @@ def test_arithmetic_of_an_array_without_axes_names_the_number_in_it() -> None:
 
     with pytest.raises(sk.StagekitError, match=r"the number in it is `n\[\(\)\]`"):
         kernel[1, 1](np.zeros(1), np.array(3.0))
+
+
+@pytest.mark.parametrize("text", ["N", "'N'", "M"])
+def test_a_size_that_stands_for_itself_is_refused(text: str) -> None:
+    """It was evaluated for ever."""
+
+    @sk.jit
+    def kernel(x: sk.Tensor(("N",), sk.float32), M: sk.constexpr, N: sk.constexpr):
+        x[0] = 1
+
+    with pytest.raises(sk.SpecializeError) as caught:
+        kernel[1, 1](np.zeros(3, np.float32), "N", text)
+    assert caught.value.id == "BAD_ANNOTATION"

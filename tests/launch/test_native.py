@@ -256,6 +256,26 @@ def test_preparing_checks_like_launching(kind: str) -> None:
     assert out[0] == 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("args", "kwargs"), [((1,), {}), ((), {"out": 1}), ((1, 2), {"x": 3})])
+def test_a_prepared_launch_refuses_arguments_in_words(kind: str, args: Any, kwargs: Any) -> None:
+    """R25: native or not."""
+
+    @sk.jit
+    def fill(out: sk.Tensor((None,), sk.float32)):
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
+        out[0] = out[0] + 1
+
+    out = np.zeros(1, np.float32)
+    launch = KINDS[kind](fill).prepare(out)
+    launch()
+    with pytest.raises(sk.StagekitError) as caught:
+        launch(*args, **kwargs)
+    assert caught.value.id == "WRONG_ARGUMENTS"
+    launch()
+    assert out[0] == 2
+
+
 def test_a_launch_prepared_of_a_checked_kernel_is_one_of_its_session() -> None:
     kernel, x, out = sk.sanitize(add_step, nan=False), np.zeros(64, np.float32), np.zeros(64, np.float32)
     launch = kernel.prepare[(1,)](x, out, BLOCK=64)

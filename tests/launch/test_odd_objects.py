@@ -158,6 +158,7 @@ PLACES = {
     "budget": lambda a: sk.jit(unroll_budget=a)(untyped.function),
     "flag": lambda a: sk.jit(fastmath=a)(untyped.function),
     "order": lambda a: sk.sanitize(untyped, order=a),
+    "type in brackets": lambda a: sk.jit(lambda out, x: None).specialize(x=sk.Tensor((a,), a)),
     "decorated": lambda a: sk.jit(a),
     "compiled": lambda a: sk.compile(a),
     "given to sanitize": lambda a: sk.sanitize(a),
@@ -307,6 +308,27 @@ def meets(out, n):
 
 
 @sk.jit
+def is_key(out, n):
+    out[0] = len({CAPTURED: 1})
+
+
+@sk.jit
+def negates(out, n):
+    out[0] = -CAPTURED
+
+
+@sk.jit
+def is_text(out, n):
+    out[0] = sk.inline_asm(CAPTURED, "=r", (), sk.int32, host=lambda: 1)
+
+
+@sk.jit
+def unrolls(out, n):
+    for i in range(n, unroll=CAPTURED):
+        out[0] = i
+
+
+@sk.jit
 def allocates(out, n):
     sk.alloc_local((CAPTURED,), sk.float32)
     out[0] = 1
@@ -314,7 +336,7 @@ def allocates(out, n):
 
 KERNELS = (
     iterates, lists, calls, asks, looks, indexes, is_index, stores, adds, repeats, shows, formats, unpacks, enters, matches,
-    is_in, is_equal, meets, allocates,
+    is_in, is_equal, meets, is_key, negates, is_text, unrolls, allocates,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Launches whose arguments were read before: METH_NOARGS functions, whose `self` is a tuple that begins with the STATE."""
+"""Launches whose arguments were read before: METH_FASTCALL functions, whose `self` is a tuple that begins with the STATE."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ def state_of(r: Routine, own: Value) -> Value:
     return r.call(tables.STATE, "PyLong_AsVoidPtr", number)
 
 
-@function(PTR, failure="null", own=PTR, ignored=PTR)
-def run_prepared(r: Routine, own: Value, ignored: Value) -> None:
+def _refuse_arguments(r: Routine, state: Value, args: Value, given: Value, keywords: Value) -> None:
+    """A call with arguments goes the general way, which refuses it in words."""
+    with r.when((given != 0) | (keywords != r.null)):
+        r.give(r.call(PTR, "PyObject_Vectorcall", state.field("general"), args, given, keywords))
+
+
+@function(PTR, failure="null", own=PTR, args=PTR, given=int64, keywords=PTR)
+def run_prepared(r: Routine, own: Value, args: Value, given: Value, keywords: Value) -> None:
     state = state_of(r, own)
+    _refuse_arguments(r, state, args, given, keywords)
     blocks, scratch_bytes, shared_bytes = (state.field(n, int64) for n in ("blocks", "scratch_bytes", "shared_bytes"))
     code, slots, grid = state.field("code"), state.field("slots"), state.place("grid_x")
     r.give(run.call(r, state, code, slots, grid, blocks, scratch_bytes, shared_bytes))
 
 
-@function(PTR, failure="null", own=PTR, ignored=PTR)
-def enqueue_prepared(r: Routine, own: Value, ignored: Value) -> None:
+@function(PTR, failure="null", own=PTR, args=PTR, given=int64, keywords=PTR)
+def enqueue_prepared(r: Routine, own: Value, args: Value, given: Value, keywords: Value) -> None:
     state = state_of(r, own)
+    _refuse_arguments(r, state, args, given, keywords)
     code, pointers, device = state.field("code"), state.field("pointers"), state.field("device", int32)
     launch = launch_of(r, state.place("grid_x"), state.place("block_x"), state.field("shared_bytes", int64))
     result = enqueue.call(r, state, code, pointers, launch, device, state.field("stream_of"))
