@@ -195,7 +195,7 @@ def _characters(line: str, byte_offset: int) -> int:
 def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) -> FunctionNode:
     """The node of `function`: right kind, right name, and it compiles to the same bytecode."""
     name = function.__code__.co_name  # a wrapper goes by another name
-    if any(isinstance(n, ast.AsyncFunctionDef) and n.name == name for n in nodes):
+    if [n for n in nodes if isinstance(n, ast.AsyncFunctionDef) and n.name == name]:
         raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
     named = [n for n in nodes if isinstance(n, kind) and getattr(n, "name", "<lambda>") == name]
