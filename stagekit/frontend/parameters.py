@@ -303,17 +303,25 @@ def strip(annotation: Any) -> Any:
 
 
 def names_in_annotations(function: types.FunctionType) -> set[str]:
-    """Names that postponed annotations mention."""
+    """Names that the texts of annotations mention."""
     found: set[str] = set()
-    for annotation in function.__annotations__.values() if sys.version_info < (3, 14) else ():
-        if type(annotation) is str:
-            try:
-                with without_warnings():
-                    tree = ast.parse(annotation, mode="eval")
-            except (SyntaxError, ValueError):  # ValueError: half of a surrogate pair, a null character
-                continue
-            found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    for text in _annotation_texts(function):
+        try:
+            with without_warnings():
+                tree = ast.parse(text, mode="eval")
+        except (SyntaxError, ValueError):  # ValueError: half of a surrogate pair, a null character
+            continue
+        found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
     return found
+
+
+def _annotation_texts(function: types.FunctionType) -> list[str]:
+    """Annotations that are quoted or postponed. Python 3.14 gives the others as text too, rather than evaluate them."""
+    if sys.version_info < (3, 14):
+        return [each for each in function.__annotations__.values() if type(each) is str]
+    import annotationlib
+
+    return list(annotationlib.get_annotations(function, format=annotationlib.Format.STRING).values())
 
 
 def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> dict[str, Any]:
