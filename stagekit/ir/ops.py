@@ -78,6 +78,8 @@ class CompareKind(_Kind):
         return _OPPOSITE[self]
 
 
+BELOW = (CompareKind.LT, CompareKind.LE)
+
 _OPPOSITE = {
     CompareKind.EQ: CompareKind.NE,
     CompareKind.LT: CompareKind.GE,

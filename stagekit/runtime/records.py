@@ -112,4 +112,4 @@ def _decode(word: int, dtype: DType) -> bool | int | float:
         return value
     if dtype.kind == "bool":
         return bool(word)
-    return word - (1 << 64) if dtype.is_signed and word >> 63 else word
+    return dtype.wrap(word)

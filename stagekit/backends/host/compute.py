@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stagekit import dtypes
 from stagekit.backends.host.conversions import convert
-from stagekit.backends.host.forms import LANES, Address, Form, Mask, Uniform, Vector, known, number, unknown
+from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, Vector, known, number, unknown
 from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
 from stagekit.backends.host.pointers import address_as_integer, emit_pointer_compare, retyped
 from stagekit.backends.host.spread import (
@@ -108,7 +108,7 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
 
 def _decided(kind: CompareKind, dtype: DType, a: Form, b: Form) -> bool | None:
     """The answer where what is known of two integers gives it."""
-    if not dtype.is_integer or isinstance(a, Mask | Address) or isinstance(b, Mask | Address):
+    if not dtype.is_integer:
         return None
     left, right = known(a), known(b)
     return intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None

@@ -103,9 +103,9 @@ def unknown(dtype: DType) -> Interval | None:
     return Interval.of(dtype) if dtype.is_integer else None
 
 
-def known(form: Uniform | Linear | Vector) -> Interval:
+def known(form: Form) -> Interval:
     """The interval of an integer form, which always has one."""
-    if form.interval is None:
+    if isinstance(form, Mask | Address) or form.interval is None:
         raise TypeError(f"{form} is not an integer")
     return form.interval
 

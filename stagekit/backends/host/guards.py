@@ -20,6 +20,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Function, Native, Scalar, Value, intervals, ops, walk
 from stagekit.ir.intervals import Following, Interval, makers
+from stagekit.ir.ops import BELOW
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
@@ -93,7 +94,7 @@ class _Ranges(Following[Range | None]):
     def ask(self, op: ops.Compare) -> None:
         """Ask whether the comparison comes out as expected in every thread, if that can be asked and is not known."""
         type_, a, b = op.lhs.type, self[op.lhs], self[op.rhs]
-        if op.kind not in (*_BELOW, *_ABOVE) or not isinstance(type_, Scalar) or a is None or b is None:
+        if op.kind in (CompareKind.EQ, CompareKind.NE) or not isinstance(type_, Scalar) or a is None or b is None:
             return
         if op.result in self.asked or (a.is_point and b.is_point):
             return
@@ -101,7 +102,7 @@ class _Ranges(Following[Range | None]):
         if outcome and op in self._in_loops:
             return  # it may well hold in some iterations only, which should not cost the row what else holds
         kind = op.kind if outcome else op.kind.opposite
-        ends = (a.high, b.low) if kind in _BELOW else (a.low, b.high)
+        ends = (a.high, b.low) if kind in BELOW else (a.low, b.high)
         text = scalar_compare(self._w, kind, type_.dtype, *ends).text
         if text != "false":
             self.asked[op.result] = outcome
@@ -178,9 +179,6 @@ class _Ranges(Following[Range | None]):
 
 
 _INDICES = (Native.THREAD_IDX, Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM)
-
-_BELOW = (CompareKind.LT, CompareKind.LE)
-_ABOVE = (CompareKind.GT, CompareKind.GE)
 
 _Pair = tuple[Uniform, Uniform]
 

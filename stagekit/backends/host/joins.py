@@ -89,8 +89,7 @@ def has_pattern_of(first: Linear, form: Form) -> bool:
 
 
 def _interval_of_all(forms: tuple[Form, ...]) -> Interval:
-    integers = [known(form) for form in forms if isinstance(form, Uniform | Linear | Vector)]
-    return functools.reduce(operator.or_, integers)
+    return functools.reduce(operator.or_, map(known, forms))
 
 
 def _narrow_phi(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> str:

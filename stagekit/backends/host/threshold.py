@@ -8,8 +8,6 @@ Only where neither side wraps: then the difference of the bases, saturated, deci
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stagekit import dtypes
 from stagekit.backends.host.forms import LANES, Mask, Steps, Uniform, constant_mask, known
 from stagekit.backends.host.linear import Pattern, extended_scalar, parts, plus, scalar, times
@@ -19,14 +17,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, intervals
 from stagekit.ir.intervals import Interval
-
-# kind -> (the lane that decides "any", the lane that decides "all"), by its offset
-_DECIDING: dict[CompareKind, tuple[Callable[[Steps], int], Callable[[Steps], int]]] = {
-    CompareKind.LT: (min, max),
-    CompareKind.LE: (min, max),
-    CompareKind.GT: (max, min),
-    CompareKind.GE: (max, min),
-}
+from stagekit.ir.ops import BELOW
 
 
 def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: Pattern) -> Uniform | Mask | None:
@@ -66,11 +57,10 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
     clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
     limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
     text = arith.compare(w, kind, dtypes.int32, LANES, constant_vector("i32", offsets), limit)
-    if kind not in _DECIDING:
+    if kind in (CompareKind.EQ, CompareKind.NE):
         return Mask(text)
-    any_of, all_of = (
-        arith.compare(w, kind, dtypes.int64, None, str(f(offsets)), threshold.text) for f in _DECIDING[kind]
-    )
+    first, last = (low, high) if kind in BELOW else (high, low)  # the offsets that decide "any" and "all"
+    any_of, all_of = (arith.compare(w, kind, dtypes.int64, None, str(each), threshold.text) for each in (first, last))
     return Mask(text, any_of, all_of)
 
 

@@ -13,8 +13,6 @@ from stagekit.backends.launcher.values import Value
 from stagekit.dtypes import int64, uint64
 from stagekit.hostexpr import Const, HostExpr, HostOp, Slot
 
-_INT64 = 1 << 63
-
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     **{kind: getattr(operator, kind) for kind in ("add", "sub", "mul", "floordiv", "mod", "xor", "neg")},
     "and": operator.and_,
@@ -38,7 +36,7 @@ class Evaluator:
 
     def value_of(self, expr: HostExpr) -> Value:
         if isinstance(expr, Const):
-            return self._r.number((expr.value + _INT64) % (2 * _INT64) - _INT64)
+            return self._r.number(int64.wrap(expr.value))
         if isinstance(expr, Slot):
             return self._slots[expr.index]
         if id(expr) not in self._known:
