@@ -220,13 +220,16 @@ def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, sequence: Any, /) -> 
     return iterator(tracer, lambda: each(found))
 
 
-def _map(tracer: Tracer, frame: Frame, node: ast.AST, func: Any, iterable: Any, /, *iterables: Any) -> Any:
-    """Each call is made where its item is needed."""
+def _map(
+    tracer: Tracer, frame: Frame, node: ast.AST, func: Any, iterable: Any, /, *iterables: Any, strict: bool = False
+) -> Any:
+    """Each call is made where its item is needed. strict: Python 3.14 brought it; here every version takes it."""
     sources = [source_of(tracer, frame, node, i) for i in (iterable, *iterables)]
 
     def results() -> Iterator[Thunk]:
-        rows = zip(*(source() for source in sources))
-        return ((lambda row=row: invoke(tracer, frame, node, func, list(row))) for row in rows)  # type: ignore[misc]
+        rows = zip(*(source() for source in sources), strict=strict)
+        while (row := static(tracer, frame, node, next, rows, None)) is not None:
+            yield lambda row=row: invoke(tracer, frame, node, func, list(row))  # type: ignore[misc]
 
     return iterator(tracer, results)
 

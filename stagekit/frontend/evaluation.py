@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
@@ -95,7 +96,7 @@ def _failure(error: Exception) -> Diagnostic:
     """What CPython raised. Where it met one of our stand-ins, that is what is wrong, and its name is nobody's business."""
     text = str(error)
     for kind, name in _STAND_IN_NAMES.items():
-        text = text.replace(f"'{kind}'", name).replace(f"<{kind}>", name)
+        text = re.sub(rf"'(?:stagekit\.[\w.]*)?{kind}'|<{kind}>", name, text)
     if text == str(error) and not isinstance(error, AskedTooEarly):
         return StaticFailure(type(error).__name__, text)
     hint = "Python's own code runs while specialising; use operators, `if` and the functions of stagekit"
