@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
 import operator
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
-from types import FunctionType, GeneratorType, ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
+from stagekit.diagnostics import StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import invoke, static
@@ -41,11 +44,53 @@ def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, k
         refuse_endless(tracer, frame, node, args[0])
     given = [native_argument(tracer, frame, node, a) for a in args]
     named = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
-    made = static(tracer, frame, node, fn, *given, **named)
+    with _noting_changes(tracer, frame, node, fn, (*args, *kwargs.values())):
+        made = static(tracer, frame, node, fn, *given, **named)
     is_new = _makes_new(fn, made) and not any(made is each for each in (*args, *kwargs.values()))
     if is_new and type(made) is tuple:
         return own_iterators(tracer, made)
     return tracer.journal.born(made) if is_new and _can_change(made) else made
+
+
+@contextlib.contextmanager
+def _noting_changes(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, given: Sequence[Any]) -> Iterator[None]:
+    """What CPython does to a container that it is handed, as `heapq.heappush(items, x)` does, is a change like any other."""
+    is_harmless = isinstance(fn, type) or (isinstance(fn, BuiltinFunctionType) and fn.__module__ == "builtins")
+    before = [] if is_harmless else [(each, _items_of(each)) for each in given if isinstance(each, _CONTAINERS)]
+    try:
+        yield
+    except BaseException:
+        for container, items in before:
+            _put_back(container, items)
+        raise
+    for container, items in before:
+        now = _items_of(container)
+        if len(now) == len(items) and all(map(operator.is_, now, items)):
+            continue
+        what = f"a change by `{getattr(fn, '__name__', 'a function')}`"
+        try:
+            tracer.check_mutable(container, what, frame.loc(node))
+        except StagekitError:
+            _put_back(container, items)
+            raise
+        tracer.journal.restructure(container, what, functools.partial(_put_back, container, items))
+
+
+_CONTAINERS = (list, dict, set, deque, bytearray)
+
+
+def _items_of(container: Any) -> list[Any]:
+    return [part for item in dict.items(container) for part in item] if isinstance(container, dict) else list(container)
+
+
+def _put_back(container: Any, items: list[Any]) -> None:
+    container.clear()
+    if isinstance(container, dict):
+        container.update(zip(items[::2], items[1::2]))
+    elif isinstance(container, set):
+        container.update(items)
+    else:
+        container.extend(items)
 
 
 _KEEP_ALL_ITEMS = (set, frozenset, deque, dict.fromkeys)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+import heapq
+import operator
 import types
 from dataclasses import dataclass
 
@@ -494,3 +497,53 @@ def the_best_is_copied(c):
 def test_a_container_changes_where_no_name_is_left_that_may_mean_it(program):
     for c in (0, 1, 3, 7):
         agree(program, c)
+
+
+# -- changes that CPython's own functions make ----------------------------------------------------------------------------
+
+NATIVE_CHANGES = {
+    "heapq.heappush": lambda items: heapq.heappush(items, 0),
+    "bisect.insort": lambda items: bisect.insort(items, 0),
+    "list.append": lambda items: list.append(items, 3),
+    "list.sort": lambda items: list.sort(items, reverse=True),
+    "list.__setitem__": lambda items: list.__setitem__(items, 0, 7),
+    "operator.delitem": lambda items: operator.delitem(items, 0),
+}
+OUTER = [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", NATIVE_CHANGES)
+def test_a_change_that_pythons_own_function_makes_is_a_change(name):
+    change = NATIVE_CHANGES[name]
+
+    def under_a_condition(c):
+        items = [1, 2, 3]
+        if c > 0:
+            change(items)
+        return items[0], len(items)
+
+    def behind_another_name(c):
+        items = [1, 2, 3]
+        other = items if c > 0 else [4, 5, 6]
+        change(items)
+        return other[0], len(items)
+
+    def of_a_captured_one(c):
+        change(OUTER)
+        return c + OUTER[0]
+
+    def of_its_own(c):
+        items = [1, 2, 3]
+        change(items)
+        total = 0
+        for _ in range(3):
+            fresh = [5, 6]
+            change(fresh)
+            total += fresh[0] + c
+        return items[0], len(items), total
+
+    assert refuse(under_a_condition, 1).id in ("STRUCTURE_CHANGE", "SEALED_MUTATION")
+    assert refuse(behind_another_name, 1).id == "SEALED_MUTATION"
+    assert refuse(of_a_captured_one, 1).id == "CAPTURED_MUTATION"
+    assert OUTER == [1, 2, 3]
+    agree(of_its_own, 2)
