@@ -53,7 +53,7 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
     All that it may read of its arguments is noted.
     """
     is_native = type(fn) is BuiltinFunctionType and type(fn.__self__) is ModuleType
-    is_noted = not (is_native and fn in _READ_NO_STATE)
+    is_noted = not (is_native and (fn in _READ_NO_STATE or _is_own_lookup(tracer, fn, args)))
     if not is_native or kwargs or not ATOMIC_TYPES.issuperset(map(type, args)):
         for value in (fn, None if is_native else getattr(fn, "__self__", None), *args, *kwargs.values()):
             if not is_atomic(value) and (is_noted or not is_fixed(type(value).__module__)):
@@ -69,6 +69,13 @@ def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], 
     if is_noted and not is_atomic(made):
         tracer.captures.note_derived(made)
     return made
+
+
+def _is_own_lookup(tracer: Tracer, fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Is a plain key looked up in a table that the kernel made? What its other keys run was noted when they came in."""
+    if fn is not operator.contains or type(args[0]) not in (dict, set):
+        return False
+    return type(args[1]) in ATOMIC_TYPES and tracer.journal.is_born(args[0])
 
 
 _READ_NO_STATE = frozenset({operator.getitem, iter, next, len})
