@@ -54,6 +54,7 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
 
 
 def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
+    outer, tracer.statement_began = tracer.statement_began, tracer.journal.mark()
     try:
         RUNNERS[type(statement)](tracer, frame, statement)
     except TooLarge as error:
@@ -62,6 +63,8 @@ def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
         if is_of_the_user(error):  # a method of a user's object that was only looked at
             raise raised_by_python(tracer, frame, statement, error) from error
         raise
+    finally:
+        tracer.statement_began = outer
 
 
 def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:

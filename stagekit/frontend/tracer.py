@@ -135,6 +135,9 @@ class Tracer:
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
+    statement_began: Mark = field(
+        default_factory=lambda: Mark(0, 0)
+    )  # the innermost: what it has made, it may still hold
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
     looked_up: dict[tuple[int, str], type] = field(
@@ -202,7 +205,7 @@ class Tracer:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
         if self.journal.is_sealed(container):
             raise StagingError(SealedMutation(what, "which of two containers this is, is known only at run time"), loc)
-        if any_held(self.journal, list(self.journal.copies(container))):
+        if any_held(self.journal, list(self.journal.copies(container)), self.statement_began):
             raise StagingError(
                 SealedMutation(what, "whether another name means this container is known only at run time"), loc
             )

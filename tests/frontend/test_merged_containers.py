@@ -427,7 +427,23 @@ def changed_after_the_loop_took_it(c):
     return a[0], k[0]
 
 
+def changed_while_an_argument_waits(c):
+    def first(items, _):
+        return items[0]
+
+    a = [1]
+    return first(a if c else [2], a.append(3)), len(a)
+
+
+def changed_while_a_tuple_is_made(c):
+    a = [1]
+    s, _ = (a if c else [2]), a.__setitem__(0, 5)
+    return s[0], a[0]
+
+
 STALE = [
+    changed_while_an_argument_waits,
+    changed_while_a_tuple_is_made,
     an_item_of_what_two_names_hold,
     an_attribute_of_what_two_names_hold,
     changed_under_its_other_name,
