@@ -270,9 +270,10 @@ def inverted(x: Number) -> Number | None:
     )
 
 
-def absolute(x: Number) -> Number:
+def absolute(x: Number) -> Number | None:
+    """None where it may be the smallest integer of a type, whose magnitude the type does not hold."""
     low = 0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high))
-    return Number(f"abs({x.text})", low, max(-x.low, x.high), x.types, x.step)
+    return _exact(Number(f"abs({x.text})", low, max(-x.low, x.high), x.types, x.step))
 
 
 def extremum(name: str, items: list[Number]) -> Number | None:

@@ -460,10 +460,14 @@ def _ranked(x: Number, y: Number, n: Number) -> Number | None:
     return found and t.paths((x, y, found))
 
 
+def _distance(x: Number | None, y: Number | None) -> Number | None:
+    return t.binary("+", x, y) if x and y else None
+
+
 _WHAT: dict[str, Callable[[Number, Number, Number], Number | None]] = {
     "sum": lambda x, y, n: t.binary("+", x, y),
     "difference": lambda x, y, n: t.binary("-", x, y),
-    "distance": lambda x, y, n: t.binary("+", t.absolute(x), t.absolute(y)),
+    "distance": lambda x, y, n: _distance(t.absolute(x), t.absolute(y)),
     "scaled": _scaled,
     "one": lambda x, y, n: t.paths((x, y, n)),
     "ranked": _ranked,
