@@ -192,6 +192,7 @@ CACHED = (driver._handle, driver._event, driver.capability, driver.device_name, 
 @contextmanager
 def installed(fake: FakeDriver) -> Iterator[None]:
     """Put a fake driver in the driver's place. Where there is a GPU, tests before and after it use the real one."""
+    gc.collect()  # what earlier tests left is freed with the driver that it came from
     with pytest.MonkeyPatch.context() as patch, _native_table_kept():
         patch.setattr(driver, "api", lambda: fake)
         patch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
