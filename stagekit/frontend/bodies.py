@@ -54,7 +54,7 @@ def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
 
 
 def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
-    outer, tracer.statement_began = tracer.statement_began, tracer.journal.mark()
+    outer, tracer.statement_began = tracer.statement_began, tracer.journal.mark().time
     try:
         RUNNERS[type(statement)](tracer, frame, statement)
     except TooLarge as error:

@@ -360,7 +360,8 @@ def run_call(
     inner.control = tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
         return evaluate(tracer, inner, source.node.body)
-    run_body_of(tracer, inner)
+    with tracer.waiting_statement():
+        run_body_of(tracer, inner)
     _forget_exits(tracer, inner)
     tracer.builder.loc = frame.loc(node)
     tracer.journal.bury(inner.control)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import types
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from stagekit.dtypes import DType
 from stagekit.frontend.frame import Closure
-from stagekit.frontend.journal import MISSING, Journal, Mark
+from stagekit.frontend.journal import MISSING, Journal
 from stagekit.frontend.state import stored
 from stagekit.frontend.values import STAND_INS, BoundMethod, Partial, Poison, StaticRange, is_open
 
@@ -52,10 +52,10 @@ def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
     return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
 
 
-def any_held(journal: Journal, copies: list[Any], began: Mark) -> bool:
-    """Can the traced program still reach one of these, or the statement that began then, which made it?"""
+def any_held(journal: Journal, copies: list[Any], may_be_temporary: Callable[[Any], bool]) -> bool:
+    """Can the traced program, or a statement that is not done, still reach one of these?"""
     counts = holders(journal) if copies else Counter()
-    return any(counts[id(each)] or counts[UNKNOWN] or journal.is_younger(each, began) for each in copies)
+    return any(counts[id(each)] or counts[UNKNOWN] or may_be_temporary(each) for each in copies)
 
 
 def is_changeable(value: Any) -> bool:

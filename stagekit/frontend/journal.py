@@ -171,8 +171,8 @@ class Journal:
     def is_sealed(self, container: Any) -> bool:
         return id(container) in self._sealed
 
-    def is_younger(self, made: Any, mark: Mark) -> bool:
-        return self._births[id(made)][1] > mark.time
+    def birth_time(self, made: Any) -> int:
+        return self._births[id(made)][1]
 
     def older_roots(self, container: Any, mark: Mark) -> Iterator[int]:
         """The ids of what was born before the mark among this container and what it may stand for."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.holders import any_held
-from stagekit.frontend.journal import Journal, Location, Mark
+from stagekit.frontend.journal import Journal, Location
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
@@ -135,9 +136,10 @@ class Tracer:
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
-    statement_began: Mark = field(
-        default_factory=lambda: Mark(0, 0)
-    )  # the innermost: what it has made, it may still hold
+    statement_began: int = 0  # the time when the innermost began: what it has made since, it may still hold
+    waiting: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # from when to when callers' statements made things so far
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
     looked_up: dict[tuple[int, str], type] = field(
@@ -205,12 +207,26 @@ class Tracer:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
         if self.journal.is_sealed(container):
             raise StagingError(SealedMutation(what, "which of two containers this is, is known only at run time"), loc)
-        if any_held(self.journal, list(self.journal.copies(container)), self.statement_began):
+        if any_held(self.journal, list(self.journal.copies(container)), self._may_be_temporary):
             raise StagingError(
                 SealedMutation(what, "whether another name means this container is known only at run time"), loc
             )
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
+
+    @contextmanager
+    def waiting_statement(self) -> Iterator[None]:
+        """Around the body of a function that the running statement calls."""
+        self.waiting.append((self.statement_began, self.journal.mark().time))
+        try:
+            yield
+        finally:
+            self.waiting.pop()
+
+    def _may_be_temporary(self, made: Any) -> bool:
+        """May a statement that is not done, here or in a caller, still hold what it has made?"""
+        born = self.journal.birth_time(made)
+        return born > self.statement_began or any(since < born <= until for since, until in self.waiting)
 
     def read(self, value: Any, frame: Frame, node: ast.AST) -> Any:
         """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""

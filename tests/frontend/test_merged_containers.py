@@ -441,7 +441,24 @@ def changed_while_a_tuple_is_made(c):
     return s[0], a[0]
 
 
+def changed_by_a_function_while_an_argument_waits(c):
+    def first(items, _):
+        return items[0]
+
+    def change(items):
+        items[0] = 9
+        return 1
+
+    def deeper(items):
+        done = change(items)
+        return done
+
+    a = [5]
+    return first(a if c else [2], deeper(a)), a[0]
+
+
 STALE = [
+    changed_by_a_function_while_an_argument_waits,
     changed_while_an_argument_waits,
     changed_while_a_tuple_is_made,
     an_item_of_what_two_names_hold,
