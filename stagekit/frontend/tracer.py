@@ -30,7 +30,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.holders import any_held
-from stagekit.frontend.journal import Journal, Location
+from stagekit.frontend.journal import Journal, Location, Mark
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
