@@ -216,7 +216,7 @@ class Tracer:
 
     @contextmanager
     def waiting_statement(self) -> Iterator[None]:
-        """Around the body of a function that the running statement calls."""
+        """Remember, while the body of a called function runs, what the calling statement has made so far and may still hold."""
         self.waiting.append((self.statement_began, self.journal.mark().time))
         try:
             yield

@@ -118,10 +118,6 @@ def number(value: int) -> Uniform:
 ZERO = number(0)
 
 
-def lane_steps(scale: int = 1) -> Steps:
-    return tuple(scale * lane for lane in range(LANES))
-
-
 def lane_bits(lanes: int) -> str:
     """The constant `<32 x i1>` with these bits."""
     if lanes == ALL_LANES:
