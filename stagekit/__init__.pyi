@@ -100,6 +100,18 @@ def fmin(x: Any, y: Any) -> Any:
     'The smaller of two numbers; the other one if one is NaN, and -0.0 is below +0.0.'
 def fmax(x: Any, y: Any) -> Any:
     'The larger of two numbers; the other one if one is NaN, and -0.0 is below +0.0.'
+def sqrt(x: Any) -> Any:
+    'The square root, correctly rounded; NaN below 0, -0.0 of -0.0.'
+def fma(x: Any, y: Any, z: Any) -> Any:
+    'x * y + z, rounded once.'
+def mulhi(x: Any, y: Any) -> Any:
+    'The upper half of the product of two integers, which has twice their width.'
+def ldexp(x: Any, exponent: Any) -> Any:
+    'x * 2**exponent, rounded once. NaN, infinities and zeros stay as they are.'
+def fmod(x: Any, y: Any) -> Any:
+    'The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. `x % y` is the one with the sign of `y`.'
+def remainder(x: Any, y: Any) -> Any:
+    'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
 def atomic_cas(pointer: Any, expected: Any, desired: Any) -> Any:
     'Replace the element by `desired` if it equals `expected`. Returns the element from before. Floats are compared by their bits.'
 def atomic_add(pointer: Any, value: Any) -> Any:
@@ -140,6 +152,8 @@ def exp2(x: Any) -> Any:
     '2 to the power of `x`.'
 def expm1(x: Any) -> Any:
     'exp(x) - 1, accurate near 0 too.'
+def sigmoid(x: Any) -> Any:
+    '1 / (1 + exp(-x)), without overflow.'
 def log(x: Any) -> Any:
     'The natural logarithm; -inf at 0, NaN below.'
 def log2(x: Any) -> Any:
@@ -148,18 +162,6 @@ def log10(x: Any) -> Any:
     'The logarithm in base 10; -inf at 0, NaN below.'
 def log1p(x: Any) -> Any:
     'log(1 + x), accurate near 0 too.'
-def sigmoid(x: Any) -> Any:
-    '1 / (1 + exp(-x)), without overflow.'
-def lane_id() -> Any:
-    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
-def warp_id() -> Any:
-    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
-def program_id(axis: Any = ...) -> Any:
-    'Index of this block in the grid along axis 0, 1 or 2: `block_idx` for block-level kernels.'
-def num_programs(axis: Any = ...) -> Any:
-    'Blocks in the grid along axis 0, 1 or 2: `grid_dim` for block-level kernels.'
-def sqrt(x: Any) -> Any:
-    'The square root, correctly rounded; NaN below 0, -0.0 of -0.0.'
 def rsqrt(x: Any) -> Any:
     '1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.'
 def cbrt(x: Any) -> Any:
@@ -168,16 +170,6 @@ def hypot(x: Any, y: Any) -> Any:
     'The square root of x*x + y*y, without overflow on the way.'
 def pow(x: Any, y: Any) -> Any:
     '`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. Under `fastmath=True` a GPU gives NaN for a negative float `x`.'
-def fma(x: Any, y: Any, z: Any) -> Any:
-    'x * y + z, rounded once.'
-def mulhi(x: Any, y: Any) -> Any:
-    'The upper half of the product of two integers, which has twice their width.'
-def ldexp(x: Any, exponent: Any) -> Any:
-    'x * 2**exponent, rounded once. NaN, infinities and zeros stay as they are.'
-def fmod(x: Any, y: Any) -> Any:
-    'The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. `x % y` is the one with the sign of `y`.'
-def remainder(x: Any, y: Any) -> Any:
-    'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
 def erf(x: Any) -> Any:
     'The error function.'
 def erfc(x: Any) -> Any:
@@ -186,6 +178,14 @@ def gamma(x: Any) -> Any:
     'The gamma function; infinite at 0, NaN at the negative whole numbers.'
 def lgamma(x: Any) -> Any:
     'log(abs(gamma(x))); +inf at the poles of `gamma`. Relative accuracy is lost near the zeros below -2.'
+def lane_id() -> Any:
+    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
+def warp_id() -> Any:
+    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
+def program_id(axis: Any = ...) -> Any:
+    'Index of this block in the grid along axis 0, 1 or 2: `block_idx` for block-level kernels.'
+def num_programs(axis: Any = ...) -> Any:
+    'Blocks in the grid along axis 0, 1 or 2: `grid_dim` for block-level kernels.'
 def syncthreads() -> Any:
     'Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.'
 def syncthreads_count(predicate: Any) -> Any:
@@ -220,12 +220,12 @@ def atan(x: Any) -> Any:
     'The angle in [-pi/2, pi/2] with this tangent.'
 def atan2(y: Any, x: Any) -> Any:
     'The angle in [-pi, pi] of the point (x, y), `y` given first.'
+def tanh(x: Any) -> Any:
+    'The hyperbolic tangent.'
 def sinh(x: Any) -> Any:
     'The hyperbolic sine.'
 def cosh(x: Any) -> Any:
     'The hyperbolic cosine.'
-def tanh(x: Any) -> Any:
-    'The hyperbolic tangent.'
 def asinh(x: Any) -> Any:
     'The inverse of `sinh`.'
 def acosh(x: Any) -> Any:

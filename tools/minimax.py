@@ -1,4 +1,4 @@
-"""Derive the polynomials of `intrinsics/elementary.py` and `intrinsics/wide.py` anew, and compare them with what stands there.
+"""Derive the polynomials of `intrinsics/exponentials.py` and `trigonometry.py` anew, and compare them with what stands there.
 
     python tools/minimax.py          (needs mpmath)
 
@@ -18,7 +18,7 @@ import mpmath as mp
 import numpy as np
 
 from stagekit.dtypes import float32, float64
-from stagekit.intrinsics import elementary, wide
+from stagekit.intrinsics import exponentials, trigonometry
 
 mp.mp.prec = 160
 GRID = 1200  # points on which extrema are looked for
@@ -132,8 +132,8 @@ ONE = mp.mpf(1)
 ZERO = mp.mpf(0)
 EXP_WEIGHT: Function = lambda r: r * r / mp.exp(r)  # noqa: E731
 FITS = (
-    Fit("exp, float32", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 4, np.float32, elementary._EXP[float32].curve),
-    Fit("exp, float64", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 10, np.float64, elementary._EXP[float64].curve),
+    Fit("exp, float32", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 4, np.float32, exponentials._EXP[float32].curve),
+    Fit("exp, float64", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 10, np.float64, exponentials._EXP[float64].curve),
     Fit(
         "log",
         log_curve,
@@ -142,11 +142,11 @@ FITS = (
         HIGH_F,
         7,
         np.float32,
-        elementary._LOG_CURVE,
+        exponentials._LOG_CURVE,
     ),
-    Fit("log2", *log_in_base_curve(2), LOW_F, HIGH_F, 8, np.float32, elementary._LOG2_SINGLE.curve),
-    Fit("log10", *log_in_base_curve(10), LOW_F, HIGH_F, 8, np.float32, elementary._LOG10_SINGLE.curve),
-    Fit("atanh, float64", atanh_curve, lambda z: z / 2, ZERO, ATANH_HIGH, 6, np.float64, elementary._ATANH_CURVE),
+    Fit("log2", *log_in_base_curve(2), LOW_F, HIGH_F, 8, np.float32, exponentials._LOG2_SINGLE.curve),
+    Fit("log10", *log_in_base_curve(10), LOW_F, HIGH_F, 8, np.float32, exponentials._LOG10_SINGLE.curve),
+    Fit("atanh, float64", atanh_curve, lambda z: z / 2, ZERO, ATANH_HIGH, 6, np.float64, exponentials._ATANH_CURVE),
     Fit(
         "tanh",
         tanh_curve,
@@ -155,15 +155,31 @@ FITS = (
         mp.mpf("0.625") ** 2,
         4,
         np.float32,
-        elementary._TANH_CURVE,
+        exponentials._TANH_CURVE,
     ),
-    Fit("sin", sin_curve, _relative_of(sin_curve, 1), ZERO, QUARTER_TURN, 3, np.float32, elementary._SIN_CURVE),
+    Fit("sin", sin_curve, _relative_of(sin_curve, 1), ZERO, QUARTER_TURN, 3, np.float32, trigonometry._SIN_CURVE),
     Fit(
-        "cos", cos_curve, lambda u: u * u / mp.cos(mp.sqrt(u)), ZERO, QUARTER_TURN, 2, np.float32, elementary._COS_CURVE
+        "cos",
+        cos_curve,
+        lambda u: u * u / mp.cos(mp.sqrt(u)),
+        ZERO,
+        QUARTER_TURN,
+        2,
+        np.float32,
+        trigonometry._COS_CURVE,
     ),
-    Fit("atan", atan_curve, lambda u: 1 / atan_curve(u), ZERO, ONE, 11, np.float64, wide._ATAN_CURVE),
-    Fit("erf", erf_curve, lambda u: 1 / erf_curve(u), ZERO, mp.mpf("0.5625"), 6, np.float64, wide._ERF_NEAR),
-    Fit("erfc", erfc_curve, lambda t: 1 / erfc_curve(t), 1 / mp.mpf("6.2"), ONE, 12, np.float64, wide._ERFC_CURVE),
+    Fit("atan", atan_curve, lambda u: 1 / atan_curve(u), ZERO, ONE, 11, np.float64, trigonometry._ATAN_CURVE),
+    Fit("erf", erf_curve, lambda u: 1 / erf_curve(u), ZERO, mp.mpf("0.5625"), 6, np.float64, exponentials._ERF_NEAR),
+    Fit(
+        "erfc",
+        erfc_curve,
+        lambda t: 1 / erfc_curve(t),
+        1 / mp.mpf("6.2"),
+        ONE,
+        12,
+        np.float64,
+        exponentials._ERFC_CURVE,
+    ),
 )
 
 

@@ -5,10 +5,7 @@ from stagekit.intrinsics import (
     bits,
     exponentials,
     index,
-    powers,
-    products,
     rounding,
-    special,
     sync,
     trigonometry,
     warp,
@@ -16,7 +13,7 @@ from stagekit.intrinsics import (
 from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
 FAMILIES = {
-    "math": (exponentials, powers, products, rounding, special, trigonometry),
+    "math": (exponentials, rounding, trigonometry),
     "bits": (bits,),
     "index": (index,),
     "sync": (sync,),

@@ -9,6 +9,8 @@ Tests for NaN and infinity look at bits, so that they hold under `fastmath=True`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stagekit.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from stagekit.intrinsics.terms import Term, Terms, repeat_while
 
@@ -74,14 +76,13 @@ def power_of_two(exponent: Term, dtype: DType) -> Term:
     return (raw << layout.fraction_bits).bitcast(dtype)
 
 
-def logistic(x: Term) -> Term:
-    """1 / (1 + exp(-x)); for x < 0 as exp(x) / (1 + exp(x)), which neither overflows nor loses a small result."""
-    small = (-absolute(x)).call("exp")
-    return small.like(1.0).select_if(x >= 0.0, small) / (small + 1.0)
-
-
-def reciprocal_root(x: Term) -> Term:
-    return 1.0 / x.call("sqrt")
+def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
+    """The value at x of a polynomial, lowest coefficient first, by Horner's rule."""
+    *lower, highest = coefficients
+    value = x.like(highest)
+    for coefficient in reversed(lower):
+        value = value.fma(x, coefficient)
+    return value
 
 
 def two_sum(a: Term, b: Term) -> tuple[Term, Term]:

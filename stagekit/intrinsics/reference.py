@@ -69,7 +69,7 @@ def each_lane(scalar_function: Callable[..., float], at_edges: float | Callable[
     def lanes(*arrays: Array) -> Array:
         return np.asarray(np.frompyfunc(one, len(arrays), 1)(*arrays), dtype=np.float64)
 
-    return wider(lanes)
+    return lanes
 
 
 def in_place(numpy_function: Meaning) -> Meaning:

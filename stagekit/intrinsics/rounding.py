@@ -1,23 +1,32 @@
-"""Exact functions of one number, and the smaller and the larger of two."""
+"""Functions whose result is exact, or the exact one rounded once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
-from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, bool_
+from stagekit.dtypes import FLOAT_DTYPES, INDEX, INTEGER_DTYPES, bool_, float32, float64, int32, int64, uint64
 from stagekit.intrinsics import expansions, reference
-from stagekit.intrinsics.families import NARROW, SIGNED, UNSIGNED, Meaning, define_exact, everywhere, llvm_floats
-from stagekit.intrinsics.registry import define, each_dtype
+from stagekit.intrinsics.families import (
+    NARROW,
+    SIGNED,
+    UNSIGNED,
+    define_exact,
+    everywhere,
+    llvm_floats,
+    same_floats,
+)
+from stagekit.intrinsics.registry import define, each_dtype, sig
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.intrinsic import Intrinsic, Llvm
 
 _IDENTITY = expand(lambda x: x)
 
 
-def _define_rounding(name: str, intrinsic: str, numpy_function: Meaning, doc: str, source: str) -> Intrinsic:
+def _define_rounding(name: str, intrinsic: str, numpy_function: reference.Meaning, doc: str, source: str) -> Intrinsic:
     """A function to whole numbers; an integer is one already."""
     lowering = {**llvm_floats(name, intrinsic), **dict.fromkeys(INTEGER_DTYPES, _IDENTITY)}
     evaluate = reference.in_place(lambda x: numpy_function(x) if x.dtype.kind == "f" else x)
@@ -67,7 +76,7 @@ copysign = define_exact(
 )
 
 
-def _define_test(name: str, formula: Callable[..., Term], numpy_function: Meaning, doc: str) -> Intrinsic:
+def _define_test(name: str, formula: Callable[..., Term], numpy_function: reference.Meaning, doc: str) -> Intrinsic:
     """A question about a float, answered from its bits."""
     return define(
         name=name,
@@ -88,7 +97,7 @@ signbit = _define_test("signbit", expansions.sign_bit, np.signbit, "Is the sign 
 
 
 def _define_extremum(
-    name: str, intrinsic: str, extreme: Literal["min", "max"], numpy_function: Meaning, nan: str
+    name: str, intrinsic: str, extreme: Literal["min", "max"], numpy_function: reference.Meaning, nan: str
 ) -> Intrinsic:
     """`extreme` ends LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
     is_minimum = extreme == "min"
@@ -110,3 +119,69 @@ minimum = _define_extremum("minimum", "minimum", "min", np.minimum, _PROPAGATES)
 maximum = _define_extremum("maximum", "maximum", "max", np.maximum, _PROPAGATES)
 fmin = _define_extremum("fmin", "minimumnum", "min", reference.ignoring_nan(np.minimum), _IGNORES)
 fmax = _define_extremum("fmax", "maximumnum", "max", reference.ignoring_nan(np.maximum), _IGNORES)
+
+# -- products, remainders, roots --------------------------------------------------------------------------------------
+
+sqrt = define_exact(
+    "sqrt",
+    ("x",),
+    llvm_floats("sqrt", "sqrt"),
+    reference.in_place(np.sqrt),
+    "The square root, correctly rounded; NaN below 0, -0.0 of -0.0.",
+    "IEEE 754-2019, 5.4.1 squareRoot; PTX ISA, sqrt.rn",
+    integers_as_float=True,
+)
+fma = define_exact(
+    "fma",
+    ("x", "y", "z"),
+    {
+        float32: Llvm("llvm.fma.{T}"),
+        float64: Llvm("llvm.fma.{T}"),
+        **dict.fromkeys(NARROW, expand(expansions.fma_narrow)),
+    },
+    reference.fma,
+    "x * y + z, rounded once.",
+    "IEEE 754-2019, 5.4.1 fusedMultiplyAdd",
+    integers_as_float=True,
+)
+_MULHI = dict.fromkeys(INTEGER_DTYPES, expand(expansions.high_product))
+mulhi = define(
+    name="mulhi",
+    args=("x", "y"),
+    sigs=each_dtype(INTEGER_DTYPES, 2),
+    lower={
+        "cuda": {**_MULHI, int64: Llvm("llvm.nvvm.mulhi.ll"), uint64: Llvm("llvm.nvvm.mulhi.ull")},
+        "cpu": _MULHI,
+    },
+    evaluate=reference.on_python_ints(reference.high_product),
+    doc="The upper half of the product of two integers, which has twice their width.",
+    source="PTX ISA, mul.hi",
+)
+ldexp = define(
+    name="ldexp",
+    args=("x", "exponent"),
+    sigs=tuple(sig([x, exponent], x) for x in FLOAT_DTYPES for exponent in (int32, INDEX)),
+    lower=everywhere(same_floats("ldexp", expansions.scale)),
+    evaluate=reference.ldexp,
+    doc="x * 2**exponent, rounded once. NaN, infinities and zeros stay as they are.",
+    source="C23, 7.12.6.9",
+)
+fmod = define_exact(
+    "fmod",
+    ("x", "y"),
+    same_floats("fmod", expansions.fmod),
+    reference.in_place(np.fmod),
+    "The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. "
+    "`x % y` is the one with the sign of `y`.",
+    "C23, 7.12.10.1",
+    integers_as_float=True,
+)
+remainder = define_exact(
+    "remainder",
+    ("x", "y"),
+    same_floats("remainder", expansions.remainder),
+    reference.wider(reference.each_lane(math.remainder, math.nan)),
+    "x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.",
+    "IEEE 754-2019, 5.3.1 remainder",
+    integers_as_float=True,
+)

@@ -22,6 +22,17 @@ from stagekit.ir.ops import BinaryKind, CompareKind
 from stagekit.ir.types import Scalar
 
 
+def _operator(
+    op: Callable[[Builder, Any, Value, Value], Value], kind: BinaryKind | CompareKind
+) -> Callable[[Term, Operand], Term]:
+    """The method that applies `op` of this kind to a term and an operand."""
+
+    def apply(self: Term, other: Operand) -> Term:
+        return Term(self.builder, op(self.builder, kind, self.value, self.like(other).value))
+
+    return apply
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
     """A value and the builder that continues it."""
@@ -40,68 +51,33 @@ class Term:
         payload = semantics.round_to(number, self.dtype)
         return Term(self.builder, self.builder.constant(payload, self.dtype))
 
-    def _binary(self, kind: BinaryKind, other: Operand) -> Term:
-        return Term(self.builder, self.builder.binary(kind, self.value, self.like(other).value))
-
-    def _compare(self, kind: CompareKind, other: Operand) -> Term:
-        return Term(self.builder, self.builder.compare(kind, self.value, self.like(other).value))
-
-    def __add__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.ADD, other)
-
-    def __sub__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.SUB, other)
-
     def __rsub__(self, other: Operand) -> Term:
         return self.like(other) - self
 
-    def __mul__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.MUL, other)
-
-    def __truediv__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.DIV, other)
-
     def __rtruediv__(self, other: Operand) -> Term:
         return self.like(other) / self
-
-    def __and__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.AND, other)
-
-    def __or__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.OR, other)
-
-    def __xor__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.XOR, other)
-
-    def __lshift__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.SHL, other)
-
-    def __rshift__(self, other: Operand) -> Term:
-        return self._binary(BinaryKind.SHR, other)
-
-    def __lt__(self, other: Operand) -> Term:
-        return self._compare(CompareKind.LT, other)
-
-    def __le__(self, other: Operand) -> Term:
-        return self._compare(CompareKind.LE, other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return self._compare(CompareKind.GT, other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return self._compare(CompareKind.GE, other)
-
-    def equals(self, other: Operand) -> Term:
-        return self._compare(CompareKind.EQ, other)
-
-    def differs(self, other: Operand) -> Term:
-        return self._compare(CompareKind.NE, other)
 
     def __neg__(self) -> Term:
         return Term(self.builder, self.builder.neg(self.value))
 
     def __invert__(self) -> Term:
         return Term(self.builder, self.builder.not_(self.value))
+
+    __add__ = _operator(Builder.binary, BinaryKind.ADD)
+    __sub__ = _operator(Builder.binary, BinaryKind.SUB)
+    __mul__ = _operator(Builder.binary, BinaryKind.MUL)
+    __truediv__ = _operator(Builder.binary, BinaryKind.DIV)
+    __and__ = _operator(Builder.binary, BinaryKind.AND)
+    __or__ = _operator(Builder.binary, BinaryKind.OR)
+    __xor__ = _operator(Builder.binary, BinaryKind.XOR)
+    __lshift__ = _operator(Builder.binary, BinaryKind.SHL)
+    __rshift__ = _operator(Builder.binary, BinaryKind.SHR)
+    __lt__ = _operator(Builder.compare, CompareKind.LT)
+    __le__ = _operator(Builder.compare, CompareKind.LE)
+    __gt__ = _operator(Builder.compare, CompareKind.GT)
+    __ge__ = _operator(Builder.compare, CompareKind.GE)
+    equals = _operator(Builder.compare, CompareKind.EQ)
+    differs = _operator(Builder.compare, CompareKind.NE)
 
     def select_if(self, condition: Term, otherwise: Operand) -> Term:
         """This where `condition` holds, else `otherwise`; both are computed."""

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,13 @@ from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type
 from stagekit.ir.typing import IrError, infer, types_of
 
 LOOK_BACK = 256  # ops of a block that are searched for the one that made a value
+
+
+def _binary(kind: BinaryKind) -> Callable[[Builder, Value, Value], Value]:
+    def method(self: Builder, lhs: Value, rhs: Value) -> Value:
+        return self.binary(kind, lhs, rhs)
+
+    return method
 
 
 class OpenBlock:
@@ -118,32 +125,15 @@ class Builder:
     def compare(self, kind: CompareKind, lhs: Value, rhs: Value) -> Value:
         return self._one(ops.Compare, {"kind": kind, "lhs": lhs, "rhs": rhs})
 
-    def add(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.ADD, lhs, rhs)
-
-    def sub(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.SUB, lhs, rhs)
-
-    def mul(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.MUL, lhs, rhs)
-
-    def div(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.DIV, lhs, rhs)
-
-    def and_(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.AND, lhs, rhs)
-
-    def or_(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.OR, lhs, rhs)
-
-    def xor(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.XOR, lhs, rhs)
-
-    def shl(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.SHL, lhs, rhs)
-
-    def shr(self, lhs: Value, rhs: Value) -> Value:
-        return self.binary(BinaryKind.SHR, lhs, rhs)
+    add = _binary(BinaryKind.ADD)
+    sub = _binary(BinaryKind.SUB)
+    mul = _binary(BinaryKind.MUL)
+    div = _binary(BinaryKind.DIV)
+    and_ = _binary(BinaryKind.AND)
+    or_ = _binary(BinaryKind.OR)
+    xor = _binary(BinaryKind.XOR)
+    shl = _binary(BinaryKind.SHL)
+    shr = _binary(BinaryKind.SHR)
 
     def not_(self, operand: Value) -> Value:
         return self.unary(UnaryKind.NOT, operand)
