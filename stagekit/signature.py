@@ -26,11 +26,11 @@ class ArraySpec:
 
     name: str
     dtype: DType
-    shape: tuple[int | HostExpr | None, ...]
+    shape: tuple[HostExpr | None, ...]
     is_contiguous: bool
     is_written: bool
     align: int
-    strides: tuple[int | HostExpr | None, ...] | None = None  # element strides that must hold, where they were declared
+    strides: tuple[HostExpr | None, ...] | None = None  # element strides that must hold, where they were declared
 
     @property
     def rank(self) -> int:

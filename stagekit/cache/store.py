@@ -12,6 +12,10 @@ A file is written under another name and moved into place, so that a reader sees
 It begins with a checksum over its name and its payload: what was cut off, changed or renamed counts as absent. No failure of
 the file system is an error here; at worst a kernel is compiled again. When the entries grow beyond the bound, those that were
 not used for longest go.
+
+Machine code from the cache runs with the user's rights, so it is read only from a folder, and from files, that belong to this
+user and that nobody else can write. A folder that fails this is left alone: stagekit then compiles as if there were no cache.
+The folder that a user names may hold anything: entries lie in a folder of their own inside it.
 """
 
 from __future__ import annotations
@@ -22,15 +26,20 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from stagekit import config
-from stagekit.cache.folder import Refused, folder_in_use, is_private, warn_once
-from stagekit.diagnostics import InternalError
+from stagekit.diagnostics import Diagnostic, InternalError
 
+OWN_FOLDER = "stagekit-v1"
+_PRIVATE = 0o700
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAGIC = b"stagekit cache 1\n"
 _HEAD_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
 _SUFFIX = ".entry"
@@ -73,11 +82,13 @@ class Store:
         try:
             with open(os.open(path, _OPENING), "rb") as file:
                 found = os.fstat(file.fileno())
-                content = file.read() if _is_ours(found) and is_private(found) else b""
+                content = file.read() if _is_ours(found) and _is_private(found) else b""
         except OSError:
             return None
-        payload = _payload(name, content)
-        if is_use and payload is not None and time.time() - found.st_mtime > _USE_NOTED_S:
+        payload = content[_HEAD_BYTES:]
+        if content[:_HEAD_BYTES] != _MAGIC + _checksum(name, payload):
+            return None
+        if is_use and time.time() - found.st_mtime > _USE_NOTED_S:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return payload
@@ -141,37 +152,8 @@ class Store:
             return
 
 
-def open_store() -> Store | None:
-    """The store in the folder that the environment names now."""
-    folder = folder_in_use()
-    if isinstance(folder, Refused):
-        warn_once(folder)
-        return None
-    return _store(folder, config.CACHE_MB.get())
-
-
-@functools.cache
-def _store(folder: Path, limit_mb: str) -> Store:
-    return Store(folder, int(float(limit_mb) * 1e6))
-
-
-def _is_ours(found: os.stat_result) -> bool:
-    """Can this be a file that a store wrote?"""
-    is_own = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-    return stat.S_ISREG(found.st_mode) and is_own and found.st_size <= _MOST_BYTES
-
-
 def _checksum(name: str, payload: bytes) -> bytes:
-    digest = hashlib.sha256(name.encode())
-    digest.update(payload)
-    return digest.digest()
-
-
-def _payload(name: str, content: bytes) -> bytes | None:
-    """What follows the checksum, if it is right."""
-    payload = content[_HEAD_BYTES:]
-    is_whole = content[:_HEAD_BYTES] == _MAGIC + _checksum(name, payload)
-    return payload if is_whole else None
+    return hashlib.sha256(name.encode() + payload).digest()
 
 
 def _remove(path: Path) -> bool:
@@ -180,3 +162,79 @@ def _remove(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Can this be a file that a store wrote?"""
+    return stat.S_ISREG(found.st_mode) and _is_own(found) and found.st_size <= _MOST_BYTES
+
+
+def _is_own(found: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+
+
+def _is_private(found: os.stat_result) -> bool:
+    """Does it belong to this user, and can nobody else write it? Windows keeps a user's folders private by itself."""
+    return sys.platform == "win32" or (_is_own(found) and not found.st_mode & _OTHERS_WRITE)
+
+
+# -- which folder -----------------------------------------------------------------------------------------------------
+
+
+class NoDiskCache(Diagnostic):
+    title: ClassVar[str] = "There is no disk cache"
+    label: ClassVar[str] = "{why}"
+    help: ClassVar[str] = (
+        "each process compiles its kernels anew; name a folder that you can write by STAGEKIT_CACHE, or set it to 0"
+    )
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why there is no cache, in words. is_wanted: the user switched it off."""
+
+    why: str
+    is_wanted: bool = False
+
+
+def folder_in_use() -> Path | Refused:
+    """Return the folder of the entries, which exists and is private, or why there is none."""
+    wanted = config.CACHE.get()
+    if wanted == "0":
+        return Refused("switched off by STAGEKIT_CACHE=0", is_wanted=True)
+    try:
+        above = Path(wanted).expanduser() if wanted else config.platform_cache_folder()
+    except RuntimeError:  # `~` of an unknown user
+        return Refused(f"STAGEKIT_CACHE={wanted} names a home folder that is not known")
+    if above is None:
+        return Refused("this user has no home folder")
+    folder = above / OWN_FOLDER
+    try:
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        found = os.lstat(folder)  # a link could lead to files that are none of ours
+    except OSError as error:
+        return Refused(f"{folder}: {error.strerror}")
+    if not stat.S_ISDIR(found.st_mode):
+        return Refused(f"{folder} is not a folder")
+    return folder if _is_private(found) else Refused(f"{folder} belongs to, or can be written by, someone else")
+
+
+_warned: set[Refused] = set()
+
+
+def open_store() -> Store | None:
+    """Return the store in the folder that the environment names now. Who did not switch it off is told once why there is none."""
+    folder = folder_in_use()
+    if not isinstance(folder, Refused):
+        return _store(folder, config.CACHE_MB.get())
+    if not folder.is_wanted and folder not in _warned:
+        _warned.add(folder)
+        told = NoDiskCache(folder.why)
+        warnings.warn(f"{told.title}: {told.label_text()}; {told.help_text()} [{told.id}]", stacklevel=2)
+    return None
+
+
+@functools.cache
+def _store(folder: Path, limit_mb: str) -> Store:
+    return Store(folder, int(float(limit_mb) * 1e6))

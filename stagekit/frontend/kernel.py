@@ -39,7 +39,7 @@ from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number
-from stagekit.hostexpr import Const, HostExpr, HostOp, Slot, slots_in
+from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
 from stagekit.ir.printer import print_function
@@ -252,7 +252,7 @@ class _Trace:
 
     def _host_size(self, size: Any) -> HostExpr:
         if isinstance(size, int):
-            return Const(size)
+            return size
         if isinstance(size, Dynamic):
             self.tracer.size(size, self.loc)  # raises UnboundSize where no argument gives it
             return Slot(self.size_slots[size])
@@ -317,7 +317,7 @@ class _Trace:
         threads = sorted(name for name, level in uses.items() if level == "thread")
         is_by_block = "block" in uses.values()
         if launch is not None:
-            fixed = tuple(b.value for b in launch.block if isinstance(b, Const))
+            fixed = tuple(b for b in launch.block if isinstance(b, int))
             return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 and 0 not in fixed else None
         if is_by_block and threads:
             raise StagingError(MixedStyles(self.source.name, ", ".join(threads)), self.loc)
@@ -355,12 +355,12 @@ class _Trace:
         for elements, itemsize in self.tracer.shared_needs:
             with contextlib.suppress(StagingError):  # a size that only the kernel knows
                 found.append(_times(host.of(elements, "shared memory"), itemsize))
-        constant = max((e.value for e in found if isinstance(e, Const)), default=0)
-        computed = [e for e in found if not isinstance(e, Const)]
-        return (*([Const(constant)] if constant else []), *computed)
+        constant = max((e for e in found if isinstance(e, int)), default=0)
+        computed = [e for e in found if not isinstance(e, int)]
+        return (*([constant] if constant else []), *computed)
 
     def _check_block(self, block: tuple[HostExpr, ...], loc: Loc) -> None:
-        sizes = [b.value for b in block if isinstance(b, Const)]
+        sizes = [b for b in block if isinstance(b, int)]
         total = math.prod(sizes) if len(sizes) == 3 else None
         if any(s < 0 for s in sizes) or (total is not None and total > MAX_THREADS):
             why = f"a block has 0 to {MAX_THREADS} threads in all"
@@ -380,7 +380,7 @@ class _HostExpressions:
         if isinstance(value, Number):
             return self._convert(value.value, what)
         if is_numeric(value) and not isinstance(value, float) and int(value) == value:
-            return Const(int(value))
+            return int(value)
         raise StagingError(LaunchNotComputable(f"{what} ({describe(value)})"), self.loc)
 
     def _convert(self, value: Value, what: str) -> HostExpr:
@@ -388,7 +388,7 @@ class _HostExpressions:
             return Slot(self.slots[value])
         op = self.definitions.get(value)
         if isinstance(op, ops.Constant):
-            return Const(int(op.value))
+            return int(op.value)
         if isinstance(op, ops.Cast) and isinstance(op.operand.type, Scalar) and not op.operand.type.dtype.is_float:
             return self._convert(op.operand, what)
         if (
@@ -405,7 +405,7 @@ class _HostExpressions:
 
 
 def _times(expr: HostExpr, factor: int) -> HostExpr:
-    return Const(expr.value * factor) if isinstance(expr, Const) else HostOp("mul", (expr, Const(factor)))
+    return expr * factor if isinstance(expr, int) else HostOp("mul", (expr, factor))
 
 
 def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:

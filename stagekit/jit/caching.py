@@ -7,21 +7,18 @@ only where the code shows them (asserts, prints, line information): a comment ab
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.backends import toolchain
-from stagekit.cache import open_store
-from stagekit.cache.artifacts import from_bytes, to_bytes
-from stagekit.cache.plain import NotPlain, to_plain
-from stagekit.cache.versions import versions
+from stagekit.cache import keys, open_store
+from stagekit.cache.artifacts import NotPlain, from_bytes, to_bytes, to_plain
 from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
@@ -30,44 +27,41 @@ from stagekit.ir.printer import print_function
 _OURS = frozenset(all_intrinsics())  # before any user's module could define more
 
 
-def digest_of(traced: Traced) -> str | None:
-    """A digest of all that a traced kernel is; None where files cannot describe it."""
+def read_or_make(
+    traced: Traced, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]
+) -> tuple[Artifact, bool]:
+    """Return the artifact of a traced kernel, made and kept where it is not on disk; and whether it was on disk.
+
+    made_for: the compute capability or the block.
+    """
+    words = _words(traced) if open_store() else None
+    if words is None:
+        return make(), False
+    return keys.read_or_make(
+        "code", (*words, target, *map(str, made_for), *toolchain.identity(target)), make, _read, _write
+    )
+
+
+def _words(traced: Traced) -> tuple[str, str] | None:
+    """Return all that a traced kernel is, as text; None where files cannot describe it."""
     fn = traced.function
-    if _uses_foreign_intrinsics(fn):
-        return None
-    facts = (traced.signature, traced.launch, traced.style, traced.block)
+    if any(isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS for op in walk(fn.body)):
+        return None  # the lowering of a user's intrinsic is the user's own code
     try:
-        plain = json.dumps(to_plain(facts))
+        facts = json.dumps(to_plain((traced.signature, traced.launch, traced.style, traced.block)))
     except NotPlain:
         return None
-    return _digest(print_function(fn, locations=True) if shows_places(fn) else traced.ir, plain)
+    return print_function(fn, locations=True) if _shows_places(fn) else traced.ir, facts
 
 
-def shows_places(fn: Function) -> bool:
+def _shows_places(fn: Function) -> bool:
     """Does the code say where in the source something is?"""
     return bool(fn.attribute("lineinfo")) or any(isinstance(op, ops.Assert | ops.Print) for op in walk(fn.body))
 
 
-def _uses_foreign_intrinsics(fn: Function) -> bool:
-    """Their lowering is the user's own code, which no key describes."""
-    return any(isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS for op in walk(fn.body))
-
-
-def artifact_name(digest: str, target: str, words: tuple[Any, ...]) -> str | None:
-    """The entry of a kernel compiled for `target`. words: capability or block. None where this package has no version."""
-    ours = versions()
-    return ours and f"code-{_digest(digest, ours, target, *map(str, words), *toolchain.identity(target))}"
-
-
-def _digest(*words: str) -> str:
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()
-
-
-def load_artifact(name: str) -> Artifact | None:
-    """The artifact from disk, if it is there and still what compiling would give."""
-    store = None if is_dumping() else open_store()
-    payload = store.load(name) if store else None
-    if payload is None:
+def _read(payload: bytes) -> Artifact | None:
+    """Return the artifact, if it is still what compiling would give. Whoever wants to see the stages needs a compile."""
+    if config.DUMP.get():
         return None
     try:
         artifact, notes = from_bytes(payload)
@@ -76,27 +70,18 @@ def load_artifact(name: str) -> Artifact | None:
     return artifact if _digest_of_file(notes.get("library")) == notes.get("library_digest") else None
 
 
-def save_artifact(name: str, artifact: Artifact) -> None:
-    """Keep it; where that is not possible, the next process compiles again."""
-    store = open_store()
-    if store is not None:
-        with contextlib.suppress(NotPlain):
-            store.save(name, to_bytes(artifact, _notes(artifact)))
+def _write(artifact: Artifact) -> bytes | None:
+    """Return its bytes, which name the file of libdevice as it is now, where the code contains parts of it."""
+    notes: dict[str, Any] = {}
+    if "__nv_" in artifact.stages.get("llvm", ""):
+        from stagekit.backends import libdevice
 
-
-def is_dumping() -> bool:
-    """Whoever wants to see the stages needs a compile."""
-    return bool(config.DUMP.get())
-
-
-def _notes(artifact: Artifact) -> Mapping[str, Any]:
-    """The file of libdevice as it was, where the code contains parts of it."""
-    if "__nv_" not in artifact.stages.get("llvm", ""):
-        return {}
-    from stagekit.backends import libdevice
-
-    path = libdevice.library_path()
-    return {"library": path, "library_digest": _digest_of_file(path)}
+        path = libdevice.library_path()
+        notes = {"library": path, "library_digest": _digest_of_file(path)}
+    try:
+        return to_bytes(artifact, notes)
+    except NotPlain:
+        return None
 
 
 @functools.cache
@@ -105,18 +90,3 @@ def _digest_of_file(path: str | None) -> str | None:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
     except OSError:
         return ""
-
-
-def read_or_make(
-    traced: Traced, target: str, words: tuple[Any, ...], make: Callable[[], Artifact]
-) -> tuple[Artifact, bool]:
-    """The artifact of a traced kernel, made and kept where it is not on disk; and whether it was on disk."""
-    digest = digest_of(traced) if open_store() else None
-    name = artifact_name(digest, target, words) if digest else None
-    found = load_artifact(name) if name else None
-    if found is not None:
-        return found, True
-    made = make()
-    if name:
-        save_artifact(name, made)
-    return made, False

@@ -33,7 +33,7 @@ import numpy as np
 
 import stagekit as sk
 from stagekit.cache import store as store_module
-from stagekit.cache.folder import OWN_FOLDER
+from stagekit.cache.store import OWN_FOLDER
 from stagekit.jit import history, native_launchers
 
 NOBODY = 65534

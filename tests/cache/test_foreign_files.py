@@ -14,7 +14,7 @@ import pytest
 
 from stagekit.__main__ import main
 from stagekit.cache import Store, entry_name, open_store
-from stagekit.cache.folder import OWN_FOLDER
+from stagekit.cache.store import OWN_FOLDER
 
 NAME = entry_name("code", "a")
 LIKE_ENTRIES = (

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.cache import Refused, Store, entry_name, folder_in_use, open_store
-from stagekit.cache.folder import OWN_FOLDER
+from stagekit.cache.store import OWN_FOLDER
 
 PAYLOAD = bytes(range(256)) * 20
 A, B = entry_name("code", "a"), entry_name("code", "b")

@@ -13,7 +13,7 @@ import pytest
 
 from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
-from stagekit.hostexpr import Const, Slot
+from stagekit.hostexpr import Slot
 from stagekit.jit.native_launchers import CallShape, LaunchParameter, NativeLaunchers
 from stagekit.runtime import dlpack, driver, native_process
 from stagekit.runtime.cuda import CudaKernel
@@ -137,8 +137,8 @@ def test_brackets_with_a_zero_launch_nothing(key: Any, gpu: FakeNativeDriver) ->
 @pytest.mark.parametrize("axis", range(3))
 def test_a_block_of_run_time_threads_launches_nothing_where_there_are_none(axis: int, gpu: FakeNativeDriver) -> None:
     gpu.parameter_count = 1
-    block = tuple(Slot(0) if i == axis else Const(2) for i in range(3))
-    own = LaunchSpec((Const(1),) * 3, block, Const(0))
+    block = tuple(Slot(0) if i == axis else 2 for i in range(3))
+    own = LaunchSpec((1,) * 3, block, 0)
     launch = Launches(OWN_BLOCK, launch=own, block=None).load(0)
 
     assert launch(0) is None

@@ -7,7 +7,7 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType, float32, int64
-from stagekit.hostexpr import Const, HostExpr, HostOp, Slot
+from stagekit.hostexpr import HostExpr, HostOp, Slot
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, ScalarSpec, Signature
 
@@ -69,9 +69,9 @@ SAXPY = Signature(
     ),
 )
 SAXPY_LAUNCH = LaunchSpec(
-    (HostOp("floordiv", (HostOp("add", (Slot(1), Const(255))), Const(256))), Const(1), Const(1)),
-    (Const(256), Const(1), Const(1)),
-    Const(0),
+    (HostOp("floordiv", (HostOp("add", (Slot(1), 255)), 256)), 1, 1),
+    (256, 1, 1),
+    0,
 )
 OUT = Signature((array("out", int64, written=True),), (ParamSlot("address", 0, int64),))
 VISIT = Signature(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.dtypes import bfloat16, bool_, float32, float64, int32, int64
-from stagekit.hostexpr import Const, HostOp, Slot
+from stagekit.hostexpr import HostOp, Slot
 from stagekit.runtime import checks
 from stagekit.runtime.checks import GpuReading, compile_reader
 from stagekit.runtime.errors import ArgumentError
@@ -58,7 +58,7 @@ def test_any_subset_and_order_of_slots_works() -> None:
 
 def test_sizes_that_depend_on_other_arguments_must_hold() -> None:
     """B has one row more than A, C has n elements."""
-    a, b = array("A", shape=(None, None)), array("B", shape=(HostOp("add", (Slot(1), Const(1))), Slot(2)))
+    a, b = array("A", shape=(None, None)), array("B", shape=(HostOp("add", (Slot(1), 1)), Slot(2)))
     signature = signature_of(a, b, ScalarSpec("n", int32), array("C", shape=(Slot(6),)))
     A, B, C = (np.zeros(s, np.float32) for s in [(4, 3), (5, 3), (7,)])
 

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagekit.diagnostics import InternalError
-from stagekit.hostexpr import Const
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError, LaunchError
 from stagekit.runtime.launch_config import LaunchConfig
@@ -98,7 +97,7 @@ def test_missing_brackets_are_told(make_kernel: MakeKernel) -> None:
 
 
 def test_a_computed_launch_has_the_compiled_block(make_kernel: MakeKernel) -> None:
-    other = LaunchSpec(SAXPY_LAUNCH.grid, (Const(128), Const(1), Const(1)), Const(0))
+    other = LaunchSpec(SAXPY_LAUNCH.grid, (128, 1, 1), 0)
     kernel = make_kernel("saxpy", SAXPY, style="entry", launch=other)
     x = np.ones(10, np.float32)
 

@@ -17,8 +17,8 @@ from stagekit.backends.launcher.text import ENTRY, expressions, write
 from stagekit.backends.llvm import optimize
 from stagekit.backends.toolchain import identity
 from stagekit.cache import open_store
-from stagekit.cache.codes import kept
-from stagekit.hostexpr import HostExpr, HostOp, Slot
+from stagekit.cache.keys import kept
+from stagekit.hostexpr import slots_in
 from stagekit.signature import ScalarSpec
 
 __all__ = ["ENTRY", "LauncherCode", "compile", "load_support"]
@@ -65,10 +65,5 @@ def _object_code(text: str) -> bytes:
 
 def _is_possible(request: LauncherRequest) -> bool:
     scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
-    return all(map(wanted.can_read, scalars)) and not any(_reads_float(request, e) for e in expressions(request))
-
-
-def _reads_float(request: LauncherRequest, expr: HostExpr) -> bool:
-    if isinstance(expr, Slot):
-        return request.slots[expr.index].dtype.is_float
-    return isinstance(expr, HostOp) and any(_reads_float(request, a) for a in expr.args)
+    sizes = (request.slots[index].dtype for expr in expressions(request) for index in slots_in(expr))
+    return all(map(wanted.can_read, scalars)) and not any(dtype.is_float for dtype in sizes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.values import Value
 from stagekit.dtypes import int64, uint64
-from stagekit.hostexpr import Const, HostExpr, HostOp, Slot
+from stagekit.hostexpr import HostExpr, HostOp, Slot
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     **{kind: getattr(operator, kind) for kind in ("add", "sub", "mul", "floordiv", "mod", "xor", "neg")},
@@ -35,8 +35,8 @@ class Evaluator:
         self._known: dict[int, Value] = {}  # by identity: hashing a tree costs a walk over it
 
     def value_of(self, expr: HostExpr) -> Value:
-        if isinstance(expr, Const):
-            return self._r.number(int64.wrap(expr.value))
+        if isinstance(expr, int):
+            return self._r.number(int64.wrap(expr))
         if isinstance(expr, Slot):
             return self._slots[expr.index]
         if id(expr) not in self._known:

@@ -30,7 +30,7 @@ from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.dtypes import int32, int64
-from stagekit.hostexpr import HostExpr, HostOp, Slot
+from stagekit.hostexpr import HostExpr, slots_in
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, slot_offsets
 
@@ -186,14 +186,8 @@ def _array_word(slot: ParamSlot, array: ArrayValues) -> Value:
 
 def _integers(frame: Frame, values: Values) -> dict[int, Value]:
     """The slots that expressions read."""
-    used = {index for expr in expressions(frame.request) for index in _slots_of(expr)}
+    used = {index for expr in expressions(frame.request) for index in slots_in(expr)}
     return {index: values.slots[index].load(int64) for index in sorted(used)}
-
-
-def _slots_of(expr: HostExpr) -> set[int]:
-    if isinstance(expr, Slot):
-        return {expr.index}
-    return set().union(*map(_slots_of, expr.args)) if isinstance(expr, HostOp) else set()
 
 
 def _check_relations(frame: Frame, values: Values, evaluator: Evaluator) -> None:
