@@ -47,6 +47,16 @@ def invoke(
     return call(tracer, frame, node, fn, args, dict(kwargs))
 
 
+_MOST_CHARACTERS = 1 << 20
+
+
+def bounded_format(spec: Any) -> Any:
+    """Return a format as it is, or raise ValueError where its width or precision would fill the memory."""
+    if isinstance(spec, str) and any(int(number) > _MOST_CHARACTERS for number in re.findall("[0-9]{7,}", spec)):
+        raise ValueError(f"a format of more than {_MOST_CHARACTERS} characters")
+    return spec
+
+
 def static(tracer: Tracer, frame: Frame, node: ast.AST, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`fn(*args, **kwargs)` by CPython, at compile time; what it raises becomes an error at `node`.
 

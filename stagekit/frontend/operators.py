@@ -15,7 +15,7 @@ from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands, StagingError
-from stagekit.frontend.evaluation import evaluate, invoke, needs_static, static
+from stagekit.frontend.evaluation import bounded_format, evaluate, invoke, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import by_method, user_method
 from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, is_literal, is_numeric
@@ -65,6 +65,8 @@ def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, 
         raise needs_static(tracer, frame, node, "what is formatted into a string", right)
     if symbol == "*":
         _refuse_huge(tracer, frame, node, symbol, left, right)
+    if symbol == "%":
+        static(tracer, frame, node, bounded_format, left)
     made = static(tracer, frame, node, _SYMBOLS[symbol], left, right)
     return tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
 

@@ -11,7 +11,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
-from stagekit.frontend.evaluation import evaluate, needs_static, static
+from stagekit.frontend.evaluation import bounded_format, evaluate, needs_static, static
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype
 from stagekit.frontend.tracer import Tracer
@@ -43,7 +43,7 @@ def _formatted(tracer: Tracer, frame: Frame, node: ast.FormattedValue) -> str | 
         message = f"a format of {describe(value)}"
         raise tracer.error(BadCall(message, "show its run-time numbers one by one"), frame, node)
     convert = _CONVERSIONS.get(node.conversion, _as_shown)
-    found: str = static(tracer, frame, node, lambda v: format(convert(v), spec), value)
+    found: str = static(tracer, frame, node, lambda v: format(convert(v), bounded_format(spec)), value)
     return found
 
 
@@ -66,7 +66,7 @@ def _check_spec(tracer: Tracer, frame: Frame, node: ast.AST, value: Number, spec
         raise needs_static(tracer, frame, node, "a format", spec.operands[0])
     dtype = default_dtype(value)
     sample = True if dtype is dtypes.bool_ else 1.5 if dtype.is_float else 1
-    static(tracer, frame, node, lambda: f"{{:{spec}}}".format(sample))
+    static(tracer, frame, node, lambda: f"{{:{bounded_format(spec)}}}".format(sample))
 
 
 def message(tracer: Tracer, frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:

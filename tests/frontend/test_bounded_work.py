@@ -41,6 +41,9 @@ CASES = {
     "a shift": (lambda n: 1 << 10**10, "BAD_OPERANDS"),
     "squares of squares": (spin, "BAD_OPERANDS"),
     "a format": (lambda n: f"{1:>100000000000}", "STATIC_FAILURE"),
+    "a format that a machine of 128 GiB could hold": (lambda n: f"{1:.10000000000f}", "STATIC_FAILURE"),
+    "a run-time number's format": (lambda n: print(f"{n:>10000000000}"), "STATIC_FAILURE"),
+    "a format by %": (lambda n: "%100000000000d" % 1, "STATIC_FAILURE"),  # noqa: F501, UP031
     "digits": (lambda n: f"{DIGITS}", "STATIC_FAILURE"),
     "an array": (lambda n: np.zeros((1 << 22, 1 << 22)), "STATIC_FAILURE"),
     "a number past all floats": (lambda n: sk.exp(n * 1.0) + DIGITS, "LITERAL_RANGE"),

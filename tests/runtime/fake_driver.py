@@ -71,6 +71,7 @@ class FakeDriver:
         self.pinned: dict[int, int] = {}
         self.current = 0
         self.memory: dict[int, Any] = {}
+        self.freed: set[int] = set()
         self.launched: list[tuple[int, ...]] = []  # the native parameters of each launch
 
     def __getattr__(self, name: str) -> Any:
@@ -149,13 +150,17 @@ class FakeDriver:
     def do_cuMemAlloc(self, size: int) -> int:
         block = (ctypes.c_char * size)()
         self.memory[ctypes.addressof(block)] = block
+        self.freed.discard(ctypes.addressof(block))
         return ctypes.addressof(block)
 
     def do_cuMemHostAlloc(self, size: int, flags: int) -> int:
         return self.do_cuMemAlloc(size)
 
     def do_cuMemFree(self, address: int) -> None:
-        del self.memory[address]
+        """What the real driver gave is its own: an array of an earlier test may go while this one runs."""
+        if address in self.freed or address in self.memory:
+            self.freed.add(address)
+            del self.memory[address]
 
     do_cuMemFreeHost = do_cuMemFree
 
