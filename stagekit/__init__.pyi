@@ -113,7 +113,7 @@ def fmod(x: Any, y: Any) -> Any:
 def remainder(x: Any, y: Any) -> Any:
     'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
 def atomic_cas(pointer: Any, expected: Any, desired: Any) -> Any:
-    'Replace the element by `desired` if it equals `expected`. Returns the element from before. Floats are compared by their bits.'
+    'Replace the element by `desired` if it equals `expected`; floats are compared by their bits. Returns the element from before.'
 def atomic_add(pointer: Any, value: Any) -> Any:
     "Add `value` to the element; integers wrap. On cuda the hardware's float32 addition in global memory flushes subnormals. Returns the element from before."
 def atomic_sub(pointer: Any, value: Any) -> Any:

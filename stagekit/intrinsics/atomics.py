@@ -20,44 +20,31 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.intrinsics import rounding
-from stagekit.intrinsics.registry import define
+from stagekit.intrinsics.registry import define, sig
 from stagekit.ir import (
     TARGETS,
     Builder,
     CompareKind,
     Effect,
-    Effects,
     Expand,
     Intrinsic,
     Lowering,
     Native,
     Pointer,
     Scalar,
-    Sig,
     Space,
-    Type,
     Value,
 )
-
-_EFFECTS: Effects = frozenset({Effect.READ, Effect.WRITE})
-_SPACES = (Space.GLOBAL, Space.SHARED)
-_INTEGERS = dtypes.INTEGER_DTYPES
-_FLOATS = dtypes.FLOAT_DTYPES
-_NATIVE_ADD = (*_INTEGERS, dtypes.float32, dtypes.float64)
 
 Combine = Callable[[Builder, Value, Value], Value]
 Results = tuple[Value, ...]
 
 
-def _pointee(pointer: Value) -> DType:
-    return pointer.type.dtype
-
-
-def _as_bits(b: Builder, pointer: Value) -> Value:
-    """The same address, seen as an unsigned integer of the element's size."""
-    kind = pointer.type
-    assert isinstance(kind, Pointer)
-    return b.bitcast(pointer, Pointer(kind.dtype.unsigned, kind.space))
+def _as_bits(b: Builder, pointer: Value) -> tuple[Value, Scalar]:
+    """The same address, seen as that of an unsigned integer of the element's size, and the type of this integer."""
+    assert isinstance(pointer.type, Pointer)
+    dtype, space = pointer.type.dtype.unsigned, pointer.type.space
+    return b.bitcast(pointer, Pointer(dtype, space)), Scalar(dtype)
 
 
 def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
@@ -65,9 +52,9 @@ def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, *values = args
-        place = _as_bits(b, pointer)
-        words = [b.bitcast(v, Scalar(_pointee(place))) for v in values]
-        return (b.bitcast(b.call_one(spec(), (place, *words)), Scalar(_pointee(pointer))),)
+        place, word = _as_bits(b, pointer)
+        old = b.call_one(spec(), (place, *(b.bitcast(v, word) for v in values)))
+        return (b.bitcast(old, Scalar(pointer.type.dtype)),)
 
     return Expand(build)
 
@@ -81,46 +68,47 @@ def _retry(combine: Combine) -> Expand:
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, value = args
-        place, dtype = _as_bits(b, pointer), _pointee(pointer)
-        word = Scalar(_pointee(place))
+        place, word = _as_bits(b, pointer)
         seen = Value(word)
         with b.block((seen,)) as before:
-            changed = b.bitcast(combine(b, b.bitcast(seen, Scalar(dtype)), value), word)
+            changed = b.bitcast(combine(b, b.bitcast(seen, value.type), value), word)
             found = b.call_one(atomic_cas, (place, seen, changed))
             b.condition(b.compare(CompareKind.NE, found, seen), found)
         latest = Value(word)
         with b.block((latest,)) as after:
             b.yield_(latest)
         (old,) = b.while_((b.constant(0, word.dtype),), before.done(), after.done())
-        return (b.bitcast(old, Scalar(dtype)),)
+        return (b.bitcast(old, value.type),)
 
     return Expand(build)
 
 
-def _by_dtype(*parts: tuple[Sequence[DType], Lowering]) -> Mapping[str, Mapping[DType, Lowering]]:
-    """The same table for every target: each part gives some dtypes their lowering."""
-    table = {dtype: lowering for some, lowering in parts for dtype in some}
-    return dict.fromkeys(TARGETS, table)
-
-
-def _sigs(some: Sequence[DType], *, values: int) -> tuple[Sig, ...]:
-    def sig(dtype: DType, space: Space) -> Sig:
-        element: Type = Scalar(dtype)
-        return Sig((Pointer(dtype, space), *(element,) * values), (element,))
-
-    return tuple(sig(d, s) for d in some for s in _SPACES)
-
-
-def _atomic(name: str, lower: Mapping[str, Mapping[DType, Lowering]], doc: str, source: str) -> Intrinsic:
+def _atomic(name: str, by_dtype: Mapping[DType, Lowering], doc: str, source: str, *values: str) -> Intrinsic:
+    """An operation on one element and `values` (by default one called `value`); the same lowerings on every target."""
+    args = ("pointer", *(values or ("value",)))
     return define(
         name=name,
-        args=("pointer", "value"),
-        sigs=_sigs(tuple(lower["cpu"]), values=1),
-        effects=_EFFECTS,
-        lower=lower,
+        args=args,
+        sigs=tuple(
+            sig([Pointer(d, s), *[d] * (len(args) - 1)], d) for d in by_dtype for s in (Space.GLOBAL, Space.SHARED)
+        ),
+        effects=frozenset({Effect.READ, Effect.WRITE}),
+        lower=dict.fromkeys(TARGETS, by_dtype),
         doc=f"{doc} Returns the element from before.",
         source=source,
     )
+
+
+def _integers(native: Native) -> dict[DType, Lowering]:
+    return dict.fromkeys(dtypes.INTEGER_DTYPES, native)
+
+
+def _floats(lowering: Lowering) -> dict[DType, Lowering]:
+    return dict.fromkeys(dtypes.FLOAT_DTYPES, lowering)
+
+
+def _extremum(spec: Intrinsic) -> Combine:
+    return lambda b, x, y: b.call_one(spec, (x, y))
 
 
 def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
@@ -128,77 +116,57 @@ def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Result
     return b.call(atomic_add, (pointer, b.neg(value)))
 
 
-def _minimum(b: Builder, x: Value, y: Value) -> Value:
-    return b.call_one(rounding.minimum, (x, y))
-
-
-def _maximum(b: Builder, x: Value, y: Value) -> Value:
-    return b.call_one(rounding.maximum, (x, y))
-
-
-atomic_cas: Intrinsic = define(
-    name="atomic_cas",
-    args=("pointer", "expected", "desired"),
-    sigs=_sigs((*_INTEGERS, *_FLOATS), values=2),
-    effects=_EFFECTS,
-    lower=_by_dtype((_INTEGERS, Native.ATOMIC_CAS), (_FLOATS, _on_bits(lambda: atomic_cas))),
-    doc="Replace the element by `desired` if it equals `expected`. Returns the element from before. Floats are compared by "
-    "their bits.",
-    source="PTX ISA, atom.cas",
+atomic_cas: Intrinsic = _atomic(
+    "atomic_cas",
+    _integers(Native.ATOMIC_CAS) | _floats(_on_bits(lambda: atomic_cas)),
+    "Replace the element by `desired` if it equals `expected`; floats are compared by their bits.",
+    "PTX ISA, atom.cas",
+    "expected",
+    "desired",
 )
-
-atomic_add: Intrinsic = _atomic(
+atomic_add = _atomic(
     "atomic_add",
-    _by_dtype((_NATIVE_ADD, Native.ATOMIC_ADD), ((dtypes.float16, dtypes.bfloat16), _retry(Builder.add))),
+    {
+        **_integers(Native.ATOMIC_ADD),
+        **dict.fromkeys((dtypes.float32, dtypes.float64), Native.ATOMIC_ADD),
+        **dict.fromkeys((dtypes.float16, dtypes.bfloat16), _retry(Builder.add)),
+    },
     "Add `value` to the element; integers wrap. On cuda the hardware's float32 addition in global memory flushes subnormals.",
     "PTX ISA, atom.add",
 )
-
 atomic_sub = _atomic(
     "atomic_sub",
-    _by_dtype(((*_INTEGERS, *_FLOATS), Expand(_negated))),
+    dict.fromkeys((*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES), Expand(_negated)),
     "Subtract `value` from the element; integers wrap.",
     "CUDA C++ Programming Guide, atomicSub; PTX ISA, atom.add",
 )
-
 atomic_min = _atomic(
     "atomic_min",
-    _by_dtype((_INTEGERS, Native.ATOMIC_MIN), (_FLOATS, _retry(_minimum))),
+    _integers(Native.ATOMIC_MIN) | _floats(_retry(_extremum(rounding.minimum))),
     "Replace the element by the smaller of itself and `value`; NaN wins.",
     "PTX ISA, atom.min",
 )
-
 atomic_max = _atomic(
     "atomic_max",
-    _by_dtype((_INTEGERS, Native.ATOMIC_MAX), (_FLOATS, _retry(_maximum))),
+    _integers(Native.ATOMIC_MAX) | _floats(_retry(_extremum(rounding.maximum))),
     "Replace the element by the larger of itself and `value`; NaN wins.",
     "PTX ISA, atom.max",
 )
-
 atomic_and = _atomic(
-    "atomic_and",
-    _by_dtype((_INTEGERS, Native.ATOMIC_AND)),
-    "And the bits of `value` into the element.",
-    "PTX ISA, atom.and",
+    "atomic_and", _integers(Native.ATOMIC_AND), "And the bits of `value` into the element.", "PTX ISA, atom.and"
 )
-
 atomic_or = _atomic(
-    "atomic_or",
-    _by_dtype((_INTEGERS, Native.ATOMIC_OR)),
-    "Or the bits of `value` into the element.",
-    "PTX ISA, atom.or",
+    "atomic_or", _integers(Native.ATOMIC_OR), "Or the bits of `value` into the element.", "PTX ISA, atom.or"
 )
-
 atomic_xor = _atomic(
     "atomic_xor",
-    _by_dtype((_INTEGERS, Native.ATOMIC_XOR)),
+    _integers(Native.ATOMIC_XOR),
     "Exclusive-or the bits of `value` into the element.",
     "PTX ISA, atom.xor",
 )
-
 atomic_exchange: Intrinsic = _atomic(
     "atomic_exchange",
-    _by_dtype((_INTEGERS, Native.ATOMIC_EXCHANGE), (_FLOATS, _on_bits(lambda: atomic_exchange))),
+    _integers(Native.ATOMIC_EXCHANGE) | _floats(_on_bits(lambda: atomic_exchange)),
     "Replace the element by `value`.",
     "PTX ISA, atom.exch",
 )

@@ -8,22 +8,15 @@ Sources: PTX ISA sections popc, clz, brev, prmt, shf; LLVM Language Reference, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from stagekit.dtypes import INTEGER_DTYPES, uint32, uint64
 from stagekit.intrinsics.registry import define, each_dtype, sig
-from stagekit.ir.builder import Builder
-from stagekit.ir.core import Value
+from stagekit.intrinsics.terms import Term, asm, expand
 from stagekit.ir.intrinsic import Expand, Intrinsic, Llvm
-from stagekit.ir.ops import CompareKind
 from stagekit.ir.semantics import Array
-from stagekit.ir.types import U32
-
-_ZERO_IS_DEFINED = (("i1", "false"),)  # of llvm.ctlz: the result at 0 is the width, not poison
-
 
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
@@ -87,40 +80,27 @@ def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
 # -- expansions -------------------------------------------------------------------------------------------------------
 
 
-def _expand_ctz(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
+def _ctz(x: Term) -> Term:
     """The ones below the lowest set bit, counted; LLVM's own form branches on 0 when it makes PTX."""
-    (x,) = args
-    below = b.and_(b.not_(x), b.sub(x, b.constant(1, x.type.dtype)))
-    return (b.call_one(popcount, (below,)),)
+    return (~x & (x - 1)).call("popcount")
 
 
-def _expand_ffs(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
-    (x,) = args
-    zero, one = (b.constant(n, x.type.dtype) for n in (0, 1))
-    place = b.add(b.call_one(ctz, (x,)), one)
-    return (b.select(b.compare(CompareKind.EQ, x, zero), zero, place),)
+def _ffs(x: Term) -> Term:
+    return x.like(0).select_if(x.equals(0), x.call("ctz") + 1)
 
 
-def _expand_byte_perm(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
-    low, high, selector = (b.cast(a, uint64) for a in args)
-    both = b.or_(low, b.shl(high, b.constant(32, uint64)))
-    result = b.constant(0, uint64)
+def _byte_perm(low: Term, high: Term, selector: Term) -> Term:
+    both, digits = low.cast(uint64) | high.cast(uint64) << 32, selector.cast(uint64)
+    result = both.like(0)
     for place in (0, 4, 8, 12):
-        index = b.and_(b.shr(selector, b.constant(place, uint64)), b.constant(7, uint64))
-        byte = b.and_(b.shr(both, b.mul(index, b.constant(8, uint64))), b.constant(0xFF, uint64))
-        result = b.or_(result, b.shl(byte, b.constant(2 * place, uint64)))
-    return (b.cast(result, uint32),)
+        byte = both >> (digits >> place & 7) * 8 & 0xFF
+        result = result | byte << 2 * place
+    return result.cast(uint32)
 
 
-def _expand_byte_perm_cuda(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
+def _byte_perm_cuda(low: Term, high: Term, selector: Term) -> Term:
     """`prmt` reads the fourth bit of each selector digit as "repeat the sign"; this function has no such bit."""
-    low, high, selector = args
-    digits = b.and_(selector, b.constant(0x7777, uint32))
-    parameters = tuple(Value(U32) for _ in args)
-    with b.block(parameters) as host:
-        b.yield_(*_expand_byte_perm(b, parameters, params))
-    text = "prmt.b32 $0, $1, $2, $3;"
-    return b.asm(text, "=r,r,r,r", (low, high, digits), (U32,), has_side_effects=False, host=host.done())
+    return asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", low, high, selector & 0x7777, host=_byte_perm)
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -147,21 +127,21 @@ popcount = _define_bits(
 )
 clz = _define_bits(
     "clz",
-    Llvm("llvm.ctlz.{T}", immediates=_ZERO_IS_DEFINED),
+    Llvm("llvm.ctlz.{T}", immediates=(("i1", "false"),)),  # the result at 0 is the width, not poison
     _count_leading_zeros,
     "Zeros above the highest 1 of `x`; the width (8 to 64) when `x` is 0.",
     "PTX ISA, clz",
 )
 ctz = _define_bits(
     "ctz",
-    Expand(_expand_ctz),
+    expand(_ctz),
     _count_trailing_zeros,
     "Zeros below the lowest 1 of `x`; the width (8 to 64) when `x` is 0.",
     "LLVM Language Reference, llvm.cttz",
 )
 ffs = _define_bits(
     "ffs",
-    Expand(_expand_ffs),
+    expand(_ffs),
     _find_first_set,
     "The place of the lowest 1 of `x`, counted from 1; 0 when `x` is 0.",
     "POSIX.1-2024, ffs",
@@ -197,7 +177,7 @@ byte_perm = define(
     name="byte_perm",
     args=("low", "high", "selector"),
     sigs=(sig([uint32] * 3, uint32),),
-    lower={"cuda": Expand(_expand_byte_perm_cuda), "cpu": Expand(_expand_byte_perm)},
+    lower={"cuda": expand(_byte_perm_cuda), "cpu": expand(_byte_perm)},
     evaluate=_on_unsigned(_permute_bytes),
     doc="Four of the eight bytes of `low` (bytes 0 to 3) and `high` (4 to 7): byte `i` of the result is the one that hex digit "
     "`i` of `selector` names, counted from the right, modulo 8.",

@@ -19,7 +19,7 @@ from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, DType, bfloat16, float
 from stagekit.intrinsics.expansions import absolute, polynomial
 from stagekit.intrinsics.reference import Meaning, wider
 from stagekit.intrinsics.registry import by_name, define, each_dtype
-from stagekit.intrinsics.terms import Term, expand
+from stagekit.intrinsics.terms import Term, asm, expand
 from stagekit.ir.builder import Builder
 from stagekit.ir.core import Value
 from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Lowerings, Tolerance
@@ -181,10 +181,7 @@ def hardware(instruction: str, *, before: float = 1.0, after: float = 1.0) -> Ex
     """`after * instruction(before * x)` of a float32, by an approximate instruction of the GPU."""
 
     def formula(x: Term) -> Term:
-        scaled = x if before == 1.0 else x * before
-        text, type_ = f"{instruction} $0, $1;", x.value.type
-        (result,) = x.builder.asm(text, "=f,f", (scaled.value,), (type_,), has_side_effects=False, host=None)
-        found = Term(x.builder, result)
+        found = asm(f"{instruction} $0, $1;", "=f,f", x if before == 1.0 else x * before)
         return found if after == 1.0 else found * after
 
     return expand(formula)

@@ -9,137 +9,118 @@ Source: PTX ISA, section "Special Registers" (%tid, %ctaid, %ntid, %nctaid, %lan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from stagekit.intrinsics.registry import define
-from stagekit.ir import INDEX, PURE, TARGETS, Builder, Effect, Effects, Expand, Intrinsic, Native, Param, Sig, Value
+from stagekit.ir import INDEX, PURE, TARGETS, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Value
 from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 AXES = ("x", "y", "z")
-
-_EVERYWHERE = ("stagekit", "stagekit.cuda")
-_VARYING: Effects = frozenset({Effect.VARYING})
-_AXIS = Param("axis", AXES, "x")
-_AXIS_NUMBER = Param("axis", (0, 1, 2), 0)
-_GIVES_INDEX = (Sig((), (INDEX,)),)
+_AXIS = (Param("axis", AXES, "x"),)
+_AXIS_NUMBER = (Param("axis", (0, 1, 2), 0),)
 
 
-def _everywhere(native: Native) -> dict[str, Native]:
-    return dict.fromkeys(TARGETS, native)
+def _index(
+    name: str,
+    lowering: Native | Expand,
+    bounds: tuple[int, int],
+    doc: str,
+    source: str,
+    *,
+    params: tuple[Param, ...] = (),
+    is_varying: bool = False,
+    level: Literal["thread", "block"] | None = None,
+    public_in: tuple[str, ...] = ("stagekit.cuda",),
+) -> Intrinsic:
+    return define(
+        name=name,
+        args=(),
+        params=params,
+        sigs=(Sig((), (INDEX,)),),
+        effects=frozenset({Effect.VARYING}) if is_varying else PURE,
+        lower=dict.fromkeys(TARGETS, lowering),
+        bounds=bounds,
+        level=level,
+        public_in=public_in,
+        doc=doc,
+        source=source,
+    )
 
 
-thread_idx = define(
-    name="thread_idx",
+thread_idx = _index(
+    "thread_idx",
+    Native.THREAD_IDX,
+    (0, MAX_THREADS - 1),
+    'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.',
+    "PTX ISA, Special Registers: %tid",
+    params=_AXIS,
+    is_varying=True,
     level="thread",
-    public_in=("stagekit.cuda",),
-    args=(),
-    params=(_AXIS,),
-    sigs=_GIVES_INDEX,
-    effects=_VARYING,
-    lower=_everywhere(Native.THREAD_IDX),
-    bounds=(0, MAX_THREADS - 1),
-    doc='Index of this thread in its block along axis "x", "y" or "z"; counts from 0.',
-    source="PTX ISA, Special Registers: %tid",
 )
-
-block_idx = define(
-    name="block_idx",
-    public_in=("stagekit.cuda",),
-    args=(),
-    params=(_AXIS,),
-    sigs=_GIVES_INDEX,
-    effects=PURE,
-    lower=_everywhere(Native.BLOCK_IDX),
-    bounds=(0, max(GRID_LIMITS) - 1),
-    doc='Index of this block in the grid along axis "x", "y" or "z"; counts from 0.',
-    source="PTX ISA, Special Registers: %ctaid",
+block_idx = _index(
+    "block_idx",
+    Native.BLOCK_IDX,
+    (0, max(GRID_LIMITS) - 1),
+    'Index of this block in the grid along axis "x", "y" or "z"; counts from 0.',
+    "PTX ISA, Special Registers: %ctaid",
+    params=_AXIS,
 )
-
-block_dim = define(
-    name="block_dim",
+block_dim = _index(
+    "block_dim",
+    Native.BLOCK_DIM,
+    (1, MAX_THREADS),
+    'Threads per block along axis "x", "y" or "z".',
+    "PTX ISA, Special Registers: %ntid",
+    params=_AXIS,
     level="thread",
-    public_in=("stagekit.cuda",),
-    args=(),
-    params=(_AXIS,),
-    sigs=_GIVES_INDEX,
-    effects=PURE,
-    lower=_everywhere(Native.BLOCK_DIM),
-    bounds=(1, MAX_THREADS),
-    doc='Threads per block along axis "x", "y" or "z".',
-    source="PTX ISA, Special Registers: %ntid",
 )
-
-grid_dim = define(
-    name="grid_dim",
-    public_in=("stagekit.cuda",),
-    args=(),
-    params=(_AXIS,),
-    sigs=_GIVES_INDEX,
-    effects=PURE,
-    lower=_everywhere(Native.GRID_DIM),
-    bounds=(1, max(GRID_LIMITS)),
-    doc='Blocks in the grid along axis "x", "y" or "z".',
-    source="PTX ISA, Special Registers: %nctaid",
+grid_dim = _index(
+    "grid_dim",
+    Native.GRID_DIM,
+    (1, max(GRID_LIMITS)),
+    'Blocks in the grid along axis "x", "y" or "z".',
+    "PTX ISA, Special Registers: %nctaid",
+    params=_AXIS,
 )
-
-lane_id = define(
-    name="lane_id",
+lane_id = _index(
+    "lane_id",
+    Native.LANE_ID,
+    (0, WARP - 1),
+    "Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.",
+    "PTX ISA, Special Registers: %laneid",
+    is_varying=True,
     level="thread",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=_GIVES_INDEX,
-    effects=_VARYING,
-    lower=_everywhere(Native.LANE_ID),
-    bounds=(0, WARP - 1),
-    doc="Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.",
-    source="PTX ISA, Special Registers: %laneid",
+    public_in=("stagekit", "stagekit.cuda"),
 )
-
-warp_id = define(
-    name="warp_id",
+warp_id = _index(
+    "warp_id",
+    Native.WARP_ID,
+    (0, MAX_THREADS // WARP - 1),
+    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32.",
+    "CUDA C++ Programming Guide, Thread Hierarchy and SIMT Architecture (PTX's %warpid may change while a kernel runs)",
+    is_varying=True,
     level="thread",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=_GIVES_INDEX,
-    effects=_VARYING,
-    lower=_everywhere(Native.WARP_ID),
-    bounds=(0, MAX_THREADS // WARP - 1),
-    doc="Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32.",
-    source="CUDA C++ Programming Guide, Thread Hierarchy and SIMT Architecture (PTX's %warpid may change while a kernel runs)",
+    public_in=("stagekit", "stagekit.cuda"),
 )
 
 
-def _along(spec: Intrinsic) -> Expand:
-    """`spec` with a numbered axis."""
+def _along(name: str, spec: Intrinsic, bounds: tuple[int, int], what: str) -> Intrinsic:
+    """`spec` under another name, with a numbered axis."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
         return b.call(spec, (), (AXES[params[0]],))
 
-    return Expand(build)
+    return _index(
+        name,
+        Expand(build),
+        bounds,
+        f"{what} along axis 0, 1 or 2: `{spec.name}` for block-level kernels.",
+        spec.source,
+        params=_AXIS_NUMBER,
+        level="block",
+        public_in=("stagekit",),
+    )
 
 
-program_id = define(
-    name="program_id",
-    level="block",
-    args=(),
-    params=(_AXIS_NUMBER,),
-    sigs=_GIVES_INDEX,
-    effects=PURE,
-    lower=dict.fromkeys(TARGETS, _along(block_idx)),
-    bounds=(0, max(GRID_LIMITS) - 1),
-    doc="Index of this block in the grid along axis 0, 1 or 2: `block_idx` for block-level kernels.",
-    source="PTX ISA, Special Registers: %ctaid",
-)
-
-num_programs = define(
-    name="num_programs",
-    level="block",
-    args=(),
-    params=(_AXIS_NUMBER,),
-    sigs=_GIVES_INDEX,
-    effects=PURE,
-    lower=dict.fromkeys(TARGETS, _along(grid_dim)),
-    bounds=(1, max(GRID_LIMITS)),
-    doc="Blocks in the grid along axis 0, 1 or 2: `grid_dim` for block-level kernels.",
-    source="PTX ISA, Special Registers: %nctaid",
-)
+program_id = _along("program_id", block_idx, (0, max(GRID_LIMITS) - 1), "Index of this block in the grid")
+num_programs = _along("num_programs", grid_dim, (1, max(GRID_LIMITS)), "Blocks in the grid")

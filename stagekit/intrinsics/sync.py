@@ -11,59 +11,73 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagekit.intrinsics.registry import define
-from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Effects, Expand, Native, Param, Sig, Value
+from stagekit.ir import (
+    BOOL,
+    I32,
+    TARGETS,
+    U32,
+    Builder,
+    Effect,
+    Effects,
+    Expand,
+    Intrinsic,
+    Native,
+    Param,
+    Sig,
+    Type,
+    Value,
+)
 
-_EVERYWHERE = ("stagekit", "stagekit.cuda")
 _FENCE: Effects = frozenset({Effect.READ, Effect.WRITE})
 _WARP_BARRIER: Effects = _FENCE | {Effect.COLLECTIVE}
 _BLOCK_BARRIER: Effects = _WARP_BARRIER | {Effect.SYNC}
+_EVERYWHERE = ("stagekit", "stagekit.cuda")
 
 SCOPES = ("block", "device", "system")
 
-syncthreads = define(
-    name="syncthreads",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=(Sig((), ()),),
-    effects=_BLOCK_BARRIER,
-    lower=dict.fromkeys(TARGETS, Native.BARRIER),
-    doc="Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.",
-    source="PTX ISA, barrier: bar.sync",
-)
 
-syncthreads_count = define(
-    name="syncthreads_count",
-    public_in=_EVERYWHERE,
-    args=("predicate",),
-    sigs=(Sig((BOOL,), (I32,)),),
-    effects=_BLOCK_BARRIER,
-    lower=dict.fromkeys(TARGETS, Native.BARRIER_COUNT),
-    doc="`syncthreads` that also tells every thread for how many threads of the block `predicate` holds.",
-    source="PTX ISA, barrier: bar.red.popc",
-)
+def _block_barrier(name: str, native: Native, doc: str, instruction: str, *result: Type) -> Intrinsic:
+    """A barrier that combines a predicate of each thread into `result`, if there is one."""
+    args = ("predicate",) if result else ()
+    return define(
+        name=name,
+        public_in=_EVERYWHERE,
+        args=args,
+        sigs=(Sig((BOOL,) * len(args), result),),
+        effects=_BLOCK_BARRIER,
+        lower=dict.fromkeys(TARGETS, native),
+        doc=doc,
+        source=f"PTX ISA, barrier: {instruction}",
+    )
 
-syncthreads_and = define(
-    name="syncthreads_and",
-    public_in=_EVERYWHERE,
-    args=("predicate",),
-    sigs=(Sig((BOOL,), (BOOL,)),),
-    effects=_BLOCK_BARRIER,
-    lower=dict.fromkeys(TARGETS, Native.BARRIER_AND),
-    doc="`syncthreads` that also tells every thread whether `predicate` holds for all threads of the block.",
-    source="PTX ISA, barrier: bar.red.and",
-)
 
-syncthreads_or = define(
-    name="syncthreads_or",
-    public_in=_EVERYWHERE,
-    args=("predicate",),
-    sigs=(Sig((BOOL,), (BOOL,)),),
-    effects=_BLOCK_BARRIER,
-    lower=dict.fromkeys(TARGETS, Native.BARRIER_OR),
-    doc="`syncthreads` that also tells every thread whether `predicate` holds for any thread of the block.",
-    source="PTX ISA, barrier: bar.red.or",
+syncthreads = _block_barrier(
+    "syncthreads",
+    Native.BARRIER,
+    "Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.",
+    "bar.sync",
 )
-
+syncthreads_count = _block_barrier(
+    "syncthreads_count",
+    Native.BARRIER_COUNT,
+    "`syncthreads` that also tells every thread for how many threads of the block `predicate` holds.",
+    "bar.red.popc",
+    I32,
+)
+syncthreads_and = _block_barrier(
+    "syncthreads_and",
+    Native.BARRIER_AND,
+    "`syncthreads` that also tells every thread whether `predicate` holds for all threads of the block.",
+    "bar.red.and",
+    BOOL,
+)
+syncthreads_or = _block_barrier(
+    "syncthreads_or",
+    Native.BARRIER_OR,
+    "`syncthreads` that also tells every thread whether `predicate` holds for any thread of the block.",
+    "bar.red.or",
+    BOOL,
+)
 syncwarp = define(
     name="syncwarp",
     public_in=_EVERYWHERE,
@@ -75,7 +89,6 @@ syncwarp = define(
     doc="Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.",
     source="PTX ISA, bar.warp.sync",
 )
-
 fence = define(
     name="fence",
     public_in=(),
@@ -89,42 +102,24 @@ fence = define(
 )
 
 
-def _fence(scope: str) -> Expand:
+def _fence(name: str, scope: str, seen_by: str, instruction: str) -> Intrinsic:
+    """`fence` with a fixed scope."""
+
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
         return b.call(fence, (), (scope,))
 
-    return Expand(build)
+    return define(
+        name=name,
+        public_in=_EVERYWHERE,
+        args=(),
+        sigs=(Sig((), ()),),
+        effects=_FENCE,
+        lower=dict.fromkeys(TARGETS, Expand(build)),
+        doc=f"Order this thread's memory accesses as seen by {seen_by}. Waits for nobody.",
+        source=f"PTX ISA, {instruction}; CUDA C++ Programming Guide, Memory Fence Functions",
+    )
 
 
-threadfence_block = define(
-    name="threadfence_block",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=(Sig((), ()),),
-    effects=_FENCE,
-    lower=dict.fromkeys(TARGETS, _fence("block")),
-    doc="Order this thread's memory accesses as seen by the threads of its block. Waits for nobody.",
-    source="PTX ISA, membar.cta; CUDA C++ Programming Guide, Memory Fence Functions",
-)
-
-threadfence = define(
-    name="threadfence",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=(Sig((), ()),),
-    effects=_FENCE,
-    lower=dict.fromkeys(TARGETS, _fence("device")),
-    doc="Order this thread's memory accesses as seen by all threads of the device. Waits for nobody.",
-    source="PTX ISA, membar.gl; CUDA C++ Programming Guide, Memory Fence Functions",
-)
-
-threadfence_system = define(
-    name="threadfence_system",
-    public_in=_EVERYWHERE,
-    args=(),
-    sigs=(Sig((), ()),),
-    effects=_FENCE,
-    lower=dict.fromkeys(TARGETS, _fence("system")),
-    doc="Order this thread's memory accesses as seen by all devices and the host. Waits for nobody.",
-    source="PTX ISA, membar.sys; CUDA C++ Programming Guide, Memory Fence Functions",
-)
+threadfence_block = _fence("threadfence_block", "block", "the threads of its block", "membar.cta")
+threadfence = _fence("threadfence", "device", "all threads of the device", "membar.gl")
+threadfence_system = _fence("threadfence_system", "system", "all devices and the host", "membar.sys")

@@ -117,6 +117,16 @@ def expand(formula: Callable[..., Term]) -> Expand:
     return Expand(build)
 
 
+def asm(text: str, constraints: str, *args: Term, host: Callable[..., Term] | None = None) -> Term:
+    """PTX without effects that gives what its first argument is. host: the formula of the same, for where there is no PTX."""
+    b, type_ = args[0].builder, args[0].value.type
+    params = tuple(Value(a.value.type) for a in args)
+    meaning = _closed(b, params, lambda: (host(*(Term(b, p) for p in params)),)) if host else None
+    values = [a.value for a in args]
+    (result,) = b.asm(text, constraints, values, (type_,), has_side_effects=False, host=meaning)
+    return Term(b, result)
+
+
 def branch(condition: Term, then: Callable[[], Terms], otherwise: Callable[[], Terms]) -> Terms:
     """The terms of one arm; only that arm is run."""
     b = condition.builder

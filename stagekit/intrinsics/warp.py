@@ -13,20 +13,18 @@ Source: PTX ISA, sections shfl.sync, vote.sync, match.sync, activemask, redux.sy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.intrinsics import bits, rounding
 from stagekit.intrinsics.registry import define
+from stagekit.intrinsics.terms import Term, expand, repeat_while
 from stagekit.ir import (
     BOOL,
     I32,
     TARGETS,
     U32,
-    BinaryKind,
     Builder,
-    CompareKind,
     Effect,
     Effects,
     Expand,
@@ -68,17 +66,27 @@ def from_words(b: Builder, words: Words, dtype: dtypes.DType) -> Value:
 # -- shuffles ---------------------------------------------------------------------------------------------------------
 
 
-def _shuffle_word(name: str, native: Native, doc: str, mode: str) -> Intrinsic:
+def _native(
+    name: str, native: Native, args: Mapping[str, Type], result: Type, doc: str, source: str, *, is_public: bool = True
+) -> Intrinsic:
+    """What the hardware does; with one that is not public the functions of any dtype are built."""
     return define(
         name=name,
-        args=("mask", "value", "lane"),
-        sigs=(Sig((U32, U32, I32), (U32,)),),
+        args=tuple(args),
+        sigs=(Sig(tuple(args.values()), (result,)),),
         effects=_COLLECTIVE,
         lower=dict.fromkeys(TARGETS, native),
-        public_in=(),
-        doc=f"{doc} One 32-bit word; `{name.replace('shuffle', 'shfl').replace('_idx', '')}_sync` takes any dtype.",
-        source=f"PTX ISA, shfl.sync.{mode}",
+        public_in=("stagekit",) if is_public else (),
+        doc=doc,
+        source=f"PTX ISA, {source}",
     )
+
+
+def _shuffle_word(name: str, native: Native, doc: str, mode: str) -> Intrinsic:
+    any_dtype = f"{name.replace('shuffle', 'shfl').replace('_idx', '')}_sync"
+    doc = f"{doc} One 32-bit word; `{any_dtype}` takes any dtype."
+    args = {"mask": U32, "value": U32, "lane": I32}
+    return _native(name, native, args, U32, doc, f"shfl.sync.{mode}", is_public=False)
 
 
 shuffle_idx = _shuffle_word("shuffle_idx", Native.SHUFFLE_IDX, "`value` of lane `lane % 32`.", "idx")
@@ -130,55 +138,47 @@ shfl_xor_sync = _shuffle(
 
 # -- votes ------------------------------------------------------------------------------------------------------------
 
-ballot_sync = define(
-    name="ballot_sync",
-    args=("mask", "predicate"),
-    sigs=(Sig((U32, BOOL), (U32,)),),
-    effects=_COLLECTIVE,
-    lower=dict.fromkeys(TARGETS, Native.BALLOT),
-    doc="A bit per lane: set where the lane is in `mask` and its `predicate` holds.",
-    source="PTX ISA, vote.sync.ballot",
+_MASK_AND_PREDICATE = {"mask": U32, "predicate": BOOL}
+ballot_sync = _native(
+    "ballot_sync",
+    Native.BALLOT,
+    _MASK_AND_PREDICATE,
+    U32,
+    "A bit per lane: set where the lane is in `mask` and its `predicate` holds.",
+    "vote.sync.ballot",
 )
-
-any_sync = define(
-    name="any_sync",
-    args=("mask", "predicate"),
-    sigs=(Sig((U32, BOOL), (BOOL,)),),
-    effects=_COLLECTIVE,
-    lower=dict.fromkeys(TARGETS, Native.VOTE_ANY),
-    doc="Does `predicate` hold for any lane of `mask`?",
-    source="PTX ISA, vote.sync.any",
+any_sync = _native(
+    "any_sync",
+    Native.VOTE_ANY,
+    _MASK_AND_PREDICATE,
+    BOOL,
+    "Does `predicate` hold for any lane of `mask`?",
+    "vote.sync.any",
 )
-
-all_sync = define(
-    name="all_sync",
-    args=("mask", "predicate"),
-    sigs=(Sig((U32, BOOL), (BOOL,)),),
-    effects=_COLLECTIVE,
-    lower=dict.fromkeys(TARGETS, Native.VOTE_ALL),
-    doc="Does `predicate` hold for all lanes of `mask`?",
-    source="PTX ISA, vote.sync.all",
+all_sync = _native(
+    "all_sync",
+    Native.VOTE_ALL,
+    _MASK_AND_PREDICATE,
+    BOOL,
+    "Does `predicate` hold for all lanes of `mask`?",
+    "vote.sync.all",
 )
-
-activemask = define(
-    name="activemask",
-    args=(),
-    sigs=(Sig((), (U32,)),),
-    effects=_COLLECTIVE,
-    lower=dict.fromkeys(TARGETS, Native.ACTIVE_MASK),
-    doc="A bit per lane that runs this instruction together with this one. A snapshot: it promises nothing for the next one.",
-    source="PTX ISA, activemask",
+activemask = _native(
+    "activemask",
+    Native.ACTIVE_MASK,
+    {},
+    U32,
+    "A bit per lane that runs this instruction together with this one. A snapshot: it promises nothing for the next one.",
+    "activemask",
 )
-
-match_any = define(
-    name="match_any",
-    public_in=(),
-    args=("mask", "value"),
-    sigs=(Sig((U32, U32), (U32,)),),
-    effects=_COLLECTIVE,
-    lower=dict.fromkeys(TARGETS, Native.MATCH_ANY),
-    doc="A bit per lane of `mask` that has the same 32-bit word; `match_any_sync` takes any dtype.",
-    source="PTX ISA, match.sync.any.b32",
+match_any = _native(
+    "match_any",
+    Native.MATCH_ANY,
+    {"mask": U32, "value": U32},
+    U32,
+    "A bit per lane of `mask` that has the same 32-bit word; `match_any_sync` takes any dtype.",
+    "match.sync.any.b32",
+    is_public=False,
 )
 
 
@@ -202,73 +202,46 @@ match_any_sync = define(
 
 # -- reductions -------------------------------------------------------------------------------------------------------
 
-Combine = Callable[[Builder, Value, Value], Value]
 
-
-def _over_lanes(combine: Combine) -> Expand:
+def _over_lanes(combine: Callable[[Term, Term], Term]) -> Expand:
     """Fold over the lanes of `mask`, lowest first: one shuffle per set bit, so that any mask is right.
 
-    while rest != 0: source = lowest set bit of rest; total = combine(total, value of source); rest &= rest - 1
+    while rest != 0: total = combine(total, value of the lowest lane of rest); rest = rest without its lowest lane
     """
 
-    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
-        mask, value = args
-        first = _from_lowest(b, mask, value, mask)
-        carried = (Value(U32), Value(value.type))
-        with b.block(carried) as before:
-            b.condition(b.compare(CompareKind.NE, carried[0], b.constant(0, dtypes.uint32)), *carried)
-        rest, total = Value(U32), Value(value.type)
-        with b.block((rest, total)) as after:
-            b.yield_(_without_lowest(b, rest), combine(b, total, _from_lowest(b, mask, value, rest)))
-        _, result = b.while_((_without_lowest(b, mask), first), before.done(), after.done())
-        return (result,)
+    def formula(mask: Term, value: Term) -> Term:
+        def of_lowest(among: Term) -> Term:
+            lane = ((among & -among) - 1).call("popcount").cast(dtypes.int32)
+            (word,) = to_words(value.builder, value.value)
+            moved = mask.call("shuffle_idx", Term(mask.builder, word), lane)
+            return Term(mask.builder, from_words(mask.builder, (moved.value,), value.dtype))
 
-    return Expand(build)
+        def step(rest: Term, total: Term) -> tuple[Term, Term]:
+            return rest & (rest - 1), combine(total, of_lowest(rest))
 
+        first = of_lowest(mask)
+        _, total = repeat_while((mask & (mask - 1), first), lambda rest, _: rest.differs(0), step)
+        return total
 
-def _without_lowest(b: Builder, mask: Value) -> Value:
-    return b.and_(mask, b.sub(mask, b.constant(1, dtypes.uint32)))
+    return expand(formula)
 
 
-def _from_lowest(b: Builder, mask: Value, value: Value, among: Value) -> Value:
-    """`value` of the lowest lane set in `among`."""
-    below = b.sub(b.and_(among, b.neg(among)), b.constant(1, dtypes.uint32))
-    lane = b.cast(b.call_one(bits.popcount, (below,)), dtypes.int32)
-    (word,) = to_words(b, value)
-    return from_words(b, (b.call_one(shuffle_idx, (mask, word, lane)),), value.type.dtype)
-
-
-def _binary(kind: BinaryKind) -> Combine:
-    return lambda b, x, y: b.binary(kind, x, y)
-
-
-def _call(spec: Intrinsic) -> Combine:
-    return lambda b, x, y: b.call_one(spec, (x, y))
-
-
-def _instruction(verb: str, suffixes: tuple[str, str]) -> Expand:
-    """`redux.sync` on values of type int32 or uint32, whose spellings in PTX are `suffixes`."""
+def _redux(verb: str, combine: Callable[[Term, Term], Term], suffixes: tuple[str, str] = ("s32", "u32")) -> Intrinsic:
+    """suffixes: how PTX spells the instruction's two types, int32 and uint32."""
     spelling: dict[Type, str] = dict(zip((I32, U32), suffixes, strict=True))
 
-    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
+    def instruction(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
         mask, value = args
         text = f"redux.sync.{verb}.{spelling[value.type]} $0, $1, $2;"
         return b.asm(text, "=r,r,r", (value, mask), (value.type,), has_side_effects=True, host=None)
 
-    return Expand(build)
-
-
-def _redux(verb: str, combine: Combine, suffixes: tuple[str, str]) -> Intrinsic:
+    by_shuffles = _over_lanes(combine)
     return define(
         name=f"redux_sync_{verb}",
         args=("mask", "value"),
         sigs=tuple(Sig((U32, v), (v,)) for v in (I32, U32)),
         effects=_COLLECTIVE,
-        lower={
-            "cuda": _instruction(verb, suffixes),
-            "cpu": _over_lanes(combine),
-            "interp": _over_lanes(combine),
-        },
+        lower={"cuda": Expand(instruction), "cpu": by_shuffles, "interp": by_shuffles},
         doc=f"The {verb} of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. "
         "`warp_reduce` does the same by shuffles, for any dtype and on every device.",
         source=f"PTX ISA, redux.sync.{verb}",
@@ -276,9 +249,9 @@ def _redux(verb: str, combine: Combine, suffixes: tuple[str, str]) -> Intrinsic:
     )
 
 
-redux_sync_add = _redux("add", _binary(BinaryKind.ADD), ("s32", "u32"))
-redux_sync_min = _redux("min", _call(rounding.minimum), ("s32", "u32"))
-redux_sync_max = _redux("max", _call(rounding.maximum), ("s32", "u32"))
-redux_sync_and = _redux("and", _binary(BinaryKind.AND), ("b32", "b32"))
-redux_sync_or = _redux("or", _binary(BinaryKind.OR), ("b32", "b32"))
-redux_sync_xor = _redux("xor", _binary(BinaryKind.XOR), ("b32", "b32"))
+redux_sync_add = _redux("add", lambda x, y: x + y)
+redux_sync_min = _redux("min", lambda x, y: x.call("minimum", y))
+redux_sync_max = _redux("max", lambda x, y: x.call("maximum", y))
+redux_sync_and = _redux("and", lambda x, y: x & y, ("b32", "b32"))
+redux_sync_or = _redux("or", lambda x, y: x | y, ("b32", "b32"))
+redux_sync_xor = _redux("xor", lambda x, y: x ^ y, ("b32", "b32"))
