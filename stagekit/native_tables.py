@@ -4,9 +4,9 @@
 
     PROCESS     one table per process: objects, types and functions whose addresses differ from process to process
     STATE       one per callable: what it launches. Behind it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
-    EXCHANGE    a row per array type that speaks DLPack's C exchange API
+    EXCHANGE    a row per array type that speaks DLPack, by its C exchange API or by capsules
     DEVICE      a row per GPU: where a kernel's code is
-    READING     what was read of one array: a `DLTensor`, and what is not in it
+    DESTINATION where a launch on a GPU goes: of each launch, and of a prepared one in its STATE
     WANTED_*    what a parameter takes: constants of a launcher
     GUARD       a row per place outside a kernel that its tracer read
 """
@@ -29,25 +29,34 @@ def _numbered(names: str) -> Mapping[str, int]:
 
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
-    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream is_neg_name"
+    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name"
+    " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
-    " is_undiverted bind read_array read_number is_expected agree_on_device run enqueue is_current "
+    " is_undiverted bind read_array read_number is_expected run enqueue is_current "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
-types of its scalars. torch_stream: what asks for torch's current stream. *_name: strings."""
+types of its scalars. torch_stream: what asks for torch's current stream; cupy_stream: a Python callable that asks for CuPy's.
+*_name: strings. dlpack_version: a tuple."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
-    " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks stream has_stream"
-    " kernel_number slots pointers device stream_of scratch_bytes"
+    " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks kernel_number"
+    " device stream_of stream has_stream slots pointers scratch_bytes"
 )
 """general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows.
-kernel_number: what an enqueued launch leaves in last_launches of its device. From slots on: of a prepared launch."""
+kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device and
+stream_of are those of a prepared launch, as is all from slots on."""
 
-EXCHANGE = _numbered("type read stream_of flags")
-EXCHANGES = 8  # rows; types beyond go the general way
-NEVER_READ_ONLY = 1  # flags, also of a READING: DLPack's struct does not say who may be written to
+DESTINATION = _numbered("device stream_of stream has_stream")
+"""device: -1 as long as no array has said which GPU. stream_of: what the first array with a current stream is asked by."""
+GIVEN, ASKED = 1, 2  # has_stream: whether `stream` stood in the brackets, or was asked for since
+
+EXCHANGE = _numbered("type read stream_of flags keywords stream_keywords")
+"""read: what fills a `DLTensor`, 0 for a type that only makes capsules. stream_of: what tells its current stream on a device, a C
+function or PROCESS's cupy_stream, or 0. *keywords: names of what `__dlpack__` is given, tuples, without and with a stream."""
+EXCHANGES = 64  # rows; types beyond go the general way
+NEVER_READ_ONLY = 1  # flags: DLPack's struct does not say who may be written to
 MAY_BE_NEGATED = 2  # torch: an array may stand for its negative
 
 LAUNCH: Mapping[str, int] = MappingProxyType(
@@ -75,14 +84,10 @@ DLTENSOR_BYTES = 48
 TENSOR: Mapping[str, int] = MappingProxyType(
     {"data": 0, "device_type": 8, "device": 12, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "byte_offset": 40}
 )
-READING: Mapping[str, int] = MappingProxyType(
-    {
-        **TENSOR,
-        "stream_of": DLTENSOR_BYTES,
-        "flags": DLTENSOR_BYTES + WORD,
-    }
-)
-READING_BYTES = DLTENSOR_BYTES + 2 * WORD
+VERSIONED: Mapping[str, int] = MappingProxyType({"major": 0, "flags": 24, "tensor": 32})
+"""DLPack's `DLManagedTensorVersioned`; a `DLManagedTensor` begins with its tensor."""
+READ_ONLY = 1  # in the flags of a VERSIONED
+DLPACK_VERSION = (1, 0)  # what owners are asked for; a later major number may have another layout
 
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8, "list_items": 24})
 """CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native_process.py` tries both."""

@@ -110,7 +110,7 @@ def _read_torch(tensor: Any, stream_of: StreamOf | None) -> ArrayView:
     if tensor.is_neg():  # torch would hand it out as it lies in memory
         raise BufferError("it stands for the negative of what is in its memory: pass tensor.resolve_neg()")
     if device.type not in ("cpu", "cuda") or tensor.is_conj():
-        return _read_dlpack(tensor, stream_of)
+        return _peek(tensor, stream_of)[0]
     where = CPU if device.type == "cpu" else Device("cuda", device.index)
     dtype = _torch_dtypes().get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
     return ArrayView(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), dtype, where, is_writable=True)
@@ -141,7 +141,7 @@ def owners_stream(arguments: Sequence[Any]) -> StreamOf | None:
 
 
 def cupy_stream(device: int) -> int:
-    """CuPy's current stream on a device. CuPy has no exchange API, so machine code cannot ask for it."""
+    """CuPy's current stream on a device; machine code calls this too, as CuPy has no exchange API."""
     return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
 
@@ -154,6 +154,14 @@ def _read_own(array: Any, _: StreamOf | None) -> ArrayView:
 
 
 def _read_dlpack(array: Any, stream_of: StreamOf | None) -> ArrayView:
+    view, is_versioned = _peek(array, stream_of)
+    cupy = sys.modules.get("cupy")
+    is_cupys = cupy is not None and isinstance(array, cupy.ndarray)
+    native_process.offer_capsules(type(array), id(cupy_stream) if is_cupys else 0, is_versioned=is_versioned)
+    return view
+
+
+def _peek(array: Any, stream_of: StreamOf | None) -> tuple[ArrayView, bool]:
     device = dlpack.device_of(array)
     stream = stream_of(device.ordinal) if stream_of is not None and device.kind == "cuda" else None
     return dlpack.peek(array, device, stream)

@@ -41,6 +41,7 @@ from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
 
 _PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _LOG_BYTES = 16384
+_NO_DEVICE = 2**64 - 1  # -1, as long as no argument has said which
 _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
 
 
@@ -104,7 +105,7 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if not self._can_launch_natively or not native_process.has_functions() or gpu.stream_of is cupy_stream:
+        if not self._can_launch_natively or not native_process.has_functions():
             return general
         device = driver.current_device() if gpu.device is None else gpu.device
         state = self._state(brackets)
@@ -114,7 +115,8 @@ class CudaKernel(Kernel):
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
         buffer = self._packer.take(values)
-        words = {"pointers": buffer.pointers, "device": device, "stream_of": native_process.stream_of(args)}
+        stream_of = id(cupy_stream) if gpu.stream_of is cupy_stream else native_process.stream_of(args)
+        words = {"pointers": buffer.pointers, "device": device, "stream_of": stream_of}
         size_now = size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
         return native_process.make_prepared(
             "enqueue_prepared", self._name, general, state.adding({**words, **size_now}, args, buffer)
@@ -141,8 +143,8 @@ class CudaKernel(Kernel):
             for device, module in list(self._modules.items()):
                 self._tell_native(device, module)
         stream = 0 if request.stream is None else stream_handle(request.stream)
-        words = {"code": ctypes.addressof(self._rows), "stream": stream, "has_stream": request.stream is not None}
-        words["kernel_number"] = self._number
+        words = {"code": ctypes.addressof(self._rows), "kernel_number": self._number, "device": _NO_DEVICE}
+        words |= {"stream": stream, "has_stream": tables.GIVEN * (request.stream is not None)}
         return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
 
     def _tell_native(self, device: int, module: _Module) -> None:
@@ -251,6 +253,7 @@ def _complete_process() -> None:
     process.set("device_array_slot", tensor_slot())
     process.point("device_array", DeviceArray)
     process.set("last_launches", driver.last_launches_address())
+    process.point("cupy_stream", cupy_stream)
     os.register_at_fork(after_in_child=_leave_driver)
 
 

@@ -10,13 +10,13 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.runtime.views import ArrayView, Device, DeviceKind
 
 CUDA = 2  # kDLCUDA
 _KINDS: dict[int, DeviceKind] = {1: "cpu", CUDA: "cuda", 3: "pinned", 13: "managed"}
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
-_READ_ONLY = 1  # of the flags
 _STREAMS = {0: 1}  # the protocol spells the legacy default stream 1
 
 
@@ -68,27 +68,32 @@ def device_of(array: Any) -> Device:
     return Device(_KINDS.get(int(kind), "other"), int(index))
 
 
-def peek(array: Any, device: Device, stream: int | None) -> ArrayView:
-    """A view of an object with `__dlpack__`. stream: the one that will read it (GPU only); the owner orders itself before."""
-    capsule = _capsule(array, {} if stream is None else {"stream": _STREAMS.get(stream, stream)})
+def peek(array: Any, device: Device, stream: int | None) -> tuple[ArrayView, bool]:
+    """A view of an object with `__dlpack__`, and whether the owner knows the protocol of 2023.12.
+
+    stream: the one that will read it (GPU only); the owner orders itself before.
+    """
+    capsule, is_versioned = _capsule(array, {} if stream is None else {"stream": _STREAMS.get(stream, stream)})
     tensor, is_writable = _contents(capsule)
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
     address = (tensor.data or 0) + tensor.byte_offset
-    return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule)
+    return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule), is_versioned
 
 
-def _capsule(array: Any, stream: dict[str, int]) -> Any:
+def _capsule(array: Any, stream: dict[str, int]) -> tuple[Any, bool]:
     try:
-        return array.__dlpack__(max_version=(1, 0), copy=False, **stream)
+        return array.__dlpack__(max_version=tables.DLPACK_VERSION, copy=False, **stream), True
     except TypeError:  # an owner that knows only the protocol before 2023.12
-        return array.__dlpack__(**stream)
+        return array.__dlpack__(**stream), False
 
 
 def _contents(capsule: Any) -> tuple[_Tensor, bool]:
     if is_capsule(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
-        return versioned.tensor, not versioned.flags & _READ_ONLY
+        if versioned.major != tables.DLPACK_VERSION[0]:
+            raise BufferError(f"it speaks DLPack {versioned.major}.{versioned.minor}, which is not known here")
+        return versioned.tensor, not versioned.flags & tables.READ_ONLY
     return _Managed.from_address(capsule_pointer(capsule, b"dltensor")).tensor, True
 
 

@@ -140,14 +140,16 @@ class Process:
         place = tables.EXCHANGE["stream_of"] // tables.WORD
         return next((row[place] for row in rows if row[0] == id(kind)), 0)
 
-    def add_exchange(self, kind: type, read: int, stream_of: int, flags: int) -> None:
-        """A row for an array type; the table's length is raised last, as launchers may be reading it."""
-        place = self.get("exchange_count")
-        if place == tables.EXCHANGES:
+    def add_exchange(
+        self, kind: type, *, read: int = 0, stream_of: int = 0, flags: int = 0, keywords: Sequence[Any] = (None, None)
+    ) -> None:
+        """A row for an array type that has none; the table's length is raised last, as launchers may be reading it."""
+        place, name = self.get("exchange_count"), f"exchange {id(kind)}"
+        if place == tables.EXCHANGES or name in self._kept:
             return
-        row: list[Any] = [id(kind), read, stream_of, flags]
+        row: list[Any] = [id(kind), read, stream_of, flags, *(0 if k is None else id(k) for k in keywords)]
         self._rows[len(row) * place : len(row) * (place + 1)] = row
-        self._kept[f"exchange {place}"] = kind
+        self._kept[name] = kind, keywords
         self.set("exchange_count", place + 1)
 
 
@@ -165,6 +167,9 @@ def _known_objects() -> dict[str, Any]:
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),
         "is_neg_name": sys.intern("is_neg"),
+        "dlpack_name": sys.intern("__dlpack__"),
+        "dlpack_device_name": sys.intern("__dlpack_device__"),
+        "dlpack_version": tables.DLPACK_VERSION,
         **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
         **{f"scalar_{dtype.name}": dtype.numpy.type for dtype in ALL_DTYPES if _has_plain_scalars(dtype)},
     }
@@ -209,10 +214,21 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
     if api.major != _EXCHANGE_MAJOR or not api.tensor_from_object or not api.current_work_stream:
         return False
     flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
-    process().add_exchange(kind, api.tensor_from_object, api.current_work_stream, flags)
+    process().add_exchange(kind, read=api.tensor_from_object, stream_of=api.current_work_stream, flags=flags)
     if is_torch:
         _torch_stream.append(api.current_work_stream)
     return True
+
+
+_VERSION_KEYWORDS = sys.intern("max_version"), sys.intern("copy")
+_STREAM_KEYWORD = (sys.intern("stream"),)
+_KEYWORDS = {False: (None, _STREAM_KEYWORD), True: (_VERSION_KEYWORDS, _STREAM_KEYWORD + _VERSION_KEYWORDS)}
+
+
+def offer_capsules(kind: type, stream_of: int, *, is_versioned: bool) -> None:
+    """Let launchers read arrays of a type by its `__dlpack__`. is_versioned: it knows the protocol of 2023.12, `max_version`."""
+    if is_available():
+        process().add_exchange(kind, stream_of=stream_of, keywords=_KEYWORDS[is_versioned])
 
 
 def stream_of(arguments: Sequence[Any]) -> int:

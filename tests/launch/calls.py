@@ -136,6 +136,27 @@ class Deceiver(np.ndarray):
     """A subclass is read the general way."""
 
 
+class Exporter:
+    """An array that only speaks DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.array.__dlpack_device__()
+        return device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+class OldExporter(Exporter):
+    """The same before 2023.12: neither `max_version` nor `copy`."""
+
+    def __dlpack__(self, stream: int | None = None) -> Any:
+        return self.array.__dlpack__(stream=stream)
+
+
 def _misaligned() -> Any:
     return np.zeros(401, np.uint8)[1:401].view(np.float32)
 
@@ -147,6 +168,12 @@ def _read_only() -> Any:
 
 
 SOMETHING, MEMORY = object(), memoryview(b"1234")  # one only: as a constexpr, each would be another specialisation
+
+EXPORTED: tuple[Callable[[], Any], ...] = (
+    *(floats, floats, lambda: floats(200)[::2], lambda: floats(99), _misaligned, _read_only, lambda: np.ones(8)),
+    *(lambda: np.arange(64, dtype=np.int32), lambda: np.zeros((5, 6), np.float32)[:, ::2], lambda: np.zeros((4, 8))),
+    lambda: np.zeros(3, ">f4"),
+)
 
 ODD: tuple[Callable[[], Any], ...] = (
     *(lambda t=t: np.zeros(100, t) for t in ("f4", "f8", "i4", ">f4", "u1", "?", "c8", "f2", ml_dtypes.bfloat16, "O")),
@@ -163,6 +190,7 @@ ODD: tuple[Callable[[], Any], ...] = (
     lambda: np.zeros(80, np.int32)[1:],
     _misaligned,
     _read_only,
+    *(lambda k=k, make=make: k(make()) for k in (Exporter, OldExporter) for make in EXPORTED),
     *(lambda v=v: v for v in (0, 1, -1, 255, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, -(2**63), 2**64, 10**30)),
     *(
         lambda v=v: v
@@ -205,5 +233,5 @@ def outcome(launch: Any, call: Call) -> tuple[Any, ...]:
         result = launch(*call.args, **call.kwargs)
     except StagekitError as error:
         return type(error), str(error)
-    values = (*call.args, *call.kwargs.values())
+    values = (v.array if isinstance(v, Exporter) else v for v in (*call.args, *call.kwargs.values()))
     return result, *(v.tobytes() for v in values if isinstance(v, np.ndarray) and v.dtype != object)

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from stagekit.runtime import native_process
-from stagekit.runtime.dlpack import _Tensor
+from stagekit.runtime.dlpack import _Managed, _Tensor, _Versioned
 from tests.runtime.fake_driver import FakeDriver, Status
 
 
@@ -126,3 +126,52 @@ class ForeignTensor(FakeTensor):
 if native_process.offer_exchange(FakeTensor, is_torch=True):
     native_process._torch_stream.pop()  # launches on a real GPU, in the same process, must not ask it for torch's stream
 native_process.offer_exchange(ForeignTensor, is_torch=False)
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _count_freed(capsule: int) -> None:
+    CapsuleTensor.freed += 1
+
+
+_new_capsule_with = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, type(_count_freed))(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+
+
+class CapsuleTensor(FakeTensor):
+    """Of a library that knows no exchange API: all it makes are capsules. device: as `__dlpack_device__` answers.
+
+    major: of the DLPack that it speaks, 0 before there were versions. asked: what `__dlpack__` was given.
+    """
+
+    __dlpack_c_exchange_api__ = None
+    freed = 0  # capsules, of all tensors
+    made = 0
+
+    def __init__(self, *given: Any, major: int = 1, is_read_only: bool = False, name: bytes = b"", **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.device: Any = (self.struct.device_type, self.struct.device_id)
+        self.asked: list[dict[str, Any]] = []
+        if major:
+            self.managed = _Versioned(major, 0, None, None, is_read_only, self.struct)
+        else:
+            self.managed = _Managed(self.struct, None, None)
+        self.name = name or (b"dltensor_versioned" if major else b"dltensor")
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        CapsuleTensor.made += 1
+        return _new_capsule_with(ctypes.addressof(self.managed), self.name, _count_freed)
+
+
+class OldCapsuleTensor(CapsuleTensor):
+    """Of a library that knows the protocol before 2023.12."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, major=0, **more)
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        return super().__dlpack__(stream=stream)

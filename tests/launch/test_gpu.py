@@ -15,14 +15,22 @@ from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Slot
 from stagekit.jit.native_launchers import CallShape, LaunchParameter, NativeLaunchers
-from stagekit.runtime import dlpack, driver, native_process
+from stagekit.runtime import driver, native_process
+from stagekit.runtime.args import read_array
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
-from stagekit.runtime.views import ArrayView, Device
 from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
-from tests.launch.fake_gpu import STREAM_OF_FIRST, STREAM_OF_SECOND, FakeNativeDriver, FakeTensor, ForeignTensor
+from tests.launch.fake_gpu import (
+    STREAM_OF_FIRST,
+    STREAM_OF_SECOND,
+    CapsuleTensor,
+    FakeNativeDriver,
+    FakeTensor,
+    ForeignTensor,
+    OldCapsuleTensor,
+)
 from tests.runtime.fake_driver import installed
 from tests.runtime.handmade import SAXPY, SAXPY_LAUNCH, array, artifact, signature_of
 
@@ -300,41 +308,146 @@ def test_a_kernel_without_arrays_runs_where_the_current_context_is(gpu: FakeNati
     assert (function, context, parameters) == (1101, 101, (7,))
 
 
+@pytest.fixture
+def capsules(gpu: FakeNativeDriver) -> Iterator[None]:
+    """Tensors of these types have been read before, and every capsule of theirs is freed."""
+    for kind in (CapsuleTensor, OldCapsuleTensor):
+        read_array(kind((1,)), lambda device: 0)
+    CapsuleTensor.made = CapsuleTensor.freed = 0
+    yield
+    assert CapsuleTensor.made == CapsuleTensor.freed
+
+
+@pytest.mark.parametrize("strides", [(1,), None], ids=["strides", "no strides"])
+@pytest.mark.parametrize("major", [0, 1])
+def test_the_capsule_of_an_array_is_read_and_its_owner_told_the_stream(
+    strides: Any, major: int, gpu: FakeNativeDriver, capsules: None
+) -> None:
+    """Stream 0 is spelt 1 in the protocol: the legacy default stream."""
+    launch = Launches().load(0, 1)
+    x, y = (CapsuleTensor((1000,), strides, address=a, device=1, major=major) for a in (0x10000, 0x20000))
+
+    assert launch(x, y, 1.5) is None
+
+    ((function, context, _, stream, (*words, _)),) = gpu.native
+    assert (function, context, stream) == (1101, 101, 0)
+    assert words == [0x10000, 1000, 0x20000]
+    assert x.asked == y.asked == [{"stream": 1, "max_version": (1, 0), "copy": False}]
+    assert not launch.general.calls
+
+
+def test_an_owner_of_before_versions_is_told_the_stream_alone(gpu: FakeNativeDriver, capsules: None) -> None:
+    launch, x = Launches().load(0), OldCapsuleTensor((1000,), (1,))
+
+    assert launch(x, x, 1.5) is None
+
+    assert len(gpu.native) == 1
+    assert x.asked == [{"stream": 1}] * 2
+
+
+def test_a_stream_in_the_brackets_is_told_to_the_owner(gpu: FakeNativeDriver, capsules: None) -> None:
+    gpu.parameter_count, tensor = 5, CapsuleTensor((3, 5), (10, 1))
+    launch = Launches(STRIDED, key=(2, 64, 0, 4242), style="thread", launch=None, block=None).load(0)
+
+    assert launch(tensor) is None
+
+    ((*_, stream, parameters),) = gpu.native
+    assert stream == tensor.asked[0]["stream"] == 4242
+    assert parameters[1:] == (3, 5, 10, 1)
+
+
+def test_the_stream_of_the_first_that_has_one_is_told_to_who_has_none(gpu: FakeNativeDriver, capsules: None) -> None:
+    launch, with_stream, without = Launches().load(0), FakeTensor((10,), (1,)), CapsuleTensor((10,), (1,))
+
+    assert launch(with_stream, without, 1.5) is None
+    assert launch(without, with_stream, 1.5) == "general"
+
+    assert gpu.native[0][3] == without.asked[0]["stream"] == STREAM_OF_FIRST
+
+
+class Refusing(CapsuleTensor):
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("not today")
+
+
+GENERAL_CAPSULES = {
+    "read-only": CapsuleTensor((10,), (1,), is_read_only=True),
+    "a later DLPack": CapsuleTensor((10,), (1,), major=2),
+    "on another GPU": CapsuleTensor((10,), (1,), device=1),
+    "another size": CapsuleTensor((11,), (1,)),
+    "another rank": CapsuleTensor((10, 1), (1, 1)),
+    "another dtype": CapsuleTensor((10,), (1,), code=(2, 64)),
+    "with gaps": CapsuleTensor((10,), (2,)),
+    "on the CPU": CapsuleTensor((10,), (1,), kind=1),
+    "consumed": CapsuleTensor((10,), (1,), name=b"used_dltensor_versioned"),
+    "refusing": Refusing((10,), (1,)),
+}
+
+
+@pytest.mark.parametrize("what", GENERAL_CAPSULES)
+def test_the_general_way_is_asked_about_a_capsule(what: str, gpu: FakeNativeDriver, capsules: None) -> None:
+    launch, tensor, right = Launches().load(0, 1), GENERAL_CAPSULES[what], CapsuleTensor((10,), (1,))
+    native_process.offer_capsules(Refusing, 0, is_versioned=True)
+
+    assert launch(right, tensor, 1.5) == "general"
+
+    assert launch.general.calls == [((right, tensor, 1.5), {})]
+    assert not gpu.native
+
+
+@pytest.mark.parametrize("answer", [None, (), (2,), ("2", 0), (2, "0"), (2, 1 << 40), (1, 0), (2, 1), (2, -1)])
+def test_the_general_way_is_asked_about_a_strange_device(answer: Any, gpu: FakeNativeDriver, capsules: None) -> None:
+    launch, tensor = Launches().load(0, 1), CapsuleTensor((10,), (1,))
+    tensor.device = answer
+
+    assert launch(tensor, tensor, 1.5) == "general"
+    assert not gpu.native
+
+
+@pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__"])
+def test_an_interrupt_while_an_owner_answers_is_raised(
+    method: str, gpu: FakeNativeDriver, capsules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CapsuleTensor, method, interrupted)
+    launch, tensor = Launches().load(0), CapsuleTensor((10,), (1,))
+
+    with pytest.raises(KeyboardInterrupt):
+        launch(tensor, tensor, 1.5)
+    assert not launch.general.calls
+
+
 class FakeCupy:
     """As much of CuPy as is looked at: arrays that speak DLPack without the exchange API, and a current stream."""
 
-    class ndarray:
-        def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], device: int = 0) -> None:
-            self._view = ArrayView(0x40000, shape, strides, float32, Device("cuda", device), is_writable=True)
-            self.asked: list[int] = []
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return dlpack.CUDA, self._view.device.ordinal
-
-        def __dlpack__(self, *, stream: int, **_: Any) -> Any:
-            self.asked.append(stream)
-            return dlpack.wrap(self._view, owner=self)
+    class ndarray(CapsuleTensor):
+        pass
 
     cuda = SimpleNamespace(get_current_stream=lambda device: SimpleNamespace(ptr=9000 + device))
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> type[FakeCupy]:
+def cupy(capsules: None, monkeypatch: pytest.MonkeyPatch) -> type[FakeCupy]:
+    """Its arrays have been read before."""
     monkeypatch.setitem(sys.modules, "cupy", FakeCupy)  # type: ignore[arg-type]
+    read_array(FakeCupy.ndarray((1,)))
     return FakeCupy
 
 
-def test_cupys_arrays_are_read_through_dlpack_and_launched_on_cupys_stream(
-    gpu: FakeNativeDriver, cupy: type[FakeCupy]
-) -> None:
+def test_cupys_arrays_are_launched_on_cupys_stream(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
+    """By native code and the general way; who made the array orders it before the launch."""
     launch, array = Launches().load(0, 1), cupy.ndarray((1000,), (1,), device=1)
-    assert launch(array, array, 1.5) == "general"
 
+    assert launch(array, array, 1.5) is None
     launch.kernel.launch((array, array, 1.5))
 
+    ((_, _, sizes, stream, _),) = gpu.native
+    assert (sizes[:6], stream) == ([4, 1, 1, 256, 1, 1], 9001)
     ((_, *sizes, stream, _, _),) = gpu.named("cuLaunchKernel")
     assert (sizes[:6], stream) == ([4, 1, 1, 256, 1, 1], 9001)
-    assert array.asked == [9001, 9001], "who made the array orders it before the launch"
+    assert [options["stream"] for options in array.asked] == [9001] * 4
 
 
 def test_a_stream_in_the_brackets_is_told_to_cupy(gpu: FakeNativeDriver, cupy: type[FakeCupy]) -> None:
@@ -343,7 +456,7 @@ def test_a_stream_in_the_brackets_is_told_to_cupy(gpu: FakeNativeDriver, cupy: t
 
     launch.kernel.launch((array,), launch.kernel.request((2, 64, 0, 4242)))
 
-    assert array.asked == [4242]
+    assert [options["stream"] for options in array.asked] == [4242]
     assert gpu.named("cuLaunchKernel")[0][8] == 4242
 
 
@@ -352,13 +465,23 @@ def test_a_prepared_launch_of_cupys_arrays_asks_cupy_for_the_stream_each_time(
 ) -> None:
     kernel, array = Launches().kernel, cupy.ndarray((300,), (1,))
     launch = kernel.prepare((array, array, 1.5), LaunchRequest())
+    asked = len(array.asked)
 
     for stream in (1, 2):
         monkeypatch.setattr(FakeCupy.cuda, "get_current_stream", lambda _, ptr=stream: SimpleNamespace(ptr=ptr))
         launch()
 
-    assert [call[8] for call in gpu.named("cuLaunchKernel")] == [1, 2]
-    assert not gpu.native
+    assert [call[3] for call in gpu.native] == [1, 2]
+    assert len(array.asked) == asked, "its arguments were read once"
+
+
+def test_the_general_way_is_taken_where_cupy_cannot_tell_its_stream(
+    gpu: FakeNativeDriver, cupy: type[FakeCupy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, array = Launches().load(0), cupy.ndarray((300,), (1,))
+    monkeypatch.setattr(FakeCupy, "cuda", None)
+
+    assert launch(array, array, 1.5) == "general"
 
 
 def test_the_settings_of_a_launch_are_where_the_driver_reads_them() -> None:

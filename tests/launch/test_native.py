@@ -15,6 +15,7 @@ import pytest
 
 import stagekit as sk
 from stagekit.runtime import native_process
+from tests.launch.calls import Exporter, OldExporter
 
 pytestmark = [
     pytest.mark.skipif(not native_process.is_available(), reason="no native launchers here"),
@@ -155,6 +156,21 @@ def test_a_sanitizer_gets_the_launches_of_its_own_thread() -> None:
     launched(kernel)
 
     assert len(watch.reports) == 1
+
+
+@pytest.mark.parametrize("kind", [Exporter, OldExporter])
+def test_arrays_that_only_speak_dlpack_are_launched_natively(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, out = warm_fill(2), np.zeros(10, np.float32)
+    kernel(kind(out))
+    monkeypatch.setattr(type(kernel), "_launch", lambda *_: pytest.fail("the general way"))
+    out[:] = 0
+    before = sys.getrefcount(out)
+
+    for _ in range(100):
+        assert kernel(kind(out)) is None
+
+    assert (out == 2).all()
+    assert sys.getrefcount(out) == before
 
 
 def test_threads_launch_at_the_same_time() -> None:

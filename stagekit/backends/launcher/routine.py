@@ -21,7 +21,7 @@ from stagekit import native_tables as tables
 from stagekit.backends.launcher.values import PTR, Fields, Type, Value, type_text
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Module, Writer
-from stagekit.dtypes import DType, bool_, int64
+from stagekit.dtypes import DType, bool_, int32, int64
 
 Arm = Callable[[], Any]
 """What is done on one of several ways: it gives values, a tuple of them, or nothing."""
@@ -69,6 +69,12 @@ class Routine:
         module = self._w.module
         return Value(self._w, fields, module.add_global(module.unique_name(kind, definition), definition))
 
+    def text(self, text: str) -> Value:
+        """A pointer to a C string that is part of the code."""
+        definition = f'internal constant [{len(text) + 1} x i8] c"{text}\\00"'
+        module = self._w.module
+        return Value(self._w, PTR, module.add_global(module.unique_name("text", definition), definition))
+
     # Memory of this call --------------------------------------------------------------------------------------------
 
     def room(self, size: int, fields: Fields = PTR) -> Value:
@@ -101,10 +107,20 @@ class Routine:
         self._begin(passed)
 
     def require_no_error(self, condition: Value) -> None:
-        """`require`; where it is false an exception of Python's is set, which the general way will raise by itself."""
+        """`require`; where it is false an exception of Python's is set. An error the general way will raise by itself; what is no
+        `Exception`, such as a Ctrl-C, stays set.
+        """
         with self.when(~condition):
-            self.call_nothing("PyErr_Clear")
+            self.forget_error()
             self.fail()
+
+    def forget_error(self) -> None:
+        """Clear the exception of Python's that may be set; leave by the way out where it is set and no `Exception`."""
+        module = self._w.module
+        kind = self.value(PTR, module.add_global("PyExc_Exception", "external global ptr")).load()
+        with self.when(self.call(PTR, "PyErr_Occurred").is_set()):
+            self.require(self.call(int32, "PyErr_ExceptionMatches", kind) != 0)
+            self.call_nothing("PyErr_Clear")
 
     def fail(self) -> None:
         """Leave by the way out."""
@@ -234,6 +250,12 @@ class Routine:
     def call_method(self, object_: Value, name: Value) -> Value:
         """What a method without arguments gives. name: a string object."""
         return self.call(PTR, "PyObject_VectorcallMethod", name, self.words([object_]), self.number(1), self.null)
+
+    def call_unless_raised(self, call: Callable[[], Value]) -> Value:
+        """What `call` gives, where no exception of Python's is set; else null, with the exception."""
+        is_set = self.call(PTR, "PyErr_Occurred").is_set()
+        result: Value = self.choose(is_set, lambda: self.null, call)
+        return result
 
     def tell(self, function: Value, *numbers: Value) -> Value:
         """What a Python callable gives for ints."""

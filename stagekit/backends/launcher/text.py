@@ -18,7 +18,7 @@ from stagekit.backends.launcher import sizes, wanted
 from stagekit.backends.launcher.request import LauncherRequest
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.sizes import Evaluator
-from stagekit.backends.launcher.support.arrays import agree_on_device, read_array
+from stagekit.backends.launcher.support.arrays import read_array
 from stagekit.backends.launcher.support.binding import bind
 from stagekit.backends.launcher.support.conditions import is_undiverted
 from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue, launch_of
@@ -29,7 +29,7 @@ from stagekit.backends.launcher.support.rows import is_current
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Abilities, Module
-from stagekit.dtypes import int32, int64
+from stagekit.dtypes import int64
 from stagekit.hostexpr import HostExpr, slots_in
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, slot_offsets
@@ -52,7 +52,11 @@ def write(request: LauncherRequest) -> str:
         r.require(needed <= size.shared_bytes)
     (_run if request.target == "cpu" else _enqueue)(frame, values, size)
     _, args, given, keywords = r.parameters
-    r.close(lambda: r.call(PTR, "PyObject_Vectorcall", frame.state.field("general"), args, given, keywords))
+
+    def take_general_way() -> Value:
+        return r.call(PTR, "PyObject_Vectorcall", frame.state.field("general"), args, given, keywords)
+
+    r.close(lambda: r.call_unless_raised(take_general_way))
     return module.text()
 
 
@@ -70,12 +74,13 @@ def expressions(request: LauncherRequest) -> list[HostExpr]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What all parts of a launcher need. process, state: pointers to the tables."""
+    """What all parts of a launcher need. process, state, destination: pointers to the tables; destination: null on the CPU."""
 
     r: Routine
     request: LauncherRequest
     process: Value
     state: Value
+    destination: Value
 
     def call(self, function: Function, *arguments: Value | int) -> Value:
         """Call a function of `support/`."""
@@ -92,20 +97,28 @@ class ArrayValues:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What was read. slots: where each native parameter is. arrays: by argument. readings: memory with one per array."""
+    """What was read. slots: where each native parameter is. arrays: by argument."""
 
     slots: list[Value]
-    readings: Value
     arrays: dict[int, ArrayValues]
 
 
 def _open(r: Routine, request: LauncherRequest) -> Frame:
     state = state_of(r, r.parameters[0])
-    frame = Frame(r, request, state.field("process", tables.PROCESS), state)
+    destination = r.null if request.target == "cpu" else _new_destination(r, state)
+    frame = Frame(r, request, state.field("process", tables.PROCESS), state, destination)
     r.require(frame.call(is_undiverted, frame.process))
     if request.has_guards:
         r.require(frame.call(is_current, state))
     return frame
+
+
+def _new_destination(r: Routine, state: Value) -> Value:
+    """A copy of the DESTINATION in the STATE, which says what stood in the brackets."""
+    destination, given = r.room(tables.size(tables.DESTINATION), tables.DESTINATION), state.place("device")
+    for place in range(len(tables.DESTINATION)):
+        destination.word(place).store(given.item(place, int64))
+    return destination
 
 
 def _bind(frame: Frame) -> list[Value]:
@@ -127,10 +140,9 @@ def _bind(frame: Frame) -> list[Value]:
 
 def _read(frame: Frame, objects: Sequence[Value]) -> Values:
     r, request = frame.r, frame.request
-    arrays = sum(isinstance(spec, ArraySpec | PointerSpec) for spec in request.specs)
     *offsets, size = slot_offsets(request.slots)
     slots = r.room(size)
-    values = Values([slots.at(offset) for offset in offsets], r.room(tables.READING_BYTES * arrays), {})
+    values = Values([slots.at(offset) for offset in offsets], {})
     for place, (parameter, object_) in enumerate(zip(request.parameters, objects, strict=True)):
         if parameter.argument is None:
             _check_constexpr(frame, place, object_)
@@ -143,7 +155,7 @@ def _read(frame: Frame, objects: Sequence[Value]) -> Values:
             slot = values.slots[_slot_of_number(request, parameter.argument)]
             r.require(frame.call(read_number, frame.process, object_, slot, words))
         else:
-            values.arrays[parameter.argument] = _read_array(frame, spec, object_, values)
+            values.arrays[parameter.argument] = _read_array(frame, spec, object_)
     return values
 
 
@@ -151,13 +163,12 @@ def _slot_of_number(request: LauncherRequest, argument: int) -> int:
     return next(p for p, slot in enumerate(request.slots) if slot.kind == "value" and slot.argument == argument)
 
 
-def _read_array(frame: Frame, spec: ArraySpec | PointerSpec, object_: Value, values: Values) -> ArrayValues:
+def _read_array(frame: Frame, spec: ArraySpec | PointerSpec, object_: Value) -> ArrayValues:
     r, rank = frame.r, spec.rank if isinstance(spec, ArraySpec) else 0
     steps = rank if isinstance(spec, ArraySpec) and not spec.is_contiguous else 0
     out = r.room(tables.WORD * (1 + rank + steps))
-    reading = values.readings.at(tables.READING_BYTES * len(values.arrays))
     words = r.constant("array", wanted.array_words(spec, frame.request.target))
-    r.require(frame.call(read_array, frame.process, object_, reading, out, words))
+    r.require(frame.call(read_array, frame.process, object_, frame.destination, out, words))
     address, *others = (out.item(place, int64) for place in range(1 + rank + steps))
     return ArrayValues(address, others[:rank], others[rank:])
 
@@ -249,19 +260,8 @@ def _run(frame: Frame, values: Values, size: Size) -> None:
 
 def _enqueue(frame: Frame, values: Values, size: Size) -> None:
     r = frame.r
-    device, stream_of = _device(frame, values)
     launch = launch_of(r, size.grid, size.block, size.shared_bytes + frame.request.added_shared_bytes)
     code = frame.state.field("code")
-    result = frame.call(enqueue, frame.state, code, r.words(values.slots), launch, device, stream_of)
+    result = frame.call(enqueue, frame.state, code, r.words(values.slots), launch, frame.destination)
     r.require(result != r.value(PTR, NOTHING_DONE))
     r.give(result)
-
-
-def _device(frame: Frame, values: Values) -> tuple[Value, Value]:
-    """The one GPU of all arrays, -1 without arrays; and who knows its current stream: null where all arrays are ours."""
-    r, count = frame.r, len(values.arrays)
-    if not count:
-        return r.number(-1, int32), r.null
-    device, stream_of = r.room(4), r.room(tables.WORD)
-    r.require(frame.call(agree_on_device, values.readings, count, device, stream_of))
-    return device.load(int32), stream_of.load()

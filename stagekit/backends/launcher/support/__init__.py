@@ -4,7 +4,7 @@ conditions    may a launch go natively
 rows          is all that the tracer read as it was
 binding       arguments in the order of the parameters
 arrays        address, sizes and strides of an array, checked
-exchange      what other libraries say of theirs
+streams       which GPU and stream a launch goes to
 numbers       scalars and constexprs
 running       a kernel on the CPU
 enqueueing    a kernel on a GPU
@@ -15,24 +15,23 @@ Each function may give up, and then the launcher calls the general Python path, 
 
 from __future__ import annotations
 
-from stagekit.backends.launcher.support.arrays import agree_on_device, read_array
+from stagekit.backends.launcher.support.arrays import read_array, take_capsule, take_tensor
 from stagekit.backends.launcher.support.binding import bind
 from stagekit.backends.launcher.support.conditions import is_undiverted
 from stagekit.backends.launcher.support.enqueueing import enqueue
-from stagekit.backends.launcher.support.exchange import read_tensor
 from stagekit.backends.launcher.support.numbers import is_expected, put_integer, put_real, read_number
 from stagekit.backends.launcher.support.prepared import enqueue_prepared, run_prepared
 from stagekit.backends.launcher.support.rows import is_current
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.llvm.writer import Abilities, Module
 
-CALLED = (is_undiverted, is_current, bind, read_array, read_number, is_expected, agree_on_device, run, enqueue)
+CALLED = (is_undiverted, is_current, bind, read_array, read_number, is_expected, run, enqueue)
 """By launchers, through the PROCESS table."""
 
 PREPARED = (run_prepared, enqueue_prepared)
 """By Python."""
 
-_INSIDE = (read_tensor, put_integer, put_real)
+_INSIDE = (take_tensor, take_capsule, put_integer, put_real)
 
 __all__ = ["CALLED", "PREPARED", "text"]
 

@@ -8,13 +8,12 @@ from operator import or_
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.support.streams import current_stream
 from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import int32, int64, uint32
 
 NOTHING_DONE = "inttoptr (i64 1 to ptr)"
 """What `enqueue` gives where the general way must be taken."""
-
-_CUDA = 2  # DLPack's device type
 
 
 def launch_of(r: Routine, grid: Value, block: Value, shared_bytes: Value) -> Value:
@@ -36,31 +35,29 @@ def launch_of(r: Routine, grid: Value, block: Value, shared_bytes: Value) -> Val
     code=PTR,
     pointers=PTR,
     launch=tables.LAUNCH,
-    given_device=int32,
-    stream_of=PTR,
+    destination=tables.DESTINATION,
 )
-def enqueue(
-    r: Routine, state: Value, code: Value, pointers: Value, launch: Value, given_device: Value, stream_of: Value
-) -> None:
+def enqueue(r: Routine, state: Value, code: Value, pointers: Value, launch: Value, destination: Value) -> None:
     """Give a kernel to a GPU's stream: the one in the brackets, or the current one of whom the first array is from.
 
-    code: the DEVICE rows. pointers: to each parameter of the kernel. given_device: -1 where no argument says which GPU; it is
-    then the one whose context is current.
+    code: the DEVICE rows. pointers: to each parameter of the kernel. Where no argument says which GPU, it is the one whose
+    context is current.
     """
     process = state.field("process", tables.PROCESS)
     sizes = [launch.field(f"{what}_{axis}", int32) for what in ("grid", "block") for axis in "xyz"]
     with r.when(reduce(or_, (size == 0 for size in sizes))):
         r.give_object(process.field("none"))
     context = _current_context(r, process)
-    device = r.choose(given_device == -1, lambda: _device_of(r, code, context), lambda: given_device)
+    given = destination.field("device", int32)
+    device = r.choose(given == -1, lambda: _device_of(r, code, context), lambda: given)
     r.require(device.to(uint32) < tables.DEVICES)
     row = _row(code, device.to(int64))
     r.require(row.field("function").is_set())
     r.require(launch.field("shared_bytes", int32).to(int64) <= row.field("allowed_shared", int64))
     stream = r.choose(
-        state.field("has_stream", int64) != 0,
-        lambda: state.field("stream"),
-        lambda: _current_stream(r, process, device, stream_of),
+        destination.field("has_stream", int64) != 0,
+        lambda: destination.field("stream"),
+        lambda: current_stream(r, process, device, destination.field("stream_of")),
     )
     launch.place("stream").store(stream)
     fault = _launch(r, process, context, row, launch, pointers)
@@ -86,32 +83,6 @@ def _row(code: Value, device: Value) -> Value:
 def _device_of(r: Routine, code: Value, context: Value) -> Value:
     devices = r.number(tables.DEVICES)
     return r.find(devices, lambda device: _row(code, device).field("context") == context).to(int32)
-
-
-def _current_stream(r: Routine, process: Value, device: Value, stream_of: Value) -> Value:
-    """stream_of: whom to ask; null where all arrays are ours, which go with torch's where torch is used."""
-
-    def ask(owner: Value) -> Value:
-        answer = r.room(tables.WORD)
-        status = r.call_at(owner, int32, r.number(_CUDA, int32), device, answer)
-        r.require_no_error(status == 0)
-        return answer.load()
-
-    owner = r.choose(stream_of.is_set(), lambda: stream_of, lambda: _torch_stream(r, process))
-    stream: Value = r.choose(owner.is_set(), lambda: ask(owner), lambda: r.null)
-    return stream
-
-
-def _torch_stream(r: Routine, process: Value) -> Value:
-    """Who knows torch's current stream; null in a process without torch."""
-
-    def known() -> Value:
-        r.require(process.field("torch_stream").is_set())
-        return process.field("torch_stream")
-
-    has_torch = r.call(int32, "PyDict_Contains", process.field("modules"), process.field("torch_name")) != 0
-    stream_of: Value = r.choose(has_torch, known, lambda: r.null)
-    return stream_of
 
 
 def _launch(r: Routine, process: Value, context: Value, row: Value, launch: Value, pointers: Value) -> Value:

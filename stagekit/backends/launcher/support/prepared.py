@@ -8,7 +8,7 @@ from stagekit.backends.launcher.support.enqueueing import NOTHING_DONE, enqueue,
 from stagekit.backends.launcher.support.functions import function
 from stagekit.backends.launcher.support.running import run
 from stagekit.backends.launcher.values import PTR, Value
-from stagekit.dtypes import int32, int64
+from stagekit.dtypes import int64
 
 
 def state_of(r: Routine, own: Value) -> Value:
@@ -36,9 +36,10 @@ def run_prepared(r: Routine, own: Value, args: Value, given: Value, keywords: Va
 def enqueue_prepared(r: Routine, own: Value, args: Value, given: Value, keywords: Value) -> None:
     state = state_of(r, own)
     _refuse_arguments(r, state, args, given, keywords)
-    code, pointers, device = state.field("code"), state.field("pointers"), state.field("device", int32)
+    code, pointers = state.field("code"), state.field("pointers")
     launch = launch_of(r, state.place("grid_x"), state.place("block_x"), state.field("shared_bytes", int64))
-    result = enqueue.call(r, state, code, pointers, launch, device, state.field("stream_of"))
+    destination = state.at(tables.STATE["device"], tables.DESTINATION)
+    result = enqueue.call(r, state, code, pointers, launch, destination)
     with r.when(result == r.value(PTR, NOTHING_DONE)):
-        r.give(r.call_python(state.field("general")))
+        r.give(r.call_unless_raised(lambda: r.call_python(state.field("general"))))
     r.give(result)

@@ -57,7 +57,7 @@ def _released(r: Routine, object_: Value) -> Value:
 def _attribute(r: Routine, owner: Value, name: Value) -> Value:
     found = r.call(PTR, "PyObject_GetAttr", owner, name)
     with r.when(found.is_null()):
-        r.call_nothing("PyErr_Clear")
+        r.forget_error()
     return _released(r, found)
 
 
@@ -93,7 +93,7 @@ def _gives_items(r: Routine, holder: Value, seen: Value) -> Value:
         is_same.set(is_same.get() & (item == seen.item(i + 1)))
     after = _released(r, r.call(PTR, "PyIter_Next", iterator))
     r.drop(iterator)
-    r.call_nothing("PyErr_Clear")
+    r.forget_error()
     return is_same.get() & after.is_null()
 
 
