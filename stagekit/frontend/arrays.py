@@ -6,7 +6,6 @@ description around a moved base address, no copy.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend import slices
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
@@ -268,14 +267,14 @@ def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
 # -- attributes of stand-ins --------------------------------------------------------------------------------------------
 
 
-def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+def attribute(site: Site, owner: Any, name: str) -> Any:
     """`x.dtype`, `x.to`, `A.shape`, ..."""
     table = _ATTRIBUTES_OF.get(type(owner), _NUMBER)
     found = table.get(name)
     if found is None:
         hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
-        raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
-    return found(tracer, frame, node, owner)
+        raise site.error(NoAttribute(describe(owner), name, hint))
+    return found(site, owner)
 
 
 _REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_max` or `sk.reduce_min`"
@@ -292,34 +291,34 @@ _WAYS_OUT = {
 }  # what NumPy and torch have
 
 
-def _to(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any) -> BoundMethod:
+def _to(site: Site, owner: Any) -> BoundMethod:
     def run(dtype: Any) -> Any:
         if not isinstance(dtype, DType):
-            raise StagingError(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"), frame.loc(node))
+            raise site.error(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"))
         if isinstance(owner, Address):
-            return Address(tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
-        return tracer.arithmetic.convert(owner, dtype)
+            return Address(site.tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
+        return site.tracer.arithmetic.convert(owner, dtype)
 
     return BoundMethod(owner, "to", run)
 
 
-def _ptr_to(tracer: Tracer, frame: Frame, node: ast.AST, owner: Array) -> BoundMethod:
-    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(tracer, frame.loc(node), owner, index))
+def _ptr_to(site: Site, owner: Array) -> BoundMethod:
+    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(site.tracer, site.loc, owner, index))
 
 
-_Table = dict[str, Callable[[Tracer, Frame, ast.AST, Any], Any]]
+_Table = dict[str, Callable[[Site, Any], Any]]
 
-_NUMBER: _Table = {"dtype": lambda t, f, n, x: default_dtype(x), "to": _to}
-_ADDRESS: _Table = {"dtype": lambda t, f, n, p: p.dtype, "to": _to, "space": lambda t, f, n, p: p.type.space.value}
+_NUMBER: _Table = {"dtype": lambda site, x: default_dtype(x), "to": _to}
+_ADDRESS: _Table = {"dtype": lambda site, p: p.dtype, "to": _to, "space": lambda site, p: p.type.space.value}
 _ARRAY: _Table = {
-    "dtype": lambda t, f, n, a: a.dtype,
-    "shape": lambda t, f, n, a: a.shape,
-    "strides": lambda t, f, n, a: a.strides,
-    "ndim": lambda t, f, n, a: a.ndim,
-    "size": lambda t, f, n, a: _size(t, f.loc(n), a),
-    "ptr": lambda t, f, n, a: a.base,
+    "dtype": lambda site, a: a.dtype,
+    "shape": lambda site, a: a.shape,
+    "strides": lambda site, a: a.strides,
+    "ndim": lambda site, a: a.ndim,
+    "size": lambda site, a: _size(site.tracer, site.loc, a),
+    "ptr": lambda site, a: a.base,
     "ptr_to": _ptr_to,
-    "T": lambda t, f, n, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
+    "T": lambda site, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
 }
 _ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
 

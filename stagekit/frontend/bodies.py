@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import StagingError
-from stagekit.frontend.evaluation import is_of_the_user, raised_by_python
+from stagekit.frontend.evaluation import failure, is_of_the_user
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.source import children
 from stagekit.frontend.state import TooLarge
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Partial
 
 # Kind of node -> its function; `statements.py` fills it, since those functions need this module.
@@ -28,72 +27,72 @@ RUNNERS: dict[type[ast.stmt], Callable[..., None]] = {}
 _EXITS = (ast.Return, ast.Break, ast.Continue)
 
 
-def run_body(tracer: Tracer, frame: Frame, body: Sequence[ast.stmt]) -> None:
+def run_body(frame: Frame, body: Sequence[ast.stmt]) -> None:
     """Run statements in order, minding early exits."""
-    state = (tracer.control_depth, frame.iteration, len(frame.loops))
+    state = (frame.tracer.control_depth, frame.iteration, len(frame.loops))
     for position, statement in enumerate(body):
-        tracer.count_ops(frame, statement)
+        frame.count_ops(statement)
         try:
-            _run(tracer, frame, statement)
+            _run(frame, statement)
         except StagingError as error:
             if frame.doubts is None:
                 raise
             frame.doubts.append(error)
-            tracer.control_depth, frame.iteration, open_loops = state
+            frame.tracer.control_depth, frame.iteration, open_loops = state
             del frame.loops[open_loops:]
             continue
         if not may_exit(statement):
             continue
-        stopped = exit_taken(tracer, frame, frame.flags())
+        stopped = exit_taken(frame, frame.flags())
         if stopped is True:
             return
         rest = body[position + 1 :]
         if isinstance(stopped, Number) and rest:
-            _guarded(tracer, frame, stopped, rest, frame.loc(statement))
+            _guarded(frame, stopped, rest, frame.loc(statement))
             return
 
 
-def _run(tracer: Tracer, frame: Frame, statement: ast.stmt) -> None:
-    outer, tracer.statement_began = tracer.statement_began, tracer.journal.mark().time
+def _run(frame: Frame, statement: ast.stmt) -> None:
+    outer, frame.tracer.statement_began = frame.tracer.statement_began, frame.tracer.journal.mark().time
     try:
-        RUNNERS[type(statement)](tracer, frame, statement)
+        RUNNERS[type(statement)](frame, statement)
     except TooLarge as error:
-        raise tracer.error(error.diagnostic, frame, statement) from None
+        raise frame.error(error.diagnostic, statement) from None
     except Exception as error:
         if is_of_the_user(error):  # a method of a user's object that was only looked at
-            raise raised_by_python(tracer, frame, statement, error) from error
+            raise frame.error(failure(error), statement) from error
         raise
     finally:
-        tracer.statement_began = outer
+        frame.tracer.statement_began = outer
 
 
-def _guarded(tracer: Tracer, frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
+def _guarded(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
     """Run `rest` where no exit was taken."""
 
     def then() -> None:
-        have_values(tracer, frame)
-        run_body(tracer, frame, rest)
+        have_values(frame)
+        run_body(frame, rest)
 
-    go_on = tracer.builder.not_(stopped.value)
-    branch(tracer, go_on, then, lambda: _exit_known(tracer, frame), loc, is_left=True, frame=frame)
+    go_on = frame.tracer.builder.not_(stopped.value)
+    branch(frame.tracer, go_on, then, lambda: _exit_known(frame), loc, is_left=True, frame=frame)
 
 
-def have_values(tracer: Tracer, frame: Frame) -> None:
+def have_values(frame: Frame) -> None:
     """Here no exit was taken: what only those leave without a value has one."""
     variables = frame.scope.variables
     for name, held in list(variables.items()):
         if isinstance(held, Partial) and held.is_set:
-            tracer.journal.assign(Location(variables, name, False), held.value)
+            frame.tracer.journal.assign(Location(variables, name, False), held.value)
 
 
-def meet_exits(tracer: Tracer, frame: Frame, flag: str, first: int, *, is_only: bool = False) -> None:
+def meet_exits(frame: Frame, flag: str, first: int, *, is_only: bool = False) -> None:
     """Here the paths that took `flag` go on, with those that took no exit, or without them (`is_only`)."""
     variables = frame.scope.variables
     partial = [(name, held) for name, held in variables.items() if isinstance(held, Partial)]
-    taken = tracer.exits_by(frame, flag, first) if partial else frozenset()
+    taken = frame.exits_by(flag, first) if partial else frozenset()
     for name, held in partial:
         is_set = (is_only or held.is_set) and taken <= held.exits
-        tracer.journal.assign(Location(variables, name, False), dataclasses.replace(held, is_set=is_set))
+        frame.tracer.journal.assign(Location(variables, name, False), dataclasses.replace(held, is_set=is_set))
 
 
 def may_exit(statement: ast.stmt) -> bool:
@@ -118,7 +117,7 @@ def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
     return [node for node in children(statement) if isinstance(node, ast.stmt)]
 
 
-def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Number:
+def exit_taken(frame: Frame, flags: Sequence[str]) -> bool | Number:
     """Is one of `flags` set: False, True, or a run-time bool?"""
     values = [frame.control.get(flag, False) for flag in flags]
     if any(v is True for v in values):
@@ -126,11 +125,11 @@ def exit_taken(tracer: Tracer, frame: Frame, flags: Sequence[str]) -> bool | Num
     taken = [v.value for v in values if isinstance(v, Number)]
     if not taken:
         return False
-    return Number(functools.reduce(tracer.builder.or_, taken))
+    return Number(functools.reduce(frame.tracer.builder.or_, taken))
 
 
-def _exit_known(tracer: Tracer, frame: Frame) -> None:
+def _exit_known(frame: Frame) -> None:
     """Here an exit was taken. If it can only be one, its flag is set: so `if c: return a` and `return b` cover every path."""
     possible = [flag for flag in frame.flags() if frame.control.get(flag, False) is not False]
     if len(possible) == 1:
-        tracer.assign(frame.control, possible[0], True)
+        frame.tracer.assign(frame.control, possible[0], True)

@@ -19,8 +19,7 @@ from stagekit.frontend.comparisons import compare, contains
 from stagekit.frontend.conditions import negate_condition, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
-from stagekit.frontend.evaluation import invoke
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric, strong_dtype
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
@@ -32,108 +31,104 @@ from stagekit.intrinsics import registry
 _NONE: Any = object()  # a parameter that was left out
 
 
-def _abs(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, /) -> Any:
-    method = objects.users_method(tracer, x, "__abs__")
+def _abs(site: Site, x: Any, /) -> Any:
+    method = objects.users_method(site.tracer, x, "__abs__")
     if method is not None and mapper_of(x) is None:
-        return invoke(tracer, frame, node, method, [x])
+        return site.invoke(method, [x])
     if not isinstance(x, Number | np.generic) and mapper_of(x) is None:
-        return run_native(tracer, frame, node, abs, x)
-    return invoke(tracer, frame, node, registry.by_name("abs"), [x])
+        return run_native(site, abs, x)
+    return site.invoke(registry.by_name("abs"), [x])
 
 
 def _elementwise(python: Any, run: Builtin) -> Builtin:
     """`run`, which is what `python` means on one value; of a tile it is done to each element."""
 
     @functools.wraps(run)
-    def mapped(tracer: Tracer, frame: Frame, node: ast.AST, /, *args: Any, **kwargs: Any) -> Any:
+    def mapped(site: Site, /, *args: Any, **kwargs: Any) -> Any:
         mapper = mapper_of(args[0]) if args else None
         if mapper is None:
-            return run(tracer, frame, node, *args, **kwargs)
-        return invoke(tracer, frame, node, mapper, [args[0], python, args, kwargs])
+            return run(site, *args, **kwargs)
+        return site.invoke(mapper, [args[0], python, args, kwargs])
 
     mapped.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]  # which calls are checked against
     return mapped
 
 
-def _round(tracer: Tracer, frame: Frame, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
+def _round(site: Site, number: Any, ndigits: Any = None) -> Any:
     if not isinstance(number, Number):
-        return run_native(tracer, frame, node, round, number, *([ndigits] if ndigits is not None else []))
+        return run_native(site, round, number, *([ndigits] if ndigits is not None else []))
     if ndigits is not None:
         hint = "round(x), or for two digits round(x * 100) / 100"
-        raise tracer.error(BadCall("`round` of a run-time number takes no digits", hint), frame, node)
+        raise site.error(BadCall("`round` of a run-time number takes no digits", hint))
     is_float = number.dtype.is_float
-    return _int(
-        tracer, frame, node, invoke(tracer, frame, node, registry.by_name("rint"), [number]) if is_float else number
-    )
+    return _int(site, site.invoke(registry.by_name("rint"), [number]) if is_float else number)
 
 
-def _pow(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exp: Any, mod: Any = None) -> Any:
+def _pow(site: Site, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is not None:
-        return run_native(tracer, frame, node, pow, base, exp, mod)
-    return binary(tracer, frame, node, "**", base, exp)
+        return run_native(site, pow, base, exp, mod)
+    return binary(site, "**", base, exp)
 
 
-def _divmod(tracer: Tracer, frame: Frame, node: ast.AST, x: Any, y: Any, /) -> Any:
-    return tuple(binary(tracer, frame, node, symbol, x, y) for symbol in ("//", "%"))
+def _divmod(site: Site, x: Any, y: Any, /) -> Any:
+    return tuple(binary(site, symbol, x, y) for symbol in ("//", "%"))
 
 
-def _int(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0, /, base: Any = _NONE) -> Any:
+def _int(site: Site, x: Any = 0, /, base: Any = _NONE) -> Any:
     """Python's own of what is known. At run time int32 where that holds every value of the dtype, else int64."""
     if base is not _NONE:
         if isinstance(x, Number):
-            raise tracer.error(
-                StaticFailure("TypeError", "int() can't convert non-string with explicit base"), frame, node
-            )
-        return run_native(tracer, frame, node, int, x, base)
-    name = "__index__" if objects.in_class(tracer, x, "__int__") is None else "__int__"
-    method = objects.users_method(tracer, x, name)
+            raise site.error(StaticFailure("TypeError", "int() can't convert non-string with explicit base"))
+        return run_native(site, int, x, base)
+    name = "__index__" if objects.in_class(site.tracer, x, "__int__") is None else "__int__"
+    method = objects.users_method(site.tracer, x, name)
     if method is not None:
-        return _int(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
+        return _int(site, site.invoke(method, [x]))
     if not isinstance(x, Number):
         dtype = strong_dtype(x)
         known = float(x) if dtype is not None and dtype.is_float else x  # ml_dtypes would make a number of infinity
-        return run_native(tracer, frame, node, int, known)
+        return run_native(site, int, known)
     if x.dtype.is_integer and x.dtype.bits == 64:
         return x
     fits = not x.dtype.is_float and dtypes.promote(x.dtype, dtypes.int32) is dtypes.int32
     target = dtypes.int32 if fits else dtypes.int64
-    return x if x.dtype is target else tracer.arithmetic.convert(x, target)
+    return x if x.dtype is target else site.tracer.arithmetic.convert(x, target)
 
 
-def _float(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = 0.0, /) -> Any:
+def _float(site: Site, x: Any = 0.0, /) -> Any:
     """Python's own of what is known. At run time float32, float64 of a float64."""
-    method = objects.users_method(tracer, x, "__float__")
+    method = objects.users_method(site.tracer, x, "__float__")
     if method is not None:
-        return _float(tracer, frame, node, invoke(tracer, frame, node, method, [x]))
+        return _float(site, site.invoke(method, [x]))
     if not isinstance(x, Number):
-        return run_native(tracer, frame, node, float, x)
+        return run_native(site, float, x)
     if x.dtype in (dtypes.float32, dtypes.float64):
         return x
-    return Number(tracer.builder.cast(x.value, dtypes.float32, is_exact=x.dtype.is_integer))
+    return Number(site.tracer.builder.cast(x.value, dtypes.float32, is_exact=x.dtype.is_integer))
 
 
-def _bool(tracer: Tracer, frame: Frame, node: ast.AST, x: Any = False, /) -> Any:
-    return truth(tracer, frame, node, x)
+def _bool(site: Site, x: Any = False, /) -> Any:
+    return truth(site, x)
 
 
-def _truth(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> Any:
+def _truth(site: Site, obj: Any, /) -> Any:
     """`operator.truth`."""
-    return truth(tracer, frame, node, obj)
+    return truth(site, obj)
 
 
-def _np_where(tracer: Tracer, frame: Frame, node: ast.AST, condition: Any, /, *values: Any) -> Any:
+def _np_where(site: Site, condition: Any, /, *values: Any) -> Any:
     """`np.where(c, a, b)` of run-time values means `sk.where`."""
     if len(values) == 2 and any(map(_needs_staging, (condition, *values))):
-        return invoke(tracer, frame, node, language.where, [condition, *values])
-    return run_native(tracer, frame, node, np.where, condition, *values)
+        return site.invoke(language.where, [condition, *values])
+    return run_native(site, np.where, condition, *values)
 
 
-def _np_clip(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, a_min: Any = None, a_max: Any = None) -> Any:
+def _np_clip(site: Site, a: Any, a_min: Any = None, a_max: Any = None) -> Any:
     """`np.clip`: NaN stays NaN, and the upper bound wins."""
     if not any(map(_needs_staging, (a, a_min, a_max))):
-        return run_native(tracer, frame, node, np.clip, a, a_min, a_max)
+        return run_native(site, np.clip, a, a_min, a_max)
     for name, bound in (("maximum", a_min), ("minimum", a_max)):
-        a = a if bound is None else invoke(tracer, frame, node, registry.by_name(name), [a, bound])
+        a = a if bound is None else site.invoke(registry.by_name(name), [a, bound])
     return a
 
 
@@ -143,8 +138,8 @@ def _np_clip(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, a_min: Any = N
 def _operator(symbol: str) -> Builtin:
     """`operator.add` and its like."""
 
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
-        return binary(tracer, frame, node, symbol, a, b)
+    def run(site: Site, a: Any, b: Any, /) -> Any:
+        return binary(site, symbol, a, b)
 
     return run
 
@@ -152,30 +147,30 @@ def _operator(symbol: str) -> Builtin:
 def _operator_in_place(symbol: str) -> Builtin:
     """`operator.iadd` and its like: what `a += b` would bind."""
 
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
-        return in_place(tracer, frame, node, symbol, a, b, frame.loc(node))
+    def run(site: Site, a: Any, b: Any, /) -> Any:
+        return in_place(site, symbol, a, b, site.loc)
 
     return run
 
 
-def _contains(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
-    return contains(tracer, frame, node, b, a)
+def _contains(site: Site, a: Any, b: Any, /) -> Any:
+    return contains(site, b, a)
 
 
 def _sign(op: type[ast.unaryop]) -> Builtin:
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
-        return unary(tracer, frame, node, op, a)
+    def run(site: Site, a: Any, /) -> Any:
+        return unary(site, op, a)
 
     return run
 
 
-def _not(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
-    return negate_condition(tracer, truth(tracer, frame, node, a))
+def _not(site: Site, a: Any, /) -> Any:
+    return negate_condition(site.tracer, truth(site, a))
 
 
 def _comparison(op: type[ast.cmpop]) -> Builtin:
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
-        return compare(tracer, frame, node, op(), a, b)
+    def run(site: Site, a: Any, b: Any, /) -> Any:
+        return compare(site, op(), a, b)
 
     return run
 
@@ -187,16 +182,14 @@ def _extremum(op: ast.cmpop) -> Builtin:
     """Python's `min`/`max`: the first argument unless a later one is strictly smaller/larger."""
     python = max if isinstance(op, ast.Gt) else min
 
-    def run(
-        tracer: Tracer, frame: Frame, node: ast.AST, first: Any, /, *rest: Any, key: Any = None, default: Any = _NONE
-    ) -> Any:
-        items = [first, *rest] if rest else items_of(tracer, frame, node, first)
+    def run(site: Site, first: Any, /, *rest: Any, key: Any = None, default: Any = _NONE) -> Any:
+        items = [first, *rest] if rest else items_of(site, first)
         if not any(map(_needs_staging, items)) or (rest and default is not _NONE):
             given = {} if default is _NONE else {"default": default}
-            return run_native(tracer, frame, node, python, *([first, *rest] if rest else [items]), key=key, **given)
-        best = _Ranked(items[0], _key_of(tracer, frame, node, key, items[0]))
+            return run_native(site, python, *([first, *rest] if rest else [items]), key=key, **given)
+        best = _Ranked(items[0], _key_of(site, key, items[0]))
         for item in items[1:]:
-            best = _better(tracer, frame, node, op, best, _Ranked(item, _key_of(tracer, frame, node, key, item)))
+            best = _better(site, op, best, _Ranked(item, _key_of(site, key, item)))
         return best.item
 
     return run
@@ -210,31 +203,31 @@ class _Ranked:
     key: Any
 
 
-def _key_of(tracer: Tracer, frame: Frame, node: ast.AST, key: Any, item: Any) -> Any:
-    return item if key is None else invoke(tracer, frame, node, key, [item])
+def _key_of(site: Site, key: Any, item: Any) -> Any:
+    return item if key is None else site.invoke(key, [item])
 
 
 def _needs_staging(value: Any) -> bool:
     return isinstance(value, np.generic) or holds_run_time(value) or mapper_of(value) is not None
 
 
-def _better(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
-    answer = compare(tracer, frame, node, op, other.key, best.key)
+def _better(site: Site, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
+    answer = compare(site, op, other.key, best.key)
     if mapper_of(answer) is not None:
-        chosen = invoke(tracer, frame, node, language.where, [answer, other.item, best.item])
+        chosen = site.invoke(language.where, [answer, other.item, best.item])
         return _Ranked(chosen, chosen)
-    is_better = truth(tracer, frame, node, answer)
+    is_better = truth(site, answer)
     if isinstance(is_better, bool):
         return other if is_better else best
 
     def choose(a: Any, b: Any) -> Any:
         if is_numeric(a) and is_numeric(b):
-            loc = frame.loc(node)
-            return tracer.arithmetic.select(
-                is_better.value, _fitting(tracer, a, b, loc), _fitting(tracer, b, a, loc), loc
+            loc = site.loc
+            return site.tracer.arithmetic.select(
+                is_better.value, _fitting(site.tracer, a, b, loc), _fitting(site.tracer, b, a, loc), loc
             )
-        joined = branch(tracer, is_better.value, lambda: a, lambda: b, frame.loc(node))
-        return tracer.read(joined, frame, node)
+        joined = branch(site.tracer, is_better.value, lambda: a, lambda: b, site.loc)
+        return site.read(joined)
 
     item = choose(other.item, best.item)
     is_own_key = other.key is other.item and best.key is best.item

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import copy
 import dataclasses
@@ -16,14 +15,12 @@ from stagekit import dtypes
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.control import describe, parts_of, remade
 from stagekit.frontend.errors import BadCall
-from stagekit.frontend.evaluation import invoke, static
-from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.items import item
 from stagekit.frontend.places import item_place
 from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.texts import shown
-from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import STAND_INS, Array, Number, escaped
+from stagekit.frontend.values import STAND_INS, Array, Closure, Number, escaped
 from stagekit.ir import Value
 
 _NONE: Any = object()  # a parameter that was left out
@@ -36,103 +33,103 @@ def stands_for(value: Any) -> Any:
     return value
 
 
-def _isinstance(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, class_or_tuple: Any, /) -> Any:
-    if not tracer.journal.is_born(obj) and not isinstance(obj, STAND_INS):
-        tracer.captures.note_type(obj)
-    return static(tracer, frame, node, lambda: isinstance(stands_for(obj), class_or_tuple))
+def _isinstance(site: Site, obj: Any, class_or_tuple: Any, /) -> Any:
+    if not site.tracer.journal.is_born(obj) and not isinstance(obj, STAND_INS):
+        site.tracer.captures.note_type(obj)
+    return site.static(lambda: isinstance(stands_for(obj), class_or_tuple))
 
 
-def _type(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /, *parts: Any) -> type:
+def _type(site: Site, obj: Any, /, *parts: Any) -> type:
     """The type of an object; with two more arguments a new type, which CPython makes."""
     if parts:
-        made: type = run_native(tracer, frame, node, type, obj, *parts)
+        made: type = run_native(site, type, obj, *parts)
         return made
     return type(stands_for(obj))
 
 
-def _getattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, default: Any = _NONE, /) -> Any:
+def _getattr(site: Site, owner: Any, name: str, default: Any = _NONE, /) -> Any:
     if not isinstance(name, str):
-        raise tracer.error(BadCall(f"`getattr` of {describe(name)}", "give the name as a string"), frame, node)
-    if default is not _NONE and not _hasattr(tracer, frame, node, owner, name):
+        raise site.error(BadCall(f"`getattr` of {describe(name)}", "give the name as a string"))
+    if default is not _NONE and not _hasattr(site, owner, name):
         return default
-    return objects.attribute(tracer, frame, node, owner, name)
+    return objects.attribute(site, owner, name)
 
 
-def _setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any, /) -> None:
-    objects.put(tracer, frame, node, owner, name, value)
+def _setattr(site: Site, owner: Any, name: str, value: Any, /) -> None:
+    objects.put(site, owner, name, value)
 
 
-def _plain_setattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any, /) -> None:
-    objects.put_plainly(tracer, frame, node, owner, name, value)
+def _plain_setattr(site: Site, owner: Any, name: str, value: Any, /) -> None:
+    objects.put_plainly(site, owner, name, value)
 
 
-def _delattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, /) -> None:
-    objects.delete(tracer, frame, node, owner, name)
+def _delattr(site: Site, owner: Any, name: str, /) -> None:
+    objects.delete(site, owner, name)
 
 
 def _attribute_names(owner: Any) -> tuple[str, ...]:
     return tuple(arrays._ATTRIBUTES_OF.get(type(owner), ()))
 
 
-def _hasattr(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, /) -> bool:
-    is_known = name in _attribute_names(owner) or objects.in_class(tracer, owner, name) is not None
-    has_it = is_known or bool(static(tracer, frame, node, lambda: hasattr(owner, name)))
-    if not isinstance(owner, STAND_INS) and not tracer.journal.is_born(owner):
-        tracer.captures.note_presence(owner, name)
+def _hasattr(site: Site, owner: Any, name: str, /) -> bool:
+    is_known = name in _attribute_names(owner) or objects.in_class(site.tracer, owner, name) is not None
+    has_it = is_known or bool(site.static(lambda: hasattr(owner, name)))
+    if not isinstance(owner, STAND_INS) and not site.tracer.journal.is_born(owner):
+        site.tracer.captures.note_presence(owner, name)
     return has_it
 
 
-def _callable(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> bool:
+def _callable(site: Site, obj: Any, /) -> bool:
     return callable(obj) or isinstance(obj, Closure)
 
 
-def _super(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any) -> Any:
-    if args or frame.function is None or "__class__" not in frame.function.__code__.co_freevars:
-        return run_native(tracer, frame, node, super, *args)
-    assert frame.function.__closure__ is not None
-    cell = frame.function.__closure__[frame.function.__code__.co_freevars.index("__class__")]
-    first = frame.function.__code__.co_varnames[0]
-    return super(cell.cell_contents, frame.scope.variables[first])
+def _super(site: Site, *args: Any) -> Any:
+    if args or site.frame.function is None or "__class__" not in site.frame.function.__code__.co_freevars:
+        return run_native(site, super, *args)
+    assert site.frame.function.__closure__ is not None
+    cell = site.frame.function.__closure__[site.frame.function.__code__.co_freevars.index("__class__")]
+    first = site.frame.function.__code__.co_varnames[0]
+    return super(cell.cell_contents, site.frame.scope.variables[first])
 
 
-def _replace(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, /, **changes: Any) -> Any:
+def _replace(site: Site, owner: Any, /, **changes: Any) -> Any:
     """`dataclasses.replace`."""
-    tracer.captures.note_given(owner, tracer.journal.is_born)
+    site.tracer.captures.note_given(owner, site.tracer.journal.is_born)
     fields = {f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init}
-    return invoke(tracer, frame, node, type(owner), [], {**fields, **changes})
+    return site.invoke(type(owner), [], {**fields, **changes})
 
 
-def _copy(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+def _copy(site: Site, x: Any) -> Any:
     """`copy.copy`: a container or object of its own, with the same items."""
-    tracer.captures.note_given(x, tracer.journal.is_born)
+    site.tracer.captures.note_given(x, site.tracer.journal.is_born)
     parts = parts_of(x)
     if parts is None or isinstance(x, Array):
-        return x if isinstance(x, Number) else run_native(tracer, frame, node, copy.copy, x)
-    return tracer.journal.born(remade(x, parts))
+        return x if isinstance(x, Number) else run_native(site, copy.copy, x)
+    return site.tracer.journal.born(remade(x, parts))
 
 
-def _deepcopy(tracer: Tracer, frame: Frame, node: ast.AST, x: Any) -> Any:
+def _deepcopy(site: Site, x: Any) -> Any:
     known: dict[int, Any] = {}  # what is met twice is copied once
 
     def deep(each: Any) -> Any:
         if id(each) not in known:
             parts = parts_of(each)
             is_leaf = parts is None or isinstance(each, Array)
-            known[id(each)] = _copy(tracer, frame, node, each) if is_leaf else _deep(each, parts or [])
+            known[id(each)] = _copy(site, each) if is_leaf else _deep(each, parts or [])
         return known[id(each)]
 
     def _deep(each: Any, parts: list[Any]) -> Any:
-        return tracer.journal.born(remade(each, [deep(p) for p in parts]))
+        return site.tracer.journal.born(remade(each, [deep(p) for p in parts]))
 
     return deep(x)
 
 
-def _update_wrapper(tracer: Tracer, frame: Frame, node: ast.AST, wrapper: Any, wrapped: Any, *_: Any, **__: Any) -> Any:
+def _update_wrapper(site: Site, wrapper: Any, wrapped: Any, *_: Any, **__: Any) -> Any:
     """`functools.update_wrapper`, and so `@functools.wraps`: a function of the kernel keeps its own name in error texts."""
     return wrapper
 
 
-def _cast(tracer: Tracer, frame: Frame, node: ast.AST, typ: Any, val: Any) -> Any:
+def _cast(site: Site, typ: Any, val: Any) -> Any:
     """`typing.cast`."""
     return val
 
@@ -142,63 +139,59 @@ def _fields_of(value: Any) -> list[str] | None:
     return [f.name for f in dataclasses.fields(value)] if is_one else None
 
 
-def _asdict(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any) -> Any:
+def _asdict(site: Site, obj: Any) -> Any:
     """`dataclasses.asdict`."""
-    return _taken_apart(tracer, frame, node, obj, lambda names, parts: tracer.journal.born(dict(zip(names, parts))))
+    return _taken_apart(site, obj, lambda names, parts: site.tracer.journal.born(dict(zip(names, parts))))
 
 
-def _astuple(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any) -> Any:
+def _astuple(site: Site, obj: Any) -> Any:
     """`dataclasses.astuple`."""
-    return _taken_apart(tracer, frame, node, obj, lambda names, parts: tuple(parts))
+    return _taken_apart(site, obj, lambda names, parts: tuple(parts))
 
 
-def _taken_apart(
-    tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, make: Callable[[list[str], list[Any]], Any]
-) -> Any:
+def _taken_apart(site: Site, obj: Any, make: Callable[[list[str], list[Any]], Any]) -> Any:
     if _fields_of(obj) is None:
-        raise tracer.error(BadCall(f"{describe(obj)} is not an object of a dataclass", "asdict(object)"), frame, node)
+        raise site.error(BadCall(f"{describe(obj)} is not an object of a dataclass", "asdict(object)"))
 
     def apart(value: Any) -> Any:
         names = _fields_of(value)
         if names is not None:
-            return make(names, [apart(objects.attribute(tracer, frame, node, value, name)) for name in names])
+            return make(names, [apart(objects.attribute(site, value, name)) for name in names])
         if type(value) is dict or isinstance(value, tuple | list):
-            return tracer.journal.born(remade(value, [apart(part) for part in parts_of(value) or []]))
+            return site.tracer.journal.born(remade(value, [apart(part) for part in parts_of(value) or []]))
         return value
 
     return apart(obj)
 
 
-def _getitem(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, /) -> Any:
-    return tracer.read(item(tracer, frame, node, a, b), frame, node)
+def _getitem(site: Site, a: Any, b: Any, /) -> Any:
+    return site.read(item(site, a, b))
 
 
-def _setitem(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any, c: Any, /) -> None:
-    item_place(tracer, frame, node, a, b).put(c)
+def _setitem(site: Site, a: Any, b: Any, c: Any, /) -> None:
+    item_place(site, a, b).put(c)
 
 
-def _index(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, /) -> Any:
+def _index(site: Site, a: Any, /) -> Any:
     """`operator.index`: an integer as it is."""
     if isinstance(a, Number) and a.dtype.is_integer:
         return a
-    return run_native(tracer, frame, node, operator.index, a)
+    return run_native(site, operator.index, a)
 
 
-def _print(
-    tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, sep: str | None = " ", end: str | None = "\n"
-) -> None:
+def _print(site: Site, *args: Any, sep: str | None = " ", end: str | None = "\n") -> None:
     """Run-time printing, once per thread that gets here."""
     for name, text in (("sep", sep), ("end", end)):
         if not isinstance(text, str | None):
-            raise tracer.error(BadCall(f"`{name}` of `print` is {describe(text)}", "give a string"), frame, node)
+            raise site.error(BadCall(f"`{name}` of `print` is {describe(text)}", "give a string"))
     sep, end = " " if sep is None else sep, "\n" if end is None else end
     template, operands = "", list[Value]()
     for position, value in enumerate(args):
-        text, values = shown(tracer, frame, node, value, "what is printed")
+        text, values = shown(site, value, "what is printed")
         template += (escaped(sep) if position else "") + text
         operands += values
-    tracer.at(frame, node)
-    tracer.builder.print_(template + escaped(end), tuple(operands))
+    site.at()
+    site.tracer.builder.print_(template + escaped(end), tuple(operands))
 
 
 ON_OBJECTS: dict[Any, Builtin] = {

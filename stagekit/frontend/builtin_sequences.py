@@ -22,8 +22,7 @@ from stagekit.frontend.comparisons import compare
 from stagekit.frontend.conditions import both, truth
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadCall, BadOperands, NotCallable, StaticFailure
-from stagekit.frontend.evaluation import invoke, needs_static, static
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import (
     each,
     forget_position,
@@ -37,105 +36,101 @@ from stagekit.frontend.iteration import (
 from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.operators import binary
 from stagekit.frontend.python_calls import Builtin, run_native
-from stagekit.frontend.tracer import Thunk, Tracer
+from stagekit.frontend.tracer import Thunk
 from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time
 
 _NONE: Any = object()  # a parameter that was left out
 
 
-def _len(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, /) -> Any:
+def _len(site: Site, obj: Any, /) -> Any:
     if isinstance(obj, Array):
         if not obj.shape:
-            raise tracer.error(BadOperands("len", "a zero-dimensional array", ""), frame, node)
+            raise site.error(BadOperands("len", "a zero-dimensional array", ""))
         return obj.shape[0]
     if isinstance(obj, StagedRange):
-        return rangeloop.length(tracer, obj, frame.loc(node))
+        return rangeloop.length(site.tracer, obj, site.loc)
     if isinstance(obj, Generator):
-        raise tracer.error(StaticFailure("TypeError", "an iterator has no len()"), frame, node)
+        raise site.error(StaticFailure("TypeError", "an iterator has no len()"))
     method = getattr(type(obj), "__len__", None)
     if method is not None and hasattr(method, "__code__"):
-        return invoke(tracer, frame, node, method, [obj])
-    return run_native(tracer, frame, node, len, obj)
+        return site.invoke(method, [obj])
+    return run_native(site, len, obj)
 
 
-def _range(tracer: Tracer, frame: Frame, node: ast.AST, *args: Any, unroll: int | None = None) -> Any:
+def _range(site: Site, *args: Any, unroll: int | None = None) -> Any:
     """`range(...)`, with `unroll=` as a hint for the run-time loop."""
     if not 1 <= len(args) <= 3:
         message = f"`range` takes one to three arguments, got {len(args)}"
-        raise tracer.error(BadCall(message, "range(start, stop, step)"), frame, node)
+        raise site.error(BadCall(message, "range(start, stop, step)"))
     args = tuple(int(a) if isinstance(a, np.integer) and is_numeric(a) else a for a in args)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     if unroll is not None and not (type(unroll) is int and 1 <= unroll <= dtypes.int32.max):
-        raise tracer.error(BadCall(f"`unroll` is {shown(unroll)}", "a Python int of at least 1"), frame, node)
+        raise site.error(BadCall(f"`unroll` is {shown(unroll)}", "a Python int of at least 1"))
     if unroll is None and all(type(a) in (int, bool) for a in args):
-        return run_native(tracer, frame, node, range, *args)
+        return run_native(site, range, *args)
     if is_literal(step) and step == 0:
-        raise tracer.error(BadCall("`range` with a step of 0", "range(start, stop, step)"), frame, node)
+        raise site.error(BadCall("`range` with a step of 0", "range(start, stop, step)"))
     return StagedRange(start, stop, step, unroll)
 
 
-def _list(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any = (), /) -> Any:
-    return tracer.journal.born(items_of(tracer, frame, node, iterable))
+def _list(site: Site, iterable: Any = (), /) -> Any:
+    return site.tracer.journal.born(items_of(site, iterable))
 
 
-def _tuple(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any = (), /) -> Any:
-    return tuple(items_of(tracer, frame, node, iterable))
+def _tuple(site: Site, iterable: Any = (), /) -> Any:
+    return tuple(items_of(site, iterable))
 
 
-def _sum(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /, start: Any = 0) -> Any:
+def _sum(site: Site, iterable: Any, /, start: Any = 0) -> Any:
     total = start
-    for thunk in thunks_of(tracer, frame, node, iterable):
-        total = binary(tracer, frame, node, "+", total, thunk())
+    for thunk in thunks_of(site, iterable):
+        total = binary(site, "+", total, thunk())
     return total
 
 
-def _prod(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /, *, start: Any = 1) -> Any:
+def _prod(site: Site, iterable: Any, /, *, start: Any = 1) -> Any:
     """`math.prod`."""
     total = start
-    for thunk in thunks_of(tracer, frame, node, iterable):
-        total = binary(tracer, frame, node, "*", total, thunk())
+    for thunk in thunks_of(site, iterable):
+        total = binary(site, "*", total, thunk())
     return total
 
 
-def _sorted(
-    tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /, *, key: Any = None, reverse: bool = False
-) -> Any:
+def _sorted(site: Site, iterable: Any, /, *, key: Any = None, reverse: bool = False) -> Any:
     """The keys decide, which are known at compile time; the items need not be."""
-    values = items_of(tracer, frame, node, iterable)
-    keys = values if key is None else [invoke(tracer, frame, node, key, [v]) for v in values]
+    values = items_of(site, iterable)
+    keys = values if key is None else [site.invoke(key, [v]) for v in values]
     for found in keys:
         if holds_run_time(found):
             hint = "what is sorted by must be known at compile time"
-            raise tracer.error(NotCallable("`sorted` by run-time values", hint), frame, node)
-    order = run_native(tracer, frame, node, lambda: sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse))
-    return tracer.journal.born([values[i] for i in order])
+            raise site.error(NotCallable("`sorted` by run-time values", hint))
+    order = run_native(site, lambda: sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse))
+    return site.tracer.journal.born([values[i] for i in order])
 
 
-def _any(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /) -> Any:
+def _any(site: Site, iterable: Any, /) -> Any:
     """Items after the first that holds are not made."""
 
     def after(found: bool | Number, holds: Callable[[], bool | Number]) -> bool | Number:
         if not isinstance(found, Number):
             return found or holds()
-        outcome: bool | Number = branch(tracer, found.value, lambda: True, holds, frame.loc(node))
+        outcome: bool | Number = branch(site.tracer, found.value, lambda: True, holds, site.loc)
         return outcome
 
-    return _decided(tracer, frame, node, iterable, False, after)
+    return _decided(site, iterable, False, after)
 
 
-def _all(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /) -> Any:
+def _all(site: Site, iterable: Any, /) -> Any:
     """Items after the first that does not hold are not made."""
 
     def after(found: bool | Number, holds: Callable[[], bool | Number]) -> bool | Number:
-        return both(tracer, frame, found, holds, node)
+        return both(site.tracer, found, holds, site.loc)
 
-    return _decided(tracer, frame, node, iterable, True, after)
+    return _decided(site, iterable, True, after)
 
 
 def _decided(
-    tracer: Tracer,
-    frame: Frame,
-    node: ast.AST,
+    site: Site,
     iterable: Any,
     undecided: bool,
     after: Callable[[bool | Number, Callable[[], bool | Number]], bool | Number],
@@ -143,48 +138,48 @@ def _decided(
     """Take items as long as the outcome is `undecided`, or not known."""
     found: bool | Number = undecided
     was_known = True
-    for thunk in thunks_of(tracer, frame, node, iterable):
-        found = after(found, lambda item=thunk: truth(tracer, frame, node, item()))  # type: ignore[misc]
+    for thunk in thunks_of(site, iterable):
+        found = after(found, lambda item=thunk: truth(site, item()))  # type: ignore[misc]
         was_known = was_known and isinstance(found, bool)
         if isinstance(found, bool) and found is not undecided:
             break
     if not was_known:
-        forget_position(tracer, iterable)
+        forget_position(site.tracer, iterable)
     return found
 
 
 # -- iterators: their items are made as they are asked for ----------------------------------------------------------------
 
 
-def _iter(tracer: Tracer, frame: Frame, node: ast.AST, obj: Any, sentinel: Any = _NONE, /) -> Any:
+def _iter(site: Site, obj: Any, sentinel: Any = _NONE, /) -> Any:
     if sentinel is not _NONE:
-        return iterator(tracer, lambda: _until(tracer, frame, node, obj, sentinel))
+        return iterator(site.tracer, lambda: _until(site, obj, sentinel))
     if isinstance(obj, Generator | Iterator):
         return obj
-    source = source_of(tracer, frame, node, obj)
-    return iterator(tracer, lambda: each(source()))
+    source = source_of(site, obj)
+    return iterator(site.tracer, lambda: each(source()))
 
 
-def _until(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, sentinel: Any) -> Iterator[Thunk]:
+def _until(site: Site, fn: Any, sentinel: Any) -> Iterator[Thunk]:
     """`iter(fn, sentinel)`: what `fn()` gives until it gives the sentinel, which must be known at compile time."""
     while True:
-        value = invoke(tracer, frame, node, fn, [])
-        is_last = truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), value, sentinel))
+        value = site.invoke(fn, [])
+        is_last = truth(site, compare(site, ast.Eq(), value, sentinel))
         if not isinstance(is_last, bool):
-            raise needs_static(tracer, frame, node, "the end of `iter(function, sentinel)`", value)
+            raise site.needs_static("the end of `iter(function, sentinel)`", value)
         if is_last:
             return
         yield lambda value=value: value  # type: ignore[misc]
 
 
-def _next(tracer: Tracer, frame: Frame, node: ast.AST, iterator: Any, default: Any = _NONE, /) -> Any:
+def _next(site: Site, iterator: Any, default: Any = _NONE, /) -> Any:
     if not isinstance(iterator, Generator | Iterator):
         message = f"{_type_name(iterator)!r} object is not an iterator"
-        raise tracer.error(StaticFailure("TypeError", message), frame, node)
-    item = next_item(tracer, frame, node, iterator, default)
+        raise site.error(StaticFailure("TypeError", message))
+    item = next_item(site, iterator, default)
     if item is _NONE:
         message = "the iterator is exhausted; give `next` a default, as in `next(it, None)`"
-        raise tracer.error(StaticFailure("StopIteration", message), frame, node)
+        raise site.error(StaticFailure("StopIteration", message))
     return item
 
 
@@ -192,141 +187,135 @@ def _type_name(value: Any) -> str:
     return describe(value) if isinstance(value, Number) else type(value).__name__
 
 
-def _zip(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, strict: bool = False) -> Any:
-    sources = [source_of(tracer, frame, node, i) for i in iterables]
-    return stream(tracer, frame, node, lambda: zip(*(source() for source in sources), strict=strict))
+def _zip(site: Site, *iterables: Any, strict: bool = False) -> Any:
+    sources = [source_of(site, i) for i in iterables]
+    return stream(site, lambda: zip(*(source() for source in sources), strict=strict))
 
 
-def _enumerate(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, start: Any = 0) -> Any:
-    values = source_of(tracer, frame, node, iterable)
+def _enumerate(site: Site, iterable: Any, start: Any = 0) -> Any:
+    values = source_of(site, iterable)
 
     def place(index: int) -> Any:
-        return binary(tracer, frame, node, "+", start, index)
+        return binary(site, "+", start, index)
 
-    return stream(tracer, frame, node, lambda: ((place(index), value) for index, value in enumerate(values())))
+    return stream(site, lambda: ((place(index), value) for index, value in enumerate(values())))
 
 
-def _reversed(tracer: Tracer, frame: Frame, node: ast.AST, sequence: Any, /) -> Any:
-    method = objects.users_method(tracer, sequence, "__reversed__")
+def _reversed(site: Site, sequence: Any, /) -> Any:
+    method = objects.users_method(site.tracer, sequence, "__reversed__")
     if method is not None:
-        return invoke(tracer, frame, node, method, [sequence])
+        return site.invoke(method, [sequence])
     if isinstance(sequence, range):
         return sequence[::-1]
     if isinstance(sequence, StagedRange):
-        return rangeloop.reverse(tracer, sequence, frame.loc(node))
+        return rangeloop.reverse(site.tracer, sequence, site.loc)
     if isinstance(sequence, Generator | Array):
-        raise tracer.error(StaticFailure("TypeError", f"{describe(sequence)} is not reversible"), frame, node)
-    found = static(tracer, frame, node, reversed, sequence)
-    return iterator(tracer, lambda: each(found))
+        raise site.error(StaticFailure("TypeError", f"{describe(sequence)} is not reversible"))
+    found = site.static(reversed, sequence)
+    return iterator(site.tracer, lambda: each(found))
 
 
-def _map(
-    tracer: Tracer, frame: Frame, node: ast.AST, func: Any, iterable: Any, /, *iterables: Any, strict: bool = False
-) -> Any:
+def _map(site: Site, func: Any, iterable: Any, /, *iterables: Any, strict: bool = False) -> Any:
     """Each call is made where its item is needed. strict: Python 3.14 brought it; here every version takes it."""
-    sources = [source_of(tracer, frame, node, i) for i in (iterable, *iterables)]
+    sources = [source_of(site, i) for i in (iterable, *iterables)]
 
     def results() -> Iterator[Thunk]:
         rows = zip(*(source() for source in sources), strict=strict)
-        while (row := static(tracer, frame, node, next, rows, None)) is not None:
-            yield lambda row=row: invoke(tracer, frame, node, func, list(row))  # type: ignore[misc]
+        while (row := site.static(next, rows, None)) is not None:
+            yield lambda row=row: site.invoke(func, list(row))  # type: ignore[misc]
 
-    return iterator(tracer, results)
-
-
-def _filter(tracer: Tracer, frame: Frame, node: ast.AST, function: Any, iterable: Any, /) -> Any:
-    values = source_of(tracer, frame, node, iterable)
-    return stream(tracer, frame, node, lambda: filter(_predicate(tracer, frame, node, function, "filter"), values()))
+    return iterator(site.tracer, results)
 
 
-def _predicate(tracer: Tracer, frame: Frame, node: ast.AST, function: Any, what: str) -> Callable[[Any], bool]:
+def _filter(site: Site, function: Any, iterable: Any, /) -> Any:
+    values = source_of(site, iterable)
+    return stream(site, lambda: filter(_predicate(site, function, "filter"), values()))
+
+
+def _predicate(site: Site, function: Any, what: str) -> Callable[[Any], bool]:
     """A condition on items that must be known at compile time. None: the item's own truth."""
 
     def holds(item: Any) -> bool:
-        found = item if function is None else invoke(tracer, frame, node, function, [item])
-        keep = truth(tracer, frame, node, found)
+        found = item if function is None else site.invoke(function, [item])
+        keep = truth(site, found)
         if not isinstance(keep, bool):
             hint = "which items there are must be known at compile time"
-            raise tracer.error(NotCallable(f"`{what}` with a run-time condition", hint), frame, node)
+            raise site.error(NotCallable(f"`{what}` with a run-time condition", hint))
         return keep
 
     return holds
 
 
-def _reduce(tracer: Tracer, frame: Frame, node: ast.AST, function: Any, iterable: Any, initial: Any = _NONE, /) -> Any:
+def _reduce(site: Site, function: Any, iterable: Any, initial: Any = _NONE, /) -> Any:
     values = [] if initial is _NONE else [initial]
-    values += items_of(tracer, frame, node, iterable)
+    values += items_of(site, iterable)
     if not values:
         message = "reduce() of empty iterable with no initial value"
-        raise tracer.error(StaticFailure("TypeError", message), frame, node)
-    return functools.reduce(lambda a, b: invoke(tracer, frame, node, function, [a, b]), values)
+        raise site.error(StaticFailure("TypeError", message))
+    return functools.reduce(lambda a, b: site.invoke(function, [a, b]), values)
 
 
 # -- itertools: those that would call a function or look at an item ---------------------------------------------------------
 
 
-def _count(tracer: Tracer, frame: Frame, node: ast.AST, start: Any = 0, step: Any = 1) -> Any:
+def _count(site: Site, start: Any = 0, step: Any = 1) -> Any:
     def numbers() -> Iterator[Any]:
         number = start
         while True:
             yield number
-            number = binary(tracer, frame, node, "+", number, step)
+            number = binary(site, "+", number, step)
 
-    return stream(tracer, frame, node, numbers)
-
-
-def _chain(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any) -> Any:
-    return chain_all(tracer, frame, node, iterables)
+    return stream(site, numbers)
 
 
-def chain_all(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /) -> Any:
+def _chain(site: Site, *iterables: Any) -> Any:
+    return chain_all(site, iterables)
+
+
+def chain_all(site: Site, iterable: Any, /) -> Any:
     """`chain.from_iterable`."""
-    outer = source_of(tracer, frame, node, iterable)
-    return iterator(tracer, lambda: (thunk for inner in outer() for thunk in thunks_of(tracer, frame, node, inner)))
+    outer = source_of(site, iterable)
+    return iterator(site.tracer, lambda: (thunk for inner in outer() for thunk in thunks_of(site, inner)))
 
 
-def _accumulate(
-    tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, func: Any = None, *, initial: Any = None
-) -> Any:
-    values = source_of(tracer, frame, node, iterable)
+def _accumulate(site: Site, iterable: Any, func: Any = None, *, initial: Any = None) -> Any:
+    values = source_of(site, iterable)
 
     def combine(a: Any, b: Any) -> Any:
-        return binary(tracer, frame, node, "+", a, b) if func is None else invoke(tracer, frame, node, func, [a, b])
+        return binary(site, "+", a, b) if func is None else site.invoke(func, [a, b])
 
-    return stream(tracer, frame, node, lambda: itertools.accumulate(values(), combine, initial=initial))
+    return stream(site, lambda: itertools.accumulate(values(), combine, initial=initial))
 
 
-def _starmap(tracer: Tracer, frame: Frame, node: ast.AST, function: Any, iterable: Any, /) -> Any:
-    rows = source_of(tracer, frame, node, iterable)
+def _starmap(site: Site, function: Any, iterable: Any, /) -> Any:
+    rows = source_of(site, iterable)
 
     def result_of(row: Any) -> Thunk:
-        return lambda: invoke(tracer, frame, node, function, items_of(tracer, frame, node, row))
+        return lambda: site.invoke(function, items_of(site, row))
 
-    return iterator(tracer, lambda: (result_of(row) for row in rows()))
-
-
-def _zip_longest(tracer: Tracer, frame: Frame, node: ast.AST, *iterables: Any, fillvalue: Any = None) -> Any:
-    sources = [source_of(tracer, frame, node, i) for i in iterables]
-    return stream(
-        tracer, frame, node, lambda: itertools.zip_longest(*(source() for source in sources), fillvalue=fillvalue)
-    )
+    return iterator(site.tracer, lambda: (result_of(row) for row in rows()))
 
 
-def _islice(tracer: Tracer, frame: Frame, node: ast.AST, iterable: Any, /, *bounds: Any) -> Any:
+def _zip_longest(site: Site, *iterables: Any, fillvalue: Any = None) -> Any:
+    sources = [source_of(site, i) for i in iterables]
+    return stream(site, lambda: itertools.zip_longest(*(source() for source in sources), fillvalue=fillvalue))
+
+
+def _islice(site: Site, iterable: Any, /, *bounds: Any) -> Any:
     if holds_run_time(bounds):
-        raise needs_static(tracer, frame, node, "a bound of `islice`", next(b for b in bounds if holds_run_time(b)))
-    values = source_of(tracer, frame, node, iterable)
-    static(tracer, frame, node, itertools.islice, (), *bounds)  # refuses bounds that cannot be
-    return stream(tracer, frame, node, lambda: itertools.islice(values(), *bounds))
+        raise site.needs_static("a bound of `islice`", next(b for b in bounds if holds_run_time(b)))
+    values = source_of(site, iterable)
+    site.static(itertools.islice, (), *bounds)  # refuses bounds that cannot be
+    return stream(site, lambda: itertools.islice(values(), *bounds))
 
 
 def _by_predicate(native: Callable[[Any, Any], Iterator[Any]]) -> Builtin:
     """`takewhile` and its like."""
 
-    def run(tracer: Tracer, frame: Frame, node: ast.AST, predicate: Any, iterable: Any, /) -> Any:
-        holds = _predicate(tracer, frame, node, predicate, native.__name__)
-        values = source_of(tracer, frame, node, iterable)
-        return stream(tracer, frame, node, lambda: native(holds, values()))
+    def run(site: Site, predicate: Any, iterable: Any, /) -> Any:
+        holds = _predicate(site, predicate, native.__name__)
+        values = source_of(site, iterable)
+        return stream(site, lambda: native(holds, values()))
 
     return run
 

@@ -27,9 +27,9 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.direct import is_direct
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
-from stagekit.frontend.evaluation import evaluate, static
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
-from stagekit.frontend.frame import RETURN, VALUE, Closure, Frame, Scope
+from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
@@ -39,8 +39,10 @@ from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import (
     BoundMethod,
+    Closure,
     Partial,
     Poison,
+    Scope,
     holds_run_time,
     is_fixed,
     is_generated,
@@ -53,51 +55,51 @@ from stagekit.native_tables import ABSENT
 DEEP = 16  # calls nested deeper have a budget: those of a recursion may double at each level
 
 
-def call(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`fn(*args, **kwargs)` at `node`."""
     if is_direct(fn):
-        return _direct(tracer, frame, node, fn, args, kwargs)
+        return _direct(site, fn, args, kwargs)
     mapper = _mapper(args) or (_mapper(kwargs.values()) if kwargs else None)
     spec = fn if isinstance(fn, Intrinsic) else familiar(fn)
     if spec is not None:
-        return _intrinsic(tracer, frame, node, fn, spec, args, kwargs, mapper)
+        return _intrinsic(site, fn, spec, args, kwargs, mapper)
     if isinstance(fn, type(constexpr)):
         fn = language.constexpr_value
     if isinstance(fn, language.Staged):
-        return _staged(tracer, frame, node, fn, args, kwargs, mapper)
+        return _staged(site, fn, args, kwargs, mapper)
     dtype = fn if isinstance(fn, DType) else _dtype_called(fn, args)
     if dtype is not None:
-        return _convert(tracer, frame, node, dtype, args, kwargs, mapper)
+        return _convert(site, dtype, args, kwargs, mapper)
     if isinstance(fn, Closure):
-        return _closure(tracer, frame, node, fn, args, kwargs)
+        return _closure(site, fn, args, kwargs)
     if isinstance(fn, BoundMethod):
-        return _bound(tracer, frame, node, fn, args, kwargs)
+        return _bound(site, fn, args, kwargs)
     if not isinstance(fn, types.FunctionType) and _moves_a_tuple(fn):
-        return _native(tracer, frame, node, fn, args, kwargs)
+        return _native(site, fn, args, kwargs)
     if isinstance(fn, types.MethodType):
-        return call(tracer, frame, node, fn.__func__, [fn.__self__, *args], kwargs)
+        return call(site, fn.__func__, [fn.__self__, *args], kwargs)
     if isinstance(fn, functools.partial):
-        return call(tracer, frame, node, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
+        return call(site, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
     fragment = _of_ours(fn, "__stagekit_fragment__")
     if fragment is not None and not isinstance(fn, type):
         fixed = _of_ours(fn, "__stagekit_fixed__") or {}
-        return _function(tracer, frame, node, fragment, *_beside(tracer, frame, node, fragment, fixed, args, kwargs))
+        return _function(site, fragment, *_beside(site, fragment, fixed, args, kwargs))
     builtin = builtins.find(fn)
     if builtin is not None:
-        return _builtin(tracer, frame, node, fn, builtin, args, kwargs)
+        return _builtin(site, fn, builtin, args, kwargs)
     wrapper = wrappers.find(fn, args, kwargs)
     if wrapper is not None:
-        return wrapper(tracer, frame, node, fn, args, kwargs)
+        return wrapper(site, fn, args, kwargs)
     if isinstance(fn, types.FunctionType):
-        return _python_function(tracer, frame, node, fn, args, kwargs)
+        return _python_function(site, fn, args, kwargs)
     if isinstance(fn, type):
-        return _construct(tracer, frame, node, fn, args, kwargs)
+        return _construct(site, fn, args, kwargs)
     method = next((c.__dict__["__call__"] for c in type(fn).__mro__ if "__call__" in c.__dict__), None)
     if isinstance(method, types.FunctionType):
-        return call(tracer, frame, node, method, [fn, *args], kwargs)
+        return call(site, method, [fn, *args], kwargs)
     if isinstance(fn, types.MethodWrapperType) and fn.__name__ == "__call__" and isinstance(fn.__self__, type):
-        return _construct_plainly(tracer, frame, node, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
-    return _native(tracer, frame, node, fn, args, kwargs)
+        return _construct_plainly(site, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
+    return _native(site, fn, args, kwargs)
 
 
 def _of_ours(fn: Any, name: str) -> Any:
@@ -117,45 +119,29 @@ def _mapper(values: Iterable[Any]) -> Any:
 # -- the language's own ---------------------------------------------------------------------------------------------------
 
 
-def _intrinsic(
-    tracer: Tracer,
-    frame: Frame,
-    node: ast.AST,
-    fn: Any,
-    spec: Intrinsic,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    mapper: Any,
-) -> Any:
+def _intrinsic(site: Site, fn: Any, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
     if mapper is not None:
-        return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), spec, tuple(args), kwargs], {})
+        return call(site, mapper, [_first_mapped(args, kwargs), spec, tuple(args), kwargs], {})
     if not isinstance(fn, Intrinsic) and not holds_run_time(args) and not holds_run_time(kwargs):
-        return _native(tracer, frame, node, fn, args, kwargs)
-    return overloads.call_intrinsic(tracer, frame, node, spec, args, kwargs)
+        return _native(site, fn, args, kwargs)
+    return overloads.call_intrinsic(site, spec, args, kwargs)
 
 
 def _first_mapped(args: list[Any], kwargs: dict[str, Any]) -> Any:
     return next(a for a in (*args, *kwargs.values()) if mapper_of(a) is not None)
 
 
-def _staged(
-    tracer: Tracer,
-    frame: Frame,
-    node: ast.AST,
-    fn: language.Staged,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    mapper: Any,
-) -> Any:
+def _staged(site: Site, fn: language.Staged, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
     if mapper is not None and fn.is_elementwise:
-        return call(tracer, frame, node, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
+        return call(site, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
+    site.at()
     if not kwargs and fn.least <= len(args) <= fn.most:
-        return fn.run(language.Call(tracer, frame, node), *args)
+        return fn.run(site, *args)
     try:
         bound = fn.signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{fn.signature}"), frame, node) from None
-    return fn.run(language.Call(tracer, frame, node), *bound.args, **bound.kwargs)
+        raise site.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{fn.signature}")) from None
+    return fn.run(site, *bound.args, **bound.kwargs)
 
 
 def _dtype_called(fn: Any, args: list[Any]) -> DType | None:
@@ -164,36 +150,30 @@ def _dtype_called(fn: Any, args: list[Any]) -> DType | None:
     return dtype_from_numpy(np.dtype(fn)) if is_scalar_type else None
 
 
-def _convert(
-    tracer: Tracer, frame: Frame, node: ast.AST, dtype: DType, args: list[Any], kwargs: dict[str, Any], mapper: Any
-) -> Any:
+def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
     if len(args) == 1 and not kwargs and mapper is not None:
-        return call(tracer, frame, node, mapper, [args[0], dtype, tuple(args), {}], {})
+        return call(site, mapper, [args[0], dtype, tuple(args), {}], {})
     if len(args) != 1 or kwargs or not is_numeric(args[0]):
         shown = ", ".join([*map(describe, args), *(f"{k}=" for k in kwargs)]) or "nothing"
-        raise tracer.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"), frame, node)
-    return tracer.arithmetic.convert(args[0], dtype)
+        raise site.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"))
+    return site.tracer.arithmetic.convert(args[0], dtype)
 
 
-def _bound(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    return static(tracer, frame, node, fn.run, *args, **kwargs)
+def _bound(site: Site, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return site.static(fn.run, *args, **kwargs)
 
 
-def _builtin(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _builtin(site: Site, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     code = staged.__code__
     least = code.co_argcount - len(staged.__defaults__ or ())
-    is_plain = not kwargs and not code.co_kwonlyargcount and least <= len(args) + 3 <= code.co_argcount
+    is_plain = not kwargs and not code.co_kwonlyargcount and least <= len(args) + 1 <= code.co_argcount
     if is_plain:
-        return staged(tracer, frame, node, *args)
+        return staged(site, *args)
     try:
-        _signature(staged).bind(tracer, frame, node, *args, **kwargs)
+        _signature(staged).bind(site, *args, **kwargs)
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", "as in Python"), frame, node) from None
-    return staged(tracer, frame, node, *args, **kwargs)
+        raise site.error(BadCall(f"`{fn.__name__}`: {error}", "as in Python")) from None
+    return staged(site, *args, **kwargs)
 
 
 # -- Python functions -----------------------------------------------------------------------------------------------------
@@ -224,21 +204,19 @@ def _signature(function: types.FunctionType) -> inspect.Signature:
     return found[1]
 
 
-def _python_function(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _python_function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
     if args:
-        _note_method(tracer, fn, args[0])
+        _note_method(site.tracer, fn, args[0])
     if _runs_natively(fn) or hasattr(fn, "__stagekit_host__"):
-        return _native(tracer, frame, node, fn, args, kwargs)
+        return _native(site, fn, args, kwargs)
     try:
         _ = snapshot_of(fn).source
     except StagekitError:
         if holds_run_time(args) or holds_run_time(kwargs):
             raise
-        return _native(tracer, frame, node, fn, args, kwargs)
-    return _function(tracer, frame, node, fn, args, kwargs)
+        return _native(site, fn, args, kwargs)
+    return _function(site, fn, args, kwargs)
 
 
 def _runs_natively(fn: types.FunctionType) -> bool:
@@ -267,46 +245,34 @@ def _functions_of(member: Any) -> list[Any]:
     return [member, *(getattr(member, part, None) for part in ("fget", "fset", "func", "__func__"))]
 
 
-def _function(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
     source = snapshot_of(fn).source
-    tracer.captures.note_function(fn)
+    site.tracer.captures.note_function(fn)
     plain = _bind_plainly(fn, args, kwargs)
     if plain is not None:
-        return run_call(tracer, frame, node, source, fn, None, plain)
+        return run_call(site, source, fn, None, plain)
     try:
         bound = _signature(fn).bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error(
-            BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}"), frame, node
-        ) from None
+        raise site.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}")) from None
     bound.apply_defaults()
-    return run_call(tracer, frame, node, source, fn, None, _variables(tracer, bound))
+    return run_call(site, source, fn, None, _variables(site.tracer, bound))
 
 
-def _direct(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _direct(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A function of the library that CPython runs."""
     if _bind_plainly(fn, args, kwargs) is None:
         try:
             _signature(fn).bind(*args, **kwargs)
         except TypeError as error:
             shown = f"{fn.__name__}{_plain(_signature(fn))}"
-            raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", shown), frame, node) from None
-    return run_direct(tracer, frame, node, fn, args, kwargs, call)
+            raise site.error(BadCall(f"`{fn.__name__}`: {error}", shown)) from None
+    return run_direct(site, fn, args, kwargs, call)
 
 
 def _beside(
-    tracer: Tracer,
-    frame: Frame,
-    node: ast.AST,
-    fn: types.FunctionType,
-    fixed: Mapping[str, Any],
-    args: list[Any],
-    kwargs: dict[str, Any],
+    site: Site, fn: types.FunctionType, fixed: Mapping[str, Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call of a kernel with fixed constexprs: it takes the other parameters, in their order."""
     if not fixed:
@@ -316,7 +282,7 @@ def _beside(
     try:
         given = left.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(left)}"), frame, node) from None
+        raise site.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(left)}")) from None
     return [], {**given, **fixed}
 
 
@@ -344,30 +310,24 @@ def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:
 
 
 def run_call(
-    tracer: Tracer,
-    frame: Frame,
-    node: ast.AST,
-    source: Source,
-    function: types.FunctionType | None,
-    outer: Scope | None,
-    variables: dict[str, Any],
+    site: Site, source: Source, function: types.FunctionType | None, outer: Scope | None, variables: dict[str, Any]
 ) -> Any:
     """Run a function body in a new frame and give what it returns."""
-    if frame.depth >= DEEP:
-        tracer.count_deep_call(frame, node, source)
-    scope = Scope(source.names, tracer.journal.born(variables), outer)
-    inner = Frame(source, scope, function, frame.loc(node), frame.depth + 1)
-    inner.control = tracer.journal.born({RETURN: False})
+    if site.frame.depth >= DEEP:
+        site.frame.count_deep_call(site.node, source)
+    scope = Scope(source.names, site.tracer.journal.born(variables), outer)
+    inner = Frame(site.tracer, source, scope, function, site.loc, site.frame.depth + 1)
+    inner.control = site.tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
-        return evaluate(tracer, inner, source.node.body)
-    with tracer.waiting_statement():
-        run_body_of(tracer, inner)
-    _forget_exits(tracer, inner)
-    tracer.builder.loc = frame.loc(node)
-    tracer.journal.bury(inner.control)
+        return evaluate(inner, source.node.body)
+    with site.tracer.waiting_statement():
+        run_body_of(inner)
+    _forget_exits(inner)
+    site.tracer.builder.loc = site.loc
+    site.tracer.journal.bury(inner.control)
     if not _has_inner_scopes(source.node):
-        tracer.journal.bury(variables)
-    return _returned(tracer, inner)
+        site.tracer.journal.bury(variables)
+    return _returned(inner)
 
 
 def _has_inner_scopes(node: ast.AST) -> bool:
@@ -380,22 +340,22 @@ def _has_inner_scopes(node: ast.AST) -> bool:
     return found
 
 
-def _forget_exits(tracer: Tracer, frame: Frame) -> None:
+def _forget_exits(frame: Frame) -> None:
     """Behind a call all its exits meet: what some leave without a value has none."""
     for name in frame.source.names.nonlocal_:
         owner = frame.scope.owner_of(name)
         variables = owner.variables if owner is not None else {}
         held = variables.get(name)
         if isinstance(held, Partial):
-            tracer.journal.assign(Location(variables, name, False), Poison(held.diagnostic, held.notes))
+            frame.tracer.journal.assign(Location(variables, name, False), Poison(held.diagnostic, held.notes))
 
 
-def run_body_of(tracer: Tracer, frame: Frame) -> None:
+def run_body_of(frame: Frame) -> None:
     assert isinstance(frame.source.node, ast.FunctionDef)
-    run_body(tracer, frame, frame.source.node.body)
+    run_body(frame, frame.source.node.body)
 
 
-def _returned(tracer: Tracer, frame: Frame) -> Any:
+def _returned(frame: Frame) -> Any:
     """What a finished call gives: its value, or None where no `return` was reached."""
     taken, value = frame.control[RETURN], frame.control.get(VALUE)
     if taken is False:
@@ -405,27 +365,27 @@ def _returned(tracer: Tracer, frame: Frame) -> Any:
     return value
 
 
-def make_closure(tracer: Tracer, frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
+def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     """The value of a nested `def` or `lambda`: its defaults are evaluated now, its free names stay live."""
     name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
     source = Source(frame.source.file, name, node, names_of(node))
-    defaults = tuple(evaluate(tracer, frame, d) for d in node.args.defaults)
+    defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
     named = zip(node.args.kwonlyargs, node.args.kw_defaults)
-    kw_defaults = {a.arg: evaluate(tracer, frame, d) for a, d in named if d is not None}
-    return Closure(source, frame, frame.scope, defaults, kw_defaults)
+    kw_defaults = {a.arg: evaluate(frame, d) for a, d in named if d is not None}
+    return Closure(source, frame.function, frame.scope, defaults, kw_defaults)
 
 
-def _closure(tracer: Tracer, frame: Frame, node: ast.AST, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
     plain = _bind_closure_plainly(fn, args, kwargs)
     if plain is not None:
-        return run_call(tracer, frame, node, fn.source, fn.frame.function, fn.scope, plain)
+        return run_call(site, fn.source, fn.function, fn.scope, plain)
     signature = closure_signature(fn)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{signature}"), frame, node) from None
+        raise site.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{signature}")) from None
     bound.apply_defaults()
-    return run_call(tracer, frame, node, fn.source, fn.frame.function, fn.scope, _variables(tracer, bound))
+    return run_call(site, fn.source, fn.function, fn.scope, _variables(site.tracer, bound))
 
 
 def _bind_closure_plainly(fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -459,35 +419,33 @@ def closure_signature(fn: Closure) -> inspect.Signature:
 # -- classes and the rest -------------------------------------------------------------------------------------------------
 
 
-def _construct(tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object, as the `__call__` of a metaclass says where it has one."""
-    tracer.note_lookup(cls, "__call__")
+    site.tracer.note_lookup(cls, "__call__")
     for name in ("__new__", "__init__", "__post_init__"):
-        tracer.captures.note_member(cls, name)
+        site.tracer.captures.note_member(cls, name)
     meta = lookup(type(cls), "__call__")
     if not isinstance(meta, types.FunctionType) or is_fixed(type(cls).__module__):
-        return _construct_plainly(tracer, frame, node, cls, args, kwargs)
-    return call(tracer, frame, node, meta, [cls, *args], kwargs)
+        return _construct_plainly(site, cls, args, kwargs)
+    return call(site, meta, [cls, *args], kwargs)
 
 
-def _construct_plainly(
-    tracer: Tracer, frame: Frame, node: ast.AST, cls: type, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
-        return language.staged_launch(cls, args, kwargs, frame.loc(node))
+        return language.staged_launch(cls, args, kwargs, site.loc)
     if dataclasses.is_dataclass(cls) and _has_generated_init(cls):
-        return _dataclass(tracer, frame, node, cls, args, kwargs)
+        return _dataclass(site, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
     is_own = isinstance(init, types.FunctionType) and not is_generated(init)
     is_plain_new = getattr(cls, "__new__", None) is object.__new__
     if is_own and is_plain_new and not is_native(cls.__module__):
-        made = tracer.journal.born(object.__new__(cls))
-        call(tracer, frame, node, init, [made, *args], kwargs)
+        made = site.tracer.journal.born(object.__new__(cls))
+        call(site, init, [made, *args], kwargs)
         return made
     if cls.__module__ == "builtins" and cls is not dict:
-        return _native(tracer, frame, node, cls, args, kwargs)
-    return carry_out(tracer, frame, node, cls, args, kwargs)
+        return _native(site, cls, args, kwargs)
+    return carry_out(site, cls, args, kwargs)
 
 
 def _has_generated_init(cls: type) -> bool:
@@ -495,20 +453,20 @@ def _has_generated_init(cls: type) -> bool:
     return isinstance(init, types.FunctionType) and is_generated(init)
 
 
-def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What a generated `__init__` does, with factories and `__post_init__` staged."""
     signature = inspect.signature(cls)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__), frame, node) from None
-    made = tracer.journal.born(object.__new__(cls))
+        raise site.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__)) from None
+    made = site.tracer.journal.born(object.__new__(cls))
     fields = dataclasses.fields(cls)
     for field in fields:
         if field.name in bound.arguments:
             value = bound.arguments[field.name]
         elif field.default_factory is not dataclasses.MISSING:
-            value = call(tracer, frame, node, field.default_factory, [], {})
+            value = call(site, field.default_factory, [], {})
         elif field.default is not dataclasses.MISSING:
             value = field.default
         else:
@@ -516,12 +474,12 @@ def _dataclass(tracer: Tracer, frame: Frame, node: ast.AST, cls: Any, args: list
         if cls.__dataclass_params__.frozen:
             object.__setattr__(made, field.name, value)
         else:
-            objects.put(tracer, frame, node, made, field.name, value)
+            objects.put(site, made, field.name, value)
     if "__post_init__" in cls.__init__.__code__.co_names:
         post_init = cls.__post_init__
         init_only = signature.parameters.keys() - {field.name for field in fields}
         rows = [p for name, p in signature.parameters.items() if name in init_only]
-        call(tracer, frame, node, post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)], {})
+        call(site, post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)], {})
     return made
 
 
@@ -545,18 +503,18 @@ def _moves_only(fn: Any) -> bool:
     return owner in _CONTAINERS if isinstance(owner, type) else isinstance(owner, _CONTAINERS) or _moves_a_tuple(fn)
 
 
-def _native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _native(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Let CPython run it: only with compile-time values, or where it merely moves values about (methods of containers)."""
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
-        raise tracer.error(NotCallable(f"{describe(fn)} is not callable", hint), frame, node)
+        raise site.error(NotCallable(f"{describe(fn)} is not callable", hint))
     if fn in _OF_THE_CALLER or (fn in (vars, dir) and not args):
         hint = "write the name itself, or pass what it stands for"
-        raise tracer.error(NotCallable(f"`{fn.__name__}()` would see the compiler's names", hint), frame, node)
+        raise site.error(NotCallable(f"`{fn.__name__}()` would see the compiler's names", hint))
     if (holds_run_time(args) or holds_run_time(kwargs)) and fn not in _MOVERS and not _moves_only(fn):
         name = getattr(fn, "__qualname__", None) or shown(fn)
-        raise tracer.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn, args)), frame, node)
-    return carry_out(tracer, frame, node, fn, args, kwargs)
+        raise site.error(NotCallable(f"`{name}` cannot take run-time values", _way_out(fn, args)))
+    return carry_out(site, fn, args, kwargs)
 
 
 def _way_out(fn: Any, args: list[Any]) -> str:

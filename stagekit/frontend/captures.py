@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import shown
-from stagekit.frontend.frame import name_of_free, read_free
 from stagekit.frontend.state import (
     ANOTHER_OBJECT,
     BUILT_IN_CONTAINERS,
@@ -343,3 +342,28 @@ def _is_fixed_object(value: Any) -> bool:
     if isinstance(value, type):
         return is_fixed(value.__module__)
     return isinstance(value, types.ModuleType) or str(type(value).__module__).partition(".")[0] == "stagekit"
+
+
+def name_of_free(function: types.FunctionType | None, name: str) -> str:
+    """What to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
+    if function is None:
+        return f"`{name}`"
+    if name in function.__code__.co_freevars:
+        return f"captured `{name}`"
+    return f"global `{name}`" if name in function.__globals__ else f"`{name}`"
+
+
+def read_free(function: types.FunctionType | None, name: str) -> Any:
+    """What a name that the function does not bind means now: its cell, else its module's global, else a builtin.
+
+    Raises NameError where there is none, and ValueError for an empty cell.
+    """
+    if function is not None:
+        code = function.__code__
+        if name in code.co_freevars and function.__closure__ is not None:
+            return function.__closure__[code.co_freevars.index(name)].cell_contents
+        if name in function.__globals__:
+            return function.__globals__[name]
+        if name in builtins.__dict__:
+            return builtins.__dict__[name]
+    raise NameError(f"name {name!r} is not defined")

@@ -10,32 +10,32 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import evaluate, invoke, static
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.tracer import Assigned, Grants, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 
-def truth(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> bool | Number:
+def truth(site: Site, value: Any) -> bool | Number:
     """What `if value:` means: a Python bool, or a run-time bool."""
     if isinstance(value, Number):
-        return value if value.dtype is dtypes.bool_ else Number(tracer.arithmetic.truth(value))
+        return value if value.dtype is dtypes.bool_ else Number(site.tracer.arithmetic.truth(value))
     if isinstance(value, STAND_INS):
         hint = "compare it, or test `is not None`"
-        raise tracer.error(BadOperands("bool()", describe(value), hint), frame, node)
+        raise site.error(BadOperands("bool()", describe(value), hint))
     for name in ("__bool__", "__len__"):
-        method = user_method(tracer, value, name)
+        method = user_method(site.tracer, value, name)
         if method is not None:
-            return truth(tracer, frame, node, invoke(tracer, frame, node, method, [value]))
-    return bool(static(tracer, frame, node, bool, value))
+            return truth(site, site.invoke(method, [value]))
+    return bool(site.static(bool, value))
 
 
-def condition(tracer: Tracer, frame: Frame, node: ast.expr) -> bool | Number:
+def condition(frame: Frame, node: ast.expr) -> bool | Number:
     """Evaluate `node` for its truth."""
     if isinstance(node, ast.BoolOp):
-        return _bool_condition(tracer, frame, node)
-    return truth(tracer, frame, node, evaluate(tracer, frame, node))
+        return _bool_condition(frame, node)
+    return truth(Site(frame, node), evaluate(frame, node))
 
 
 def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
@@ -48,14 +48,7 @@ def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
     return negated
 
 
-def both(
-    tracer: Tracer, frame: Frame, left: bool | Number, right: Callable[[], bool | Number], node: ast.AST
-) -> bool | Number:
-    """`left and right()`; the right side happens only where the left holds."""
-    return conjunction(tracer, left, right, frame.loc(node))
-
-
-def conjunction(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
+def both(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
     """`left and right()`. Where it holds, what a walrus on the right assigns is assigned."""
     if isinstance(left, bool):
         return right() if left else False
@@ -109,47 +102,47 @@ def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | 
     return Number(tracer.builder.or_(left.value, right.value))
 
 
-def _bool_condition(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> bool | Number:
+def _bool_condition(frame: Frame, node: ast.BoolOp) -> bool | Number:
     def rest(nodes: Sequence[ast.expr]) -> bool | Number:
-        first = condition(tracer, frame, nodes[0])
+        first = condition(frame, nodes[0])
         if len(nodes) == 1:
             return first
         if isinstance(node.op, ast.And):
-            return both(tracer, frame, first, lambda: rest(nodes[1:]), node)
+            return both(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
         if isinstance(first, bool):
             return True if first else rest(nodes[1:])
-        return _disjunction(tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
+        return _disjunction(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
 
     return rest(node.values)
 
 
-def trace_bool(tracer: Tracer, frame: Frame, node: ast.BoolOp) -> Any:
+def trace_bool(frame: Frame, node: ast.BoolOp) -> Any:
     """`a or b` as a value: Python gives one of the operands."""
 
     def rest(nodes: Sequence[ast.expr]) -> Any:
-        first = evaluate(tracer, frame, nodes[0])
+        first = evaluate(frame, nodes[0])
         if len(nodes) == 1:
             return first
-        holds = truth(tracer, frame, nodes[0], first)
-        stops = holds if isinstance(node.op, ast.Or) else negate_condition(tracer, holds)
+        holds = truth(Site(frame, nodes[0]), first)
+        stops = holds if isinstance(node.op, ast.Or) else negate_condition(frame.tracer, holds)
         if isinstance(stops, bool):
             return first if stops else rest(nodes[1:])
-        return branch(tracer, stops.value, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
+        return branch(frame.tracer, stops.value, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
 
-    return tracer.read(rest(node.values), frame, node)
+    return frame.read(rest(node.values), node)
 
 
-def trace_conditional(tracer: Tracer, frame: Frame, node: ast.IfExp) -> Any:
-    chosen = condition(tracer, frame, node.test)
+def trace_conditional(frame: Frame, node: ast.IfExp) -> Any:
+    chosen = condition(frame, node.test)
     if isinstance(chosen, bool):
-        return evaluate(tracer, frame, node.body if chosen else node.orelse)
+        return evaluate(frame, node.body if chosen else node.orelse)
 
     def then() -> Any:
-        assume(tracer, chosen, True)
-        return evaluate(tracer, frame, node.body)
+        assume(frame.tracer, chosen, True)
+        return evaluate(frame, node.body)
 
     def otherwise() -> Any:
-        assume(tracer, chosen, False)
-        return evaluate(tracer, frame, node.orelse)
+        assume(frame.tracer, chosen, False)
+        return evaluate(frame, node.orelse)
 
-    return tracer.read(branch(tracer, chosen.value, then, otherwise, frame.loc(node)), frame, node)
+    return frame.read(branch(frame.tracer, chosen.value, then, otherwise, frame.loc(node)), node)

@@ -6,7 +6,6 @@ appends does not keep a thousand copies.
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import shown
-from stagekit.frontend.evaluation import static
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.python_calls import native_argument
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import BoundMethod
 
 _MUTATORS: tuple[tuple[type, str], ...] = (
@@ -37,26 +34,26 @@ def changes(owner: Any, name: str) -> bool:
     return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
 
 
-def container_method(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> BoundMethod:
+def container_method(site: Site, owner: Any, name: str) -> BoundMethod:
     """A method that changes a container: checked and noted in the journal first."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         what = f"`.{name}(...)` of a {type(owner).__name__}"
-        tracer.check_mutable(owner, what, frame.loc(node))
-        given = [native_argument(tracer, frame, node, a) for a in args]
-        named = {key: native_argument(tracer, frame, node, a) for key, a in kwargs.items()}
-        tracer.journal.restructure(owner, what, _undo(owner, name, given))
+        site.tracer.check_mutable(owner, what, site.loc)
+        given = [native_argument(site, a) for a in args]
+        named = {key: native_argument(site, a) for key, a in kwargs.items()}
+        site.tracer.journal.restructure(owner, what, _undo(owner, name, given))
         return getattr(owner, name)(*given, **named)
 
     return BoundMethod(owner, name, run)
 
 
-def put_key(tracer: Tracer, frame: Frame, node: ast.AST, owner: dict[Any, Any], key: Any, value: Any) -> None:
+def put_key(site: Site, owner: dict[Any, Any], key: Any, value: Any) -> None:
     """A new key of a dict."""
     what = f"a new key {shown(key)}"
-    tracer.check_mutable(owner, what, frame.loc(node))
-    tracer.journal.restructure(owner, what, lambda: owner.__delitem__(key))
-    static(tracer, frame, node, lambda: owner.__setitem__(key, value))
+    site.tracer.check_mutable(owner, what, site.loc)
+    site.tracer.journal.restructure(owner, what, lambda: owner.__delitem__(key))
+    site.static(lambda: owner.__setitem__(key, value))
 
 
 def lacks_key(owner: Any, key: Any) -> bool:

@@ -13,24 +13,23 @@ from stagekit.frontend.comparisons import compare
 from stagekit.frontend.conditions import both, negate_condition, truth
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import COMPARISONS
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number
 
 Outcome = bool | Number
 
 
-def compare_contents(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Outcome:
+def compare_contents(site: Site, op: ast.cmpop, left: Any, right: Any) -> Outcome:
     """`left op right` where one of the two holds run-time values."""
     is_alike = _kind(left) is not None and _kind(left) is _kind(right)
     if isinstance(op, ast.Eq | ast.NotEq):
-        equal = left is right or (is_alike and _equal(tracer, frame, node, left, right))
-        return negate_condition(tracer, equal) if isinstance(op, ast.NotEq) else equal
+        equal = left is right or (is_alike and _equal(site, left, right))
+        return negate_condition(site.tracer, equal) if isinstance(op, ast.NotEq) else equal
     if not is_alike or not (_is_ordered(left) and _is_ordered(right)):
         symbol = COMPARISONS[type(op)][0]
-        raise tracer.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""), frame, node)
-    return _ordered(tracer, frame, node, op, _items(left), _items(right))
+        raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""))
+    return _ordered(site, op, _items(left), _items(right))
 
 
 def _kind(value: Any) -> type | None:
@@ -51,39 +50,39 @@ def _items(value: Any) -> list[Any]:
     return [getattr(value, f.name) for f in dataclasses.fields(value) if f.compare]
 
 
-def _equal(tracer: Tracer, frame: Frame, node: ast.AST, left: Any, right: Any) -> Outcome:
+def _equal(site: Site, left: Any, right: Any) -> Outcome:
     if isinstance(left, dict):
         if left.keys() != right.keys():
             return False
-        return _all_equal(tracer, frame, node, list(left.values()), [right[key] for key in left])
-    return _all_equal(tracer, frame, node, _items(left), _items(right))
+        return _all_equal(site, list(left.values()), [right[key] for key in left])
+    return _all_equal(site, _items(left), _items(right))
 
 
-def _all_equal(tracer: Tracer, frame: Frame, node: ast.AST, left: list[Any], right: list[Any]) -> Outcome:
+def _all_equal(site: Site, left: list[Any], right: list[Any]) -> Outcome:
     equal: Outcome = len(left) == len(right)
     for a, b in zip(left, right):
-        equal = both(tracer, frame, equal, lambda a=a, b=b: _same(tracer, frame, node, a, b), node)  # type: ignore[misc]
+        equal = both(site.tracer, equal, lambda a=a, b=b: _same(site, a, b), site.loc)  # type: ignore[misc]
     return equal
 
 
-def _same(tracer: Tracer, frame: Frame, node: ast.AST, a: Any, b: Any) -> Outcome:
-    return truth(tracer, frame, node, compare(tracer, frame, node, ast.Eq(), a, b))
+def _same(site: Site, a: Any, b: Any) -> Outcome:
+    return truth(site, compare(site, ast.Eq(), a, b))
 
 
-def _ordered(tracer: Tracer, frame: Frame, node: ast.AST, op: ast.cmpop, left: list[Any], right: list[Any]) -> Outcome:
+def _ordered(site: Site, op: ast.cmpop, left: list[Any], right: list[Any]) -> Outcome:
     """The first items that differ decide; where there are none, the lengths do."""
     if not left or not right:
         return bool(COMPARISONS[type(op)][2](len(left), len(right)))
-    same = _same(tracer, frame, node, left[0], right[0])
+    same = _same(site, left[0], right[0])
 
     def here() -> Outcome:
-        outcome = compare(tracer, frame, node, op, left[0], right[0])
-        return truth(tracer, frame, node, outcome)
+        outcome = compare(site, op, left[0], right[0])
+        return truth(site, outcome)
 
     def later() -> Outcome:
-        return _ordered(tracer, frame, node, op, left[1:], right[1:])
+        return _ordered(site, op, left[1:], right[1:])
 
     if isinstance(same, bool):
         return later() if same else here()
-    outcome: Outcome = branch(tracer, same.value, later, here, frame.loc(node))
+    outcome: Outcome = branch(site.tracer, same.value, later, here, site.loc)
     return outcome

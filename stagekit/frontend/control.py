@@ -21,7 +21,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import Closure, Frame, is_exit_flag, is_guarded
+from stagekit.frontend.frame import Frame, is_exit_flag, is_guarded
 from stagekit.frontend.holders import UNKNOWN, holders, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
@@ -30,6 +30,7 @@ from stagekit.frontend.tracer import Thunk, Tracer, Widened
 from stagekit.frontend.values import (
     Address,
     Array,
+    Closure,
     Generator,
     Number,
     Partial,

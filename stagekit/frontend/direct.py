@@ -19,19 +19,18 @@ from typing import Any, TypeVar
 
 from stagekit.diagnostics import language_call
 from stagekit.frontend.comparisons import compare
-from stagekit.frontend.evaluation import static
-from stagekit.frontend.frame import Frame, Scope
-from stagekit.frontend.language import Call, Staged
+from stagekit.frontend.evaluation import Site
+from stagekit.frontend.frame import Frame
+from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS
 from stagekit.frontend.operators import binary, unary
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
-from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import is_open
+from stagekit.frontend.values import Scope, is_open
 from stagekit.ir import Intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
-Route = Callable[[Tracer, Frame, ast.AST, Any, list[Any], dict[str, Any]], Any]
+Route = Callable[[Site, Any, list[Any], dict[str, Any]], Any]
 
 
 def direct(function: F) -> F:
@@ -44,25 +43,23 @@ def is_direct(function: Any) -> bool:
     return type(function) is types.FunctionType and "__stagekit_direct__" in function.__dict__
 
 
-def run(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: types.FunctionType, args: list[Any], kwargs: Any, call: Route
-) -> Any:
+def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any, call: Route) -> Any:
     """`fn(*args, **kwargs)` by CPython. call: how functions of the traced program are called."""
     source, place = _source_of(fn.__code__)
-    inner = Frame(source, Scope(source.names, {}, None), fn, frame.loc(node), frame.depth + 1)
-    tracer.at(inner, place)
+    inner = Frame(site.tracer, source, Scope(source.names, {}, None), fn, site.loc, site.frame.depth + 1)
+    inner.at(place)
 
     def in_language(function: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Intrinsic):
-            return call_intrinsic(tracer, inner, place, function, list(given), named)
+            return call_intrinsic(Site(inner, place), function, list(given), named)
         if isinstance(function, Staged):
-            return function.run(Call(tracer, inner, place), *given, **named)
+            return function.run(Site(inner, place), *given, **named)
         token = language_call.set(None)
         try:
-            return call(tracer, inner, place, function, list(given), named)
+            return call(Site(inner, place), function, list(given), named)
         finally:
             language_call.reset(token)
-            tracer.at(inner, place)
+            inner.at(place)
 
     def handed(value: Any) -> Any:
         is_ours = isinstance(value, Intrinsic | Staged)
@@ -70,11 +67,11 @@ def run(
 
     token = language_call.set(in_language)
     try:
-        made = static(tracer, frame, node, lambda: fn(*map(handed, args), **{k: handed(v) for k, v in kwargs.items()}))
+        made = site.static(lambda: fn(*map(handed, args), **{k: handed(v) for k, v in kwargs.items()}))
     finally:
         language_call.reset(token)
-    tracer.at(frame, node)
-    return tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
+    site.at()
+    return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
 
 
 def _lead(in_language: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -106,21 +103,21 @@ _ORDERS = {symbol: op() for op, (symbol, _, _) in COMPARISONS.items()}
 
 
 def _two(symbol: str) -> Callable[..., Any]:
-    def operate(call: Call, left: Any, right: Any) -> Any:
-        return binary(call.tracer, call.frame, call.node, symbol, left, right)
+    def operate(site: Site, left: Any, right: Any) -> Any:
+        return binary(site, symbol, left, right)
 
     return operate
 
 
 def _comparison(op: ast.cmpop) -> Callable[..., Any]:
-    def operate(call: Call, left: Any, right: Any) -> Any:
-        return compare(call.tracer, call.frame, call.node, op, left, right)
+    def operate(site: Site, left: Any, right: Any) -> Any:
+        return compare(site, op, left, right)
 
     return operate
 
 
 def _one(op: type[ast.unaryop]) -> Callable[..., Any]:
-    def operate(call: Call, operand: Any) -> Any:
-        return unary(call.tracer, call.frame, call.node, op, operand)
+    def operate(site: Site, operand: Any) -> Any:
+        return unary(site, op, operand)
 
     return operate

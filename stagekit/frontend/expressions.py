@@ -13,47 +13,47 @@ from stagekit.frontend.conditions import trace_bool, trace_conditional
 from stagekit.frontend.control import describe
 from stagekit.frontend.displays import elements, trace_dict, trace_list, trace_set, trace_tuple
 from stagekit.frontend.errors import BadCall
-from stagekit.frontend.evaluation import EVALUATORS, evaluate
+from stagekit.frontend.evaluation import EVALUATORS, Site, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.items import trace_attribute, trace_slice, trace_subscript
 from stagekit.frontend.names import trace_constant, trace_name
 from stagekit.frontend.operators import trace_binary, trace_unary
 from stagekit.frontend.places import binding_scope
 from stagekit.frontend.texts import trace_joined
-from stagekit.frontend.tracer import Tracer
 
 
-def trace_lambda(tracer: Tracer, frame: Frame, node: ast.Lambda) -> Any:
-    return make_closure(tracer, frame, node)
+def trace_lambda(frame: Frame, node: ast.Lambda) -> Any:
+    return make_closure(frame, node)
 
 
-def trace_call(tracer: Tracer, frame: Frame, node: ast.Call) -> Any:
-    fn = evaluate(tracer, frame, node.func)
-    args = elements(tracer, frame, node.args)
+def trace_call(frame: Frame, node: ast.Call) -> Any:
+    fn = evaluate(frame, node.func)
+    args = elements(frame, node.args)
     kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
-        value = evaluate(tracer, frame, keyword.value)
-        _add_keywords(tracer, frame, node, kwargs, {keyword.arg: value} if keyword.arg else value)
-    tracer.at(frame, node)
-    return tracer.read(call(tracer, frame, node, fn, args, kwargs), frame, node)
+        value = evaluate(frame, keyword.value)
+        _add_keywords(frame, node, kwargs, {keyword.arg: value} if keyword.arg else value)
+    site = Site(frame, node)
+    site.at()
+    return site.read(call(site, fn, args, kwargs))
 
 
-def _add_keywords(tracer: Tracer, frame: Frame, node: ast.Call, kwargs: dict[str, Any], more: Any) -> None:
+def _add_keywords(frame: Frame, node: ast.Call, kwargs: dict[str, Any], more: Any) -> None:
     """Keywords, or what follows `**`: each name once, as Python has it."""
-    name = ast.unparse(node.func)
     if not isinstance(more, Mapping):
-        raise tracer.error(BadCall(f"`{name}`: after ** stands {describe(more)}", "give it a dict"), frame, node)
+        problem = f"`{ast.unparse(node.func)}`: after ** stands {describe(more)}"
+        raise frame.error(BadCall(problem, "give it a dict"), node)
     for key in more:
         if not isinstance(key, str) or key in kwargs:
             problem = f"got `{key}` twice" if key in kwargs else "keywords must be strings"
-            raise tracer.error(BadCall(f"`{name}`: {problem}", "give each keyword once"), frame, node)
+            raise frame.error(BadCall(f"`{ast.unparse(node.func)}`: {problem}", "give each keyword once"), node)
     kwargs.update(more)
 
 
-def trace_walrus(tracer: Tracer, frame: Frame, node: ast.NamedExpr) -> Any:
-    value = evaluate(tracer, frame, node.value)
+def trace_walrus(frame: Frame, node: ast.NamedExpr) -> Any:
+    value = evaluate(frame, node.value)
     scope = binding_scope(frame, node.target.id)
-    tracer.assign(scope.variables, node.target.id, value)
+    frame.tracer.assign(scope.variables, node.target.id, value)
     return value
 
 

@@ -6,7 +6,7 @@ carried like any variable: False (not taken), True (taken for certain), or a run
 
 from __future__ import annotations
 
-import builtins
+import ast
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stagekit.diagnostics import Loc
-from stagekit.frontend.errors import StagingError
+from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.frontend.errors import NestingBudget, OpBudget, RecursionBudget, StagingError
 from stagekit.frontend.journal import Location
-from stagekit.frontend.source import FunctionNode, Names, Source
+from stagekit.frontend.markers import SizeExpr
+from stagekit.frontend.source import Source
+from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.values import Poison, Scope
+
+MAX_DEPTH = 1_000  # calls in each other, as in Python
 
 RETURN = "<return>"
 BROKEN, CONTINUED = "<broken", "<continued"  # before the number of the loop
@@ -34,41 +40,20 @@ def is_guarded(name: str) -> bool:
 
 
 @dataclass(eq=False)
-class Scope:
-    """A namespace of the program being traced: a call, or a comprehension inside one. `outer` is where free names continue."""
-
-    names: Names
-    variables: dict[str, Any]
-    outer: Scope | None
-
-    def owner_of(self, name: str) -> Scope | None:
-        """The innermost traced scope that binds `name`."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names.local:
-                return scope
-            scope = scope.outer
-        return None
-
-
-@dataclass(eq=False)
 class Frame:
-    """A call of one function."""
+    """A call of one function, in a trace."""
 
+    tracer: Tracer
     source: Source
     scope: Scope
-    function: (
-        types.FunctionType | None
-    )  # the Python function, for its globals and cells; None only in the tests of this room
+    function: types.FunctionType | None  # for its globals and cells; None only in the tests of this room
     call_site: Loc | None
     depth: int
     iteration: tuple[str, ...] = ()
     control: dict[str, Any] = field(default_factory=dict)
     loops: list[LoopFlags] = field(default_factory=list)
     locs: dict[Any, Loc] = field(default_factory=dict)
-    doubts: list[StagingError] | None = (
-        None  # takes up errors of the round of a run-time loop, which may come of a wrong type
-    )
+    doubts: list[StagingError] | None = None  # errors of a loop's round, which may come of a wrong type
 
     @contextmanager
     def certain(self) -> Iterator[None]:
@@ -96,6 +81,56 @@ class Frame:
             return [RETURN]
         return [RETURN, self.loops[-1].broken, self.loops[-1].continued]
 
+    # -- errors and places ----------------------------------------------------------------------------------------
+
+    def error(self, diagnostic: Diagnostic, node: ast.AST) -> StagingError:
+        return StagingError(diagnostic, self.loc(node))
+
+    def at(self, node: ast.AST) -> Loc:
+        """Move the builder to `node` and return its place."""
+        loc = self.tracer.builder.loc = self.loc(node)
+        return loc
+
+    def read(self, value: Any, node: ast.AST) -> Any:
+        """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
+        if isinstance(value, Poison):
+            raise value.error(self.loc(node))
+        if isinstance(value, SizeExpr):
+            return self.tracer.size(value, self.loc(node))
+        return value
+
+    # -- exits ----------------------------------------------------------------------------------------------------
+
+    def exit(self, flag: str) -> None:
+        """Take an exit of a loop or call."""
+        self.tracer.exits.append((self.control, flag))
+        self.tracer.assign(self.control, flag, True)
+
+    def exits_by(self, flag: str, first: int = 0) -> frozenset[int]:
+        """The exits from number `first` on that set this flag."""
+        rows = enumerate(self.tracer.exits[first:], first)
+        return frozenset(number for number, (control, name) in rows if name == flag and control is self.control)
+
+    # -- budgets --------------------------------------------------------------------------------------------------
+
+    def count_ops(self, node: ast.AST) -> None:
+        if self.tracer.builder.op_count > self.tracer.options.op_budget:
+            raise self.error(OpBudget(self.tracer.options.op_budget, self.tracer.most_unrolled()), node)
+
+    def count_deep_call(self, node: ast.AST, called: Source) -> None:
+        """A recursion that calls itself twice ends, but not while anybody waits."""
+        self.tracer.deep_calls += 1
+        deep_calls = self.tracer.deep_calls
+        is_often = deep_calls > self.tracer.options.unroll_budget
+        if not is_often and self.depth < MAX_DEPTH:
+            return
+        often = f", and there were {deep_calls} such calls: raise the budget with `unroll_budget=`" if is_often else ""
+        around = {(place.file, place.function) for place in self.loc(node).chain()}
+        if (called.file, called.name) in around:
+            raise self.error(RecursionBudget(called.name, self.depth, often), node)
+        hint = "call some of them one after the other"
+        raise self.error(NestingBudget("calls stand", f"{self.depth} deep in each other{often}", hint), node)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopFlags:
@@ -104,53 +139,3 @@ class LoopFlags:
     broken: str
     continued: str
     first_exit: int  # of `Tracer.exits` that the loop may have
-
-
-@dataclass(frozen=True, eq=False)
-class Closure:
-    """A function defined inside the traced code, with the scope it was defined in and its evaluated defaults."""
-
-    source: Source
-    frame: Frame
-    scope: Scope
-    defaults: tuple[Any, ...]
-    kw_defaults: dict[str, Any]
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"`{self.name}` is defined in a kernel and runs only there")
-
-    @property
-    def node(self) -> FunctionNode:
-        return self.source.node
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-
-def name_of_free(function: types.FunctionType | None, name: str) -> str:
-    """What to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
-    if function is None:
-        return f"`{name}`"
-    if name in function.__code__.co_freevars:
-        return f"captured `{name}`"
-    return f"global `{name}`" if name in function.__globals__ else f"`{name}`"
-
-
-def read_free(function: types.FunctionType | None, name: str) -> Any:
-    """What a name that the function does not bind means now: its cell, else its module's global, else a builtin.
-
-    Raises NameError where there is none, and ValueError for an empty cell.
-    """
-    if function is not None:
-        code = function.__code__
-        if name in code.co_freevars and function.__closure__ is not None:
-            return function.__closure__[code.co_freevars.index(name)].cell_contents
-        if name in function.__globals__:
-            return function.__globals__[name]
-        if name in _BUILTINS:
-            return _BUILTINS[name]
-    raise NameError(f"name {name!r} is not defined")
-
-
-_BUILTINS = vars(builtins)

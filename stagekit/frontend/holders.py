@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from stagekit.dtypes import DType
-from stagekit.frontend.frame import Closure
 from stagekit.frontend.journal import MISSING, Journal
 from stagekit.frontend.state import stored
-from stagekit.frontend.values import STAND_INS, BoundMethod, Partial, Poison, StaticRange, is_open
+from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Partial, Poison, StaticRange, is_open
 
 _HOLD_NOTHING = (
     *(*STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic),

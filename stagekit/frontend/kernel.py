@@ -30,7 +30,7 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
-from stagekit.frontend.frame import RETURN, VALUE, Frame, Scope
+from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeLike, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
@@ -38,7 +38,7 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters,
 from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
-from stagekit.frontend.values import Address, Array, Extent, Number
+from stagekit.frontend.values import Address, Array, Extent, Number, Scope
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
@@ -123,7 +123,7 @@ class _Trace:
         frame = self._frame(variables)
         if isinstance(self.source.node, ast.Lambda):
             raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
-        run_body_of(self.tracer, frame)
+        run_body_of(frame)
         self._check_return(frame)
         self.builder.loc = self.loc
         self.builder.yield_()
@@ -132,14 +132,14 @@ class _Trace:
     def _frame(self, variables: dict[str, Any]) -> Frame:
         journal = self.tracer.journal
         scope = Scope(self.source.names, journal.born(variables), None)
-        frame = Frame(self.source, scope, self.request.parameters.function, None, 0)
+        frame = Frame(self.tracer, self.source, scope, self.request.parameters.function, None, 0)
         frame.control = journal.born({RETURN: False})
         return frame
 
     def _check_return(self, frame: Frame) -> None:
         if frame.control.get(VALUE) is not None:
             node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
-            raise StagingError(KernelReturn(self.source.name), frame.loc(node))
+            raise frame.error(KernelReturn(self.source.name), node)
 
     # -- parameters ---------------------------------------------------------------------------------------------
 

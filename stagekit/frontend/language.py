@@ -5,7 +5,6 @@ Outside a kernel they cannot do anything and say so.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
 from collections.abc import Callable
@@ -30,29 +29,15 @@ from stagekit.frontend.errors import (
     StagingError,
     StaticAssertion,
 )
-from stagekit.frontend.evaluation import static
-from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.source import name_given_to
-from stagekit.frontend.tracer import NeedMoreThreads, Tracer, WholeBlock
-from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
+from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
+from stagekit.frontend.values import Address, Array, Closure, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS, WARP
-
-
-@dataclass(frozen=True)
-class Call:
-    """Where a language function is being called."""
-
-    tracer: Tracer
-    frame: Frame
-    node: ast.AST
-
-    @property
-    def loc(self) -> Loc:
-        return self.tracer.at(self.frame, self.node)
 
 
 class Staged:
@@ -92,58 +77,58 @@ def elementwise(run: Callable[..., Any]) -> Staged:
     return Staged(run, is_elementwise=True)
 
 
-def _error(call: Call, message: str, hint: str) -> StagingError:
-    return StagingError(BadCall(message, hint), call.loc)
+def _error(site: Site, message: str, hint: str) -> StagingError:
+    return site.error(BadCall(message, hint))
 
 
-def _static_int(call: Call, value: Any, what: str, hint: str = "use a constexpr") -> int:
+def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:
     if isinstance(value, Number):
-        raise StagingError(RunTimeValue(what, describe_type(value), hint), call.loc)
+        raise site.error(RunTimeValue(what, describe_type(value), hint))
     if isinstance(value, np.integer) and is_numeric(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _error(call, f"{what} is {shown(value)}", "a Python int is needed")
+        raise _error(site, f"{what} is {shown(value)}", "a Python int is needed")
     return int(value)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------------
 
 
-def _pointer(call: Call, pointer: Any) -> Address:
+def _pointer(site: Site, pointer: Any) -> Address:
     if not isinstance(pointer, Address | Array):
         raise StagingError(
             BadOperands(
                 "load/store", describe(pointer), "the first argument is a pointer: `A + i`, not the element `A[i]`"
             ),
-            call.loc,
+            site.loc,
         )
-    return arrays.base_of(pointer, call.loc)
+    return arrays.base_of(pointer, site.loc)
 
 
-def _mask(call: Call, mask: Any) -> Value | None:
+def _mask(site: Site, mask: Any) -> Value | None:
     """A mask as a bool value; None for one that is always on."""
     if mask is None or mask is True:
         return None
     if not is_numeric(mask):
-        raise StagingError(BadOperands("mask=", describe(mask), "a mask is a bool"), call.loc)
-    return call.tracer.arithmetic.to_value(mask, dtypes.bool_, call.loc)
+        raise site.error(BadOperands("mask=", describe(mask), "a mask is a bool"))
+    return site.tracer.arithmetic.to_value(mask, dtypes.bool_, site.loc)
 
 
 @elementwise
-def load(call: Call, pointer: Any, mask: Any = None, other: Any = None) -> Any:
+def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     """The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0)."""
-    address, loc = _pointer(call, pointer), call.loc
-    on = _mask(call, mask)
+    address, loc = _pointer(site, pointer), site.loc
+    on = _mask(site, mask)
     if on is None:
-        return Number(call.tracer.builder.load(address.value))
+        return Number(site.tracer.builder.load(address.value))
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise StagingError(BadOperands("other=", describe(fill), "a number is needed"), loc)
     if not _keeps(address.dtype, fill):
         shown = f"{describe(fill)} and elements of {address.dtype.name}"
         raise StagingError(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"), loc)
-    otherwise = call.tracer.arithmetic.to_value(fill, address.dtype, loc)
-    return Number(call.tracer.builder.load(address.value, on, otherwise))
+    otherwise = site.tracer.arithmetic.to_value(fill, address.dtype, loc)
+    return Number(site.tracer.builder.load(address.value, on, otherwise))
 
 
 def _keeps(dtype: DType, fill: Any) -> bool:
@@ -158,131 +143,129 @@ def _holds(dtype: DType, whole: int) -> bool:
 
 
 @elementwise
-def store(call: Call, pointer: Any, value: Any, mask: Any = None) -> None:
+def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
     """Write `value`, converted to the element dtype, where `mask` holds."""
-    address, loc = _pointer(call, pointer), call.loc
+    address, loc = _pointer(site, pointer), site.loc
     if not is_numeric(value):
         raise StagingError(BadOperands("store", describe(value), "a number is needed"), loc)
-    on = _mask(call, mask)
-    call.tracer.builder.store(address.value, call.tracer.arithmetic.to_value(value, address.dtype, loc), on)
+    on = _mask(site, mask)
+    site.tracer.builder.store(address.value, site.tracer.arithmetic.to_value(value, address.dtype, loc), on)
 
 
 @elementwise
-def where(call: Call, condition: Any, if_true: Any, if_false: Any) -> Any:
+def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     """`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do."""
     if not isinstance(condition, Number):
         return if_true if condition else if_false
     if not is_numeric(if_true) or not is_numeric(if_false):
         shown = f"{describe(if_true)} and {describe(if_false)}"
-        raise StagingError(BadOperands("where", shown, "use `a if c else b` for other values"), call.loc)
-    on = call.tracer.arithmetic.to_value(condition, dtypes.bool_, call.loc)
-    return call.tracer.arithmetic.select(on, if_true, if_false, call.loc)
+        raise site.error(BadOperands("where", shown, "use `a if c else b` for other values"))
+    on = site.tracer.arithmetic.to_value(condition, dtypes.bool_, site.loc)
+    return site.tracer.arithmetic.select(on, if_true, if_false, site.loc)
 
 
-def _alloc(call: Call, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
+def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
     if not isinstance(dtype, DType):
-        raise _error(call, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
+        raise _error(site, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    sizes = tuple(_static_int(call, s, "`shape`") for s in extents)
+    sizes = tuple(_static_int(site, s, "`shape`") for s in extents)
     count = 1
     strides: list[int] = []
     for size in reversed(sizes):
         if size < 0:
-            raise _error(call, f"`shape` is {shown(sizes)}", "sizes are not negative")
+            raise _error(site, f"`shape` is {shown(sizes)}", "sizes are not negative")
         strides.insert(0, count)
         count *= size
-    _refuse_size(call, count * dtype.itemsize, space)
-    name = name_given_to(call.node) or space.value
-    base = call.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
+    _refuse_size(site, count * dtype.itemsize, space)
+    name = name_given_to(site.node) or space.value
+    base = site.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
     return Array(name, Address(base), sizes, tuple(strides), True)
 
 
-def _refuse_size(call: Call, used_bytes: int, space: Space) -> None:
+def _refuse_size(site: Site, used_bytes: int, space: Space) -> None:
     """Refuse one array that is too large for every GPU. What all arrays take together is known when the kernel is lowered."""
     if space is Space.SHARED and used_bytes > MAX_SHARED_BYTES:
-        raise StagingError(SharedMemoryExceeded(used_bytes, *NO_GPU), call.loc)
+        raise site.error(SharedMemoryExceeded(used_bytes, *NO_GPU))
     if space is Space.LOCAL and used_bytes > MAX_LOCAL_BYTES:
-        raise _error(call, f"{shown(used_bytes)} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
+        raise _error(site, f"{shown(used_bytes)} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
 
 
-def _known_align(call: Call, align: int | None) -> int | None:
+def _known_align(site: Site, align: int | None) -> int | None:
     if is_alignment(align):
         return align
-    raise _error(call, f"`align` is {shown(align)}", f"give a power of two, in bytes, from 1 to {MAX_ALIGN}")
+    raise _error(site, f"`align` is {shown(align)}", f"give a power of two, in bytes, from 1 to {MAX_ALIGN}")
 
 
 @staged
-def alloc_shared(call: Call, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
+def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
     """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
-    _ = call.loc
-    return _alloc(call, shape, dtype, Space.SHARED, _known_align(call, align))
+    return _alloc(site, shape, dtype, Space.SHARED, _known_align(site, align))
 
 
 @staged
-def alloc_local(call: Call, shape: Any, dtype: Any) -> Array:
+def alloc_local(site: Site, shape: Any, dtype: Any) -> Array:
     """An array private to each thread, not initialised. shape: ints known at compile time."""
-    _ = call.loc
-    return _alloc(call, shape, dtype, Space.LOCAL, None)
+    return _alloc(site, shape, dtype, Space.LOCAL, None)
 
 
 @staged
-def window(call: Call, array: Any, start: Any, shape: Any) -> Array:
+def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     """The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,
     known at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements
     must be there. The checking interpreter finds an access where they are not.
     """
-    loc = call.loc
+    loc = site.loc
     starts, sizes = (tuple(x) if isinstance(x, tuple | list) else (x,) for x in (start, shape))
     if not isinstance(array, Array):
-        raise _error(call, f"`window` of {describe(array)}", "give an array")
+        raise _error(site, f"`window` of {describe(array)}", "give an array")
     if len(starts) != len(sizes) or len(sizes) > array.ndim:
         raise _error(
-            call, f"{len(starts)} starts and {len(sizes)} sizes of {array.ndim} axes", "give one of each for an axis"
+            site, f"{len(starts)} starts and {len(sizes)} sizes of {array.ndim} axes", "give one of each for an axis"
         )
-    known = tuple(_static_int(call, size, "a size of `window`") for size in sizes)
+    known = tuple(_static_int(site, size, "a size of `window`") for size in sizes)
     if any(size < 1 for size in known):
-        raise _error(call, f"a window of {known}", "give sizes of at least 1")
-    return arrays.window(call.tracer, loc, array, starts, known)
+        raise _error(site, f"a window of {known}", "give sizes of at least 1")
+    return arrays.window(site.tracer, loc, array, starts, known)
 
 
 @staged
-def dynamic_shared(call: Call, dtype: Any, shape: Any = None) -> Any:
+def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
     allowed). Every call gives the same memory.
     """
-    loc = call.loc
+    loc = site.loc
     if not isinstance(dtype, DType):
-        raise _error(call, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
+        raise _error(site, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
     base = Address(
-        call.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(call.node) or "dynamic_shared")
+        site.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(site.node) or "dynamic_shared")
     )
     if shape is None:
-        _need_shared(call, 1, dtype)
+        _need_shared(site, 1, dtype)
         return base
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     strides: list[Any] = []
     step: Any = 1
     for size in reversed(extents):
         if isinstance(size, int) and size < 0:
-            raise _error(call, f"`shape` is {extents}", "sizes are not negative")
+            raise _error(site, f"`shape` is {extents}", "sizes are not negative")
         strides.insert(0, step)
         is_static = isinstance(step, int) and isinstance(size, int)
-        step = step * size if is_static else call.tracer.arithmetic.binary("*", step, _index(call, size, loc), loc)
+        step = step * size if is_static else site.tracer.arithmetic.binary("*", step, _index(site, size, loc), loc)
     if isinstance(step, int):
-        _refuse_size(call, step * dtype.itemsize, Space.SHARED)
-    _need_shared(call, step, dtype)
-    sizes = tuple(s if isinstance(s, int) else _index(call, s, loc) for s in extents)
+        _refuse_size(site, step * dtype.itemsize, Space.SHARED)
+    _need_shared(site, step, dtype)
+    sizes = tuple(s if isinstance(s, int) else _index(site, s, loc) for s in extents)
     return Array("dynamic_shared", base, sizes, tuple(strides), True)
 
 
-def _need_shared(call: Call, elements: Any, dtype: DType) -> None:
+def _need_shared(site: Site, elements: Any, dtype: DType) -> None:
     """Note what a launch must give, where it is needed whatever happens at run time."""
-    if not call.tracer.control_depth:
-        call.tracer.shared_needs.append((elements, dtype.itemsize))
+    if not site.tracer.control_depth:
+        site.tracer.shared_needs.append((elements, dtype.itemsize))
 
 
-def _index(call: Call, value: Any, loc: Loc) -> Number:
-    return Number(arrays.index_value(call.tracer, value, loc))
+def _index(site: Site, value: Any, loc: Loc) -> Number:
+    return Number(arrays.index_value(site.tracer, value, loc))
 
 
 # -- staging --------------------------------------------------------------------------------------------------------------
@@ -292,41 +275,41 @@ _UNROLLED = "use a constexpr, or `range(...)` for a loop at run time"
 
 
 @staged
-def static_range(call: Call, *bounds: Any) -> StaticRange:
+def static_range(site: Site, *bounds: Any) -> StaticRange:
     """`range(...)` whose loop is unrolled at compile time; its variable is a Python int."""
-    known = [_static_int(call, b, "an argument of `static_range`", _UNROLLED) for b in bounds]
+    known = [_static_int(site, b, "an argument of `static_range`", _UNROLLED) for b in bounds]
     try:
         return StaticRange(range(*known))
     except (TypeError, ValueError) as error:  # none or too many of them, or a step of 0
-        raise _error(call, f"`static_range`: {error}", "static_range(start, stop, step)") from None
+        raise _error(site, f"`static_range`: {error}", "static_range(start, stop, step)") from None
 
 
 @staged
-def static_assert(call: Call, condition: Any, message: Any = "") -> None:
+def static_assert(site: Site, condition: Any, message: Any = "") -> None:
     """Fail the specialisation with `message` unless `condition`, a compile-time value, holds."""
     if holds_run_time(condition):
         hint = "use `assert` for what is known at run time"
-        raise StagingError(RunTimeValue("the condition of `static_assert`", describe(condition), hint), call.loc)
-    if not static(call.tracer, call.frame, call.node, bool, condition):
-        text = static(call.tracer, call.frame, call.node, str, message)
-        raise StagingError(StaticAssertion(text or "the condition is false"), call.loc)
+        raise site.error(RunTimeValue("the condition of `static_assert`", describe(condition), hint))
+    if not site.static(bool, condition):
+        text = site.static(str, message)
+        raise site.error(StaticAssertion(text or "the condition is false"))
 
 
 @staged
-def static_print(call: Call, *values: Any) -> None:
+def static_print(site: Site, *values: Any) -> None:
     """Print while specialising: compile-time values as they are, run-time values by their type."""
     shown = [
         describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values
     ]
-    call.tracer.printed.append(" ".join(shown))
+    site.tracer.printed.append(" ".join(shown))
 
 
 @staged
-def constexpr_value(call: Call, value: Any) -> Any:
+def constexpr_value(site: Site, value: Any) -> Any:
     """`constexpr(x)`: x itself; an error when it is known only at run time."""
     if holds_run_time(value):
         raise StagingError(
-            RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), call.loc
+            RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), site.loc
         )
     return value
 
@@ -364,12 +347,12 @@ _SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)
 
 
 @staged
-def device_entry(call: Call, *, launch: Any) -> None:
+def device_entry(site: Site, *, launch: Any) -> None:
     """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`."""
-    tracer = call.tracer
+    tracer = site.tracer
     problem = None
     before = next((each for each in tracer.builder.current.ops if has_effect(each, *_SEEN_FROM_OUTSIDE)), None)
-    if tracer.control_depth or call.frame.depth:
+    if tracer.control_depth or site.frame.depth:
         problem = "it is called under run-time control flow" if tracer.control_depth else "it is called from a helper"
     elif tracer.launch is not None:
         problem = "it is called a second time"
@@ -382,30 +365,30 @@ def device_entry(call: Call, *, launch: Any) -> None:
     elif before is not None:
         problem = f"line {before.loc.line} before it does something already"
     if problem:
-        raise StagingError(EntryMisplaced(problem), call.loc)
-    tracer.launch = (launch, call.loc)
+        raise site.error(EntryMisplaced(problem))
+    tracer.launch = (launch, site.loc)
 
 
 @staged
-def block_threads(call: Call, length: Any, what: str = "the length of a tile") -> int:
+def block_threads(site: Site, length: Any, what: str = "the length of a tile") -> int:
     """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).
 
     Where `device_entry` fixed the block, these are its threads, whatever the length.
     """
     if isinstance(length, Number):
-        raise StagingError(RunTimeValue(what, describe_type(length), "use a constexpr"), call.loc)
+        raise site.error(RunTimeValue(what, describe_type(length), "use a constexpr"))
     if isinstance(length, np.integer) and is_numeric(length):
         length = int(length)
     if not isinstance(length, int) or isinstance(length, bool):
         why = f"it is a {type(length).__name__}, not an int"
-        raise StagingError(BadBlockSize(what, shown(length), why, _TILE_LENGTH), call.loc)
+        raise site.error(BadBlockSize(what, shown(length), why, _TILE_LENGTH))
     length = int.__index__(length)  # of a class of the user's: its value alone
     if length < 1:
-        raise StagingError(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH), call.loc)
-    tracer = call.tracer
+        raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
+    tracer = site.tracer
     tracer.uses["tile"] = "tile"
     if tracer.launch is not None:
-        tracer.block_threads = _launched_threads(call, tracer.launch[0])
+        tracer.block_threads = _launched_threads(site, tracer.launch[0])
         return tracer.block_threads
     needed = threads_for(length)
     if tracer.block_threads is None:
@@ -418,7 +401,7 @@ def block_threads(call: Call, length: Any, what: str = "the length of a tile") -
 _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
 
 
-def _launched_threads(call: Call, launch: StagedLaunch) -> int:
+def _launched_threads(site: Site, launch: StagedLaunch) -> int:
     """The threads of the block that `device_entry` gave."""
     threads, *others = launch.block
     is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
@@ -426,17 +409,17 @@ def _launched_threads(call: Call, launch: StagedLaunch) -> int:
         shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
         why = f"tiles need a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
         hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
-        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), call.loc)
+        raise site.error(BadBlockSize("block", f"({shown})", why, hint))
     return int(threads)
 
 
 @staged
-def whole_block(call: Call, threads: int, user: str) -> None:
+def whole_block(site: Site, threads: int, user: str) -> None:
     """Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them."""
-    known = call.tracer.whole_block
+    known = site.tracer.whole_block
     if known is not None and known.threads != threads:
-        raise StagingError(wrong_block(WholeBlock(threads, user, call.loc), known.threads), call.loc)
-    call.tracer.whole_block = WholeBlock(threads, user, call.loc)
+        raise site.error(wrong_block(WholeBlock(threads, user, site.loc), known.threads))
+    site.tracer.whole_block = WholeBlock(threads, user, site.loc)
 
 
 def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
@@ -460,37 +443,37 @@ def threads_for(length: int) -> int:
 
 @staged
 def inline_asm(
-    call: Call, text: str, constraints: str, args: Any = (), dtype: Any = None, *, pure: bool = False, host: Any = None
+    site: Site, text: str, constraints: str, args: Any = (), dtype: Any = None, *, pure: bool = False, host: Any = None
 ) -> Any:
     """PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.
 
     dtype: the result's dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.
     host: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.
     """
-    loc, builder = call.loc, call.tracer.builder
+    loc, builder = site.loc, site.tracer.builder
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
-            raise _error(call, f"`{name}` is {describe(given_text)}", "give a string")
+            raise _error(site, f"`{name}` is {describe(given_text)}", "give a string")
     text, constraints = str.__str__(text), str.__str__(constraints)  # of a class of the user's: its characters alone
-    values = [_asm_operand(call, a) for a in args]
+    values = [_asm_operand(site, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
     for each in wanted:
         if not isinstance(each, DType):
-            raise _error(call, f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them")
-    _check_constraints(call, constraints, len(wanted), len(values))
+            raise _error(site, f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them")
+    _check_constraints(site, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
-    if host is not None and not call.tracer.has_hosts:
-        call.tracer.lacks_hosts = True  # but what the function could read now counts when it is traced
-        given_now = host.frame.function if isinstance(host, Closure) else host
-        call.tracer.captures.note_given(given_now, call.tracer.journal.is_born)
+    if host is not None and not site.tracer.has_hosts:
+        site.tracer.lacks_hosts = True  # but what the function could read now counts when it is traced
+        given_now = host.function if isinstance(host, Closure) else host
+        site.tracer.captures.note_given(given_now, site.tracer.journal.is_born)
     elif host is not None:
         params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
         with builder.block(params) as block:
             given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
-            answer = _host_answer(call, host, given, wanted)
-            builder.yield_(*(call.tracer.arithmetic.to_value(a, d, loc) for a, d in zip(answer, wanted, strict=True)))
+            answer = _host_answer(site, host, given, wanted)
+            builder.yield_(*(site.tracer.arithmetic.to_value(a, d, loc) for a, d in zip(answer, wanted, strict=True)))
         body = block.done()
     made = tuple(
         Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
@@ -500,32 +483,30 @@ def inline_asm(
     return made[0] if made else None
 
 
-def _asm_operand(call: Call, value: Any) -> Value:
+def _asm_operand(site: Site, value: Any) -> Value:
     if isinstance(value, Address | Array):
-        return arrays.base_of(value, call.loc).value
+        return arrays.base_of(value, site.loc).value
     if not is_numeric(value):
-        raise _error(call, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
+        raise _error(site, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
     if is_literal(value) and isinstance(value, float):
-        return call.tracer.arithmetic.to_value(value, dtypes.float32, call.loc)
-    return call.tracer.arithmetic.number(value, call.loc).value
+        return site.tracer.arithmetic.to_value(value, dtypes.float32, site.loc)
+    return site.tracer.arithmetic.number(value, site.loc).value
 
 
-def _check_constraints(call: Call, constraints: str, results: int, operands: int) -> None:
+def _check_constraints(site: Site, constraints: str, results: int, operands: int) -> None:
     parts = [c.strip() for c in constraints.split(",") if c.strip() and not c.strip().startswith("~")]
     outputs = sum(c.startswith("=") for c in parts)
     if outputs != results or len(parts) - outputs != operands:
         message = f"constraints {constraints!r} name {counted(outputs, 'result')} and {counted(len(parts) - outputs, 'operand')}"
-        raise _error(call, message, f"the call has {results} results and {operands} operands")
+        raise _error(site, message, f"the call has {results} results and {operands} operands")
 
 
-def _host_answer(call: Call, host: Any, given: list[Any], wanted: tuple[DType, ...]) -> tuple[Any, ...]:
-    from stagekit.frontend.calls import call as run
-
-    answer = run(call.tracer, call.frame, call.node, host, given, {})
+def _host_answer(site: Site, host: Any, given: list[Any], wanted: tuple[DType, ...]) -> tuple[Any, ...]:
+    answer = site.invoke(host, given)
     answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
     if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
         raise _error(
-            call,
+            site,
             f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}",
             "return one number per dtype",
         )

@@ -13,115 +13,115 @@ from stagekit.diagnostics import shown
 from stagekit.frontend import rangeloop
 from stagekit.frontend.assignments import assign
 from stagekit.frontend.bodies import exit_taken, have_values, meet_exits, nested, run_body
-from stagekit.frontend.conditions import assume, condition, conjunction
+from stagekit.frontend.conditions import assume, both, condition
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable
-from stagekit.frontend.evaluation import evaluate
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import BROKEN, CONTINUED, RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, Ends, LeafType, settle
 from stagekit.frontend.places import binding_scope
-from stagekit.frontend.tracer import Thunk, Tracer
+from stagekit.frontend.tracer import Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
 from stagekit.ir.intervals import counted
 
 
-def trace_for(tracer: Tracer, frame: Frame, node: ast.For) -> None:
-    iterable = evaluate(tracer, frame, node.iter)
-    flags = _enter_loop(tracer, frame)
+def trace_for(frame: Frame, node: ast.For) -> None:
+    iterable = evaluate(frame, node.iter)
+    flags = _enter_loop(frame)
     if isinstance(iterable, range | StagedRange):
-        _run_time_for(tracer, frame, node, rangeloop.staged(tracer, iterable, frame.loc(node.iter)), flags)
+        _run_time_for(frame, node, rangeloop.staged(frame.tracer, iterable, frame.loc(node.iter)), flags)
     else:
-        _expect_iterations(tracer, frame, node, iterable)
+        _expect_iterations(frame, node, iterable)
         held = f"<iterated{len(frame.control)}>"
-        tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
-        if _unrolled(tracer, frame, node, thunks_of(tracer, frame, node.iter, iterable), flags):
-            forget_position(tracer, iterable)
-        tracer.assign(frame.control, held, None)
-    _leave_loop(tracer, frame, node, flags)
+        frame.tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
+        if _unrolled(frame, node, thunks_of(Site(frame, node.iter), iterable), flags):
+            forget_position(frame.tracer, iterable)
+        frame.tracer.assign(frame.control, held, None)
+    _leave_loop(frame, node, flags)
 
 
-def trace_while(tracer: Tracer, frame: Frame, node: ast.While) -> None:
+def trace_while(frame: Frame, node: ast.While) -> None:
     """A `while` whose test and exits stay known at compile time runs at compile time; else it is a run-time loop."""
-    flags = _enter_loop(tracer, frame)
-    while not _is_run_time_while(tracer, frame, node, flags):
-        if _static_iteration(tracer, frame, node, flags):
-            _leave_loop(tracer, frame, node, flags)
+    flags = _enter_loop(frame)
+    while not _is_run_time_while(frame, node, flags):
+        if _static_iteration(frame, node, flags):
+            _leave_loop(frame, node, flags)
             return
-    carried = CarriedLocations(tracer, frame, frame.loc(node))
+    carried = CarriedLocations(frame.tracer, frame, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
 
     def test() -> bool | Number:
-        holds = condition(tracer, frame, node.test)
+        holds = condition(frame, node.test)
         carried.read_after = _read_after(frame, node) if holds is True or node.orelse else set()
         return holds
 
     def body() -> None:
-        _iteration(tracer, frame, flags, node.body)
+        _iteration(frame, flags, node.body)
 
-    _staged_while(tracer, frame, carried, _exits_of(node, flags), test, body, runs=False)
-    _leave_loop(tracer, frame, node, flags)
+    _staged_while(frame, carried, _exits_of(node, flags), test, body, runs=False)
+    _leave_loop(frame, node, flags)
 
 
-def _enter_loop(tracer: Tracer, frame: Frame) -> LoopFlags:
+def _enter_loop(frame: Frame) -> LoopFlags:
     serial = len(frame.control)
-    flags = LoopFlags(f"{BROKEN}{serial}>", f"{CONTINUED}{serial}>", len(tracer.exits))
-    tracer.assign(frame.control, flags.broken, False)
-    tracer.assign(frame.control, flags.continued, False)
+    flags = LoopFlags(f"{BROKEN}{serial}>", f"{CONTINUED}{serial}>", len(frame.tracer.exits))
+    frame.tracer.assign(frame.control, flags.broken, False)
+    frame.tracer.assign(frame.control, flags.continued, False)
     frame.loops.append(flags)
     return flags
 
 
-def _leave_loop(tracer: Tracer, frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> None:
+def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> None:
     """The loop is over; its `else` runs where no `break` or `return` ended it, and belongs to the loop around."""
     frame.loops.pop()
-    left = exit_taken(tracer, frame, [RETURN, flags.broken])
+    left = exit_taken(frame, [RETURN, flags.broken])
     if not node.orelse or left is True:
-        meet_exits(tracer, frame, flags.broken, flags.first_exit)
+        meet_exits(frame, flags.broken, flags.first_exit)
     elif left is False:
-        run_body(tracer, frame, node.orelse)
+        run_body(frame, node.orelse)
     else:
 
         def otherwise() -> None:
-            have_values(tracer, frame)
-            run_body(tracer, frame, node.orelse)
+            have_values(frame)
+            run_body(frame, node.orelse)
 
         def broken() -> None:
-            meet_exits(tracer, frame, flags.broken, flags.first_exit, is_only=True)
+            meet_exits(frame, flags.broken, flags.first_exit, is_only=True)
 
-        branch(tracer, tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
+        branch(frame.tracer, frame.tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
     if frame.control[flags.broken] is not False:
-        tracer.assign(frame.control, flags.broken, False)
-    if exit_taken(tracer, frame, frame.flags()) is False:
-        have_values(tracer, frame)
+        frame.tracer.assign(frame.control, flags.broken, False)
+    if exit_taken(frame, frame.flags()) is False:
+        have_values(frame)
 
 
-def _iteration(tracer: Tracer, frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
+def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
     """One pass through a loop's body; `continue` ends here."""
-    _clear(tracer, frame, flags.continued)
-    first = len(tracer.exits)
-    run_body(tracer, frame, body)
-    meet_exits(tracer, frame, flags.continued, first)
-    _clear(tracer, frame, flags.continued)
+    _clear(frame, flags.continued)
+    first = len(frame.tracer.exits)
+    run_body(frame, body)
+    meet_exits(frame, flags.continued, first)
+    _clear(frame, flags.continued)
 
 
-def _clear(tracer: Tracer, frame: Frame, flag: str) -> None:
+def _clear(frame: Frame, flag: str) -> None:
     if frame.control[flag] is not False:
-        tracer.assign(frame.control, flag, False)
+        frame.tracer.assign(frame.control, flag, False)
 
 
 # -- unrolled ----------------------------------------------------------------------------------------------------------
 
 
-def _expect_iterations(tracer: Tracer, frame: Frame, node: ast.For, iterable: Any) -> None:
+def _expect_iterations(frame: Frame, node: ast.For, iterable: Any) -> None:
     """Where nothing ends the loop early, its length tells at once whether it is too long."""
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
     is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
     if is_known and not _exits_in(node.body):
         count = _length(values) if isinstance(values, range) else len(values)
-        tracer.expect_unrolled(count, frame.loc(node))
+        frame.tracer.expect_unrolled(count, frame.loc(node))
 
 
 def _length(values: range) -> int:
@@ -129,30 +129,30 @@ def _length(values: range) -> int:
     return min((values[-1] - values[0]) // values.step + 1, sys.maxsize) if values else 0
 
 
-def _unrolled(tracer: Tracer, frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:
+def _unrolled(frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:
     """A loop over compile-time values: its body once per value. Was it left at a place known only at run time?"""
     outer, target = frame.iteration, ast.unparse(node.target)
 
     def once(thunk: Thunk) -> None:
         value = thunk()
         frame.iteration = (f"{target} = {_short(value)}", *outer)
-        have_values(tracer, frame)
-        assign(tracer, frame, node.target, value)
+        have_values(frame)
+        assign(frame, node.target, value)
         with frame.certain():
-            _iteration(tracer, frame, flags, node.body)
+            _iteration(frame, flags, node.body)
         frame.iteration = outer
 
     loc, counted = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     stopped: bool | Number = False
     for thunk in items:
-        tracer.count_unrolled(counted)
+        frame.tracer.count_unrolled(counted)
         if not isinstance(stopped, Number):
             once(thunk)
         else:
-            go_on = tracer.builder.not_(stopped.value)
+            go_on = frame.tracer.builder.not_(stopped.value)
             again: Thunk = functools.partial(once, thunk)
-            branch(tracer, go_on, again, _nothing, loc, is_left=True, frame=frame)
-        stopped = exit_taken(tracer, frame, [RETURN, flags.broken])
+            branch(frame.tracer, go_on, again, _nothing, loc, is_left=True, frame=frame)
+        stopped = exit_taken(frame, [RETURN, flags.broken])
         if stopped is True:
             return False  # before the next item is asked for
     return isinstance(stopped, Number)
@@ -166,44 +166,44 @@ def _nothing() -> None:
     return None
 
 
-def _is_run_time_while(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
+def _is_run_time_while(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
     """Was this loop found to depend on run-time values, here or in an earlier round of a loop around it?"""
-    return frame.loc(node) in tracer.hints
+    return frame.loc(node) in frame.tracer.hints
 
 
-def _static_iteration(tracer: Tracer, frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
+def _static_iteration(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
     """Try one iteration at compile time; says whether the loop has ended. A run-time test or exit undoes it and is remembered."""
     loc = frame.loc(node)
-    start = tracer.checkpoint()
-    with tracer.builder.block() as trial:
-        holds = condition(tracer, frame, node.test)
+    start = frame.tracer.checkpoint()
+    with frame.tracer.builder.block() as trial:
+        holds = condition(frame, node.test)
         ended: bool | Number = not holds if isinstance(holds, bool) else holds
         if holds is True:
-            tracer.count_unrolled(loc)
+            frame.tracer.count_unrolled(loc)
             with frame.certain():
-                _iteration(tracer, frame, flags, node.body)
-            ended = exit_taken(tracer, frame, [RETURN, flags.broken])
+                _iteration(frame, flags, node.body)
+            ended = exit_taken(frame, [RETURN, flags.broken])
     if isinstance(ended, bool):
-        tracer.builder.current.ops.extend(trial.ops)
+        frame.tracer.builder.current.ops.extend(trial.ops)
         return ended
-    tracer.journal.undo(start.journal)
-    tracer.forget(start)
-    tracer.hints[loc] = True
+    frame.tracer.journal.undo(start.journal)
+    frame.tracer.forget(start)
+    frame.tracer.hints[loc] = True
     return False
 
 
 # -- at run time -------------------------------------------------------------------------------------------------------
 
 
-def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags: LoopFlags) -> None:
+def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags: LoopFlags) -> None:
     if loop.is_empty:
         return
     if not isinstance(node.target, ast.Name):
         is_one = isinstance(node.target, ast.Attribute | ast.Subscript)
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
-        raise tracer.error(NotIterable(why, "loop over a plain name, and assign in the body"), frame, node.target)
+        raise frame.error(NotIterable(why, "loop over a plain name, and assign in the body"), node.target)
     loc = frame.loc(node)
-    carried = CarriedLocations(tracer, frame, loc)
+    carried = CarriedLocations(frame.tracer, frame, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)
@@ -216,29 +216,31 @@ def _run_time_for(tracer: Tracer, frame: Frame, node: ast.For, loop: rangeloop.L
         carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
 
     def body(counter: Value) -> None:
-        tracer.journal.assign(variable, Number(counter))
-        _iteration(tracer, frame, flags, node.body)
+        frame.tracer.journal.assign(variable, Number(counter))
+        _iteration(frame, flags, node.body)
         if not is_kept and before is not MISSING:
-            tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
+            frame.tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
 
-    exits, first_exit = _exits_of(node, flags), len(tracer.exits)
+    exits, first_exit = _exits_of(node, flags), len(frame.tracer.exits)
     if exits or loop.is_any is not None:
-        _counted_while(tracer, frame, loop, carried, exits, body)
+        _counted_while(frame, loop, carried, exits, body)
     else:
-        _plain_for(tracer, frame, loop, carried, body)
+        _plain_for(frame, loop, carried, body)
     if before is not MISSING and not is_read_after:
-        tracer.journal.assign(variable, before)  # nobody sees what it holds, so the loop around need not know either
+        frame.tracer.journal.assign(
+            variable, before
+        )  # nobody sees what it holds, so the loop around need not know either
     elif not is_kept or (before is MISSING and not loop.runs):
         undefined = rangeloop.after(node.target.id, before, loop, loc)
-        left = frozenset(range(first_exit, len(tracer.exits))) if is_kept else frozenset()  # each in an iteration
+        left = frozenset(range(first_exit, len(frame.tracer.exits))) if is_kept else frozenset()  # each in an iteration
         held = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, left) if left else undefined
-        tracer.journal.assign(variable, held)
+        frame.tracer.journal.assign(variable, held)
 
 
 def _plain_for(
-    tracer: Tracer, frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]
+    frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]
 ) -> None:
-    builder, intervals = tracer.builder, tracer.intervals
+    builder, intervals = frame.tracer.builder, frame.tracer.intervals
     inside = counted(*(intervals[bound] for bound in loop.bounds))
 
     def trace() -> OpenBlock:
@@ -250,7 +252,7 @@ def _plain_for(
             builder.yield_(*carried.current())
         return block
 
-    block, changes = settle(tracer, frame, carried, trace)
+    block, changes = settle(frame, carried, trace)
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results, is_after=True)
@@ -258,24 +260,19 @@ def _plain_for(
 
 
 def _counted_while(
-    tracer: Tracer,
-    frame: Frame,
-    loop: rangeloop.LoopRange,
-    carried: CarriedLocations,
-    exits: list[str],
-    body: Callable[[Value], None],
+    frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, exits: list[str], body: Callable[[Value], None]
 ) -> None:
     """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
     not tested: whether there is another number is carried too.
     """
 
     def own(name: str, start: Value) -> Location:
-        made = Location(tracer.journal.born({}), name, False)
+        made = Location(frame.tracer.journal.born({}), name, False)
         made.put(Number(start))
         carried.add(made, Number(start), Number(start), [LeafType(start.type, False)])
         return made
 
-    builder, trips, counter = tracer.builder, loop.trips(tracer), own("counter", loop.start)
+    builder, trips, counter = frame.tracer.builder, loop.trips(frame.tracer), own("counter", loop.start)
     is_more = None if trips.never_wraps and loop.is_any is None else own("more", loop.is_any or trips.begins())
 
     def test() -> bool | Number:
@@ -288,14 +285,13 @@ def _counted_while(
         if is_more:
             to_last = loop.is_any is not None
             more = builder.compare(CompareKind.NE, now, loop.stop) if to_last else trips.goes_on(now, following)
-            tracer.journal.assign(is_more, Number(more))
-        tracer.journal.assign(counter, Number(following))
+            frame.tracer.journal.assign(is_more, Number(more))
+        frame.tracer.journal.assign(counter, Number(following))
 
-    _staged_while(tracer, frame, carried, exits, test, advance, runs=loop.runs)
+    _staged_while(frame, carried, exits, test, advance, runs=loop.runs)
 
 
 def _staged_while(
-    tracer: Tracer,
     frame: Frame,
     carried: CarriedLocations,
     exits: list[str],
@@ -305,8 +301,8 @@ def _staged_while(
     runs: bool,
 ) -> None:
     """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
-    builder, loc = tracer.builder, carried.loc
-    first_exit = len(tracer.exits)
+    builder, loc = frame.tracer.builder, carried.loc
+    first_exit = len(frame.tracer.exits)
     last: dict[str, Any] = {}  # of the last round: what the test gave, and at the end of the body each exit
     for name in exits:
         start = frame.control.get(name, False)
@@ -317,43 +313,43 @@ def _staged_while(
         return last[_TEST]  # type: ignore[no-any-return]
 
     def go_on() -> Value:
-        stopped = exit_taken(tracer, frame, exits)
+        stopped = exit_taken(frame, exits)
         wanted = tested() if stopped is False else _unless(stopped)
-        carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
+        carried.assumed.update(assume(frame.tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
         return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
 
     def _unless(stopped: bool | Number) -> bool | Number:
         if stopped is True:
             return False
         assert isinstance(stopped, Number)
-        return conjunction(tracer, Number(builder.not_(stopped.value)), tested, loc)
+        return both(frame.tracer, Number(builder.not_(stopped.value)), tested, loc)
 
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:
             carried.bind(params)
-            mark = tracer.journal.mark()
+            mark = frame.tracer.journal.mark()
             flag = go_on()
-            carried.tested.update(tracer.journal.changes(mark))
+            carried.tested.update(frame.tracer.journal.changes(mark))
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
             carried.bind(params)
             for name in exits:
-                tracer.assign(frame.control, name, False)  # or this iteration would not have begun
+                frame.tracer.assign(frame.control, name, False)  # or this iteration would not have begun
             body()
             last.update((name, frame.control[name]) for name in exits)
             builder.yield_(*carried.current())
         return before, after
 
-    (before, after), changes = settle(tracer, frame, carried, trace)
+    (before, after), changes = settle(frame, carried, trace)
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results, is_after=True)
     is_endless = last[_TEST] is True
-    taken = [tracer.exits_by(frame, flag, first_exit) for flag in (frame.loops[-1].broken, RETURN)]
+    taken = [frame.exits_by(flag, first_exit) for flag in (frame.loops[-1].broken, RETURN)]
     carried.leave(changes, Ends(runs or is_endless, is_endless, *taken))
     sure = _sure_exit(exits, last, runs)
     if sure is not None:
-        tracer.assign(frame.control, sure, True)
+        frame.tracer.assign(frame.control, sure, True)
 
 
 _TEST = "<test>"

@@ -399,18 +399,16 @@ def _wrap(value: Value, is_weak: bool) -> Number | Address:
     return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
 
 
-def settle(
-    tracer: Tracer, frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]
-) -> tuple[Any, dict[Any, Change]]:
+def settle(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     refused: list[StagingError] = []
     for count in range(MAX_ROUNDS):
-        start = tracer.checkpoint()
+        start = frame.tracer.checkpoint()
         carried.errors = []
-        blocks = _round(tracer, frame, carried, trace)
+        blocks = _round(frame, carried, trace)
         if not carried.errors:
-            tracer.refuse_structure_change(start.journal, carried.loc)
-        changes = tracer.journal.undo(start.journal)
+            frame.tracer.refuse_structure_change(start.journal, carried.loc)
+        changes = frame.tracer.journal.undo(start.journal)
         is_revised = carried.revise(count >= _STILL)
         if not carried.extend(changes) and not is_revised:
             if not carried.errors:
@@ -418,7 +416,7 @@ def settle(
             if not carried.carry_literals():
                 raise _reported(refused or carried.errors, carried.errors)
             refused = carried.errors
-        tracer.forget(start)
+        frame.tracer.forget(start)
     raise InternalError(f"the loop at {carried.loc} did not settle")
 
 
@@ -427,17 +425,17 @@ def _reported(static: list[StagingError], carried: list[StagingError]) -> Stagin
     return static[0] if carried[0].id == RunTimeValue.id else carried[0]
 
 
-def _round(tracer: Tracer, frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
+def _round(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
     """Trace once. Where a statement is refused, the round goes on: what follows may show that a type was wrong."""
-    tracer.count_branch(carried.loc)
+    frame.tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors
-    tracer.control_depth += 1
-    depth = tracer.control_depth
+    frame.tracer.control_depth += 1
+    depth = frame.tracer.control_depth
     try:
         return trace()
     except StagingError as error:
         carried.errors.append(error)
         return None
     finally:
-        tracer.control_depth = depth - 1
+        frame.tracer.control_depth = depth - 1
         frame.doubts = outer

@@ -15,29 +15,28 @@ from stagekit.frontend.comparisons import compare
 from stagekit.frontend.conditions import both, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import UnsupportedSyntax
-from stagekit.frontend.evaluation import evaluate
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import CAPTURE, Frame
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.places import binding_scope
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 Outcome = bool | Number
 
 
-def attempt(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
+def attempt(frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
     """Does `subject` match? Where it does, `bind` gives the captured names their values."""
     for name in _names(pattern):
         if CAPTURE + name in frame.control:
-            tracer.assign(frame.control, CAPTURE + name, MISSING)
-    return matches(tracer, frame, pattern, subject)
+            frame.tracer.assign(frame.control, CAPTURE + name, MISSING)
+    return matches(frame, pattern, subject)
 
 
-def bind(tracer: Tracer, frame: Frame, pattern: ast.pattern) -> None:
+def bind(frame: Frame, pattern: ast.pattern) -> None:
     """Assign what the pattern captured. Call it where the pattern holds."""
     for name in _names(pattern):
         variables = binding_scope(frame, name).variables
-        tracer.assign(variables, name, frame.control[CAPTURE + name])
+        frame.tracer.assign(variables, name, frame.control[CAPTURE + name])
 
 
 def _names(pattern: ast.pattern) -> list[str]:
@@ -47,56 +46,58 @@ def _names(pattern: ast.pattern) -> list[str]:
     return list(dict.fromkeys([*plain, *(n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest)]))
 
 
-def _capture(tracer: Tracer, frame: Frame, name: str | None, value: Any) -> None:
+def _capture(frame: Frame, name: str | None, value: Any) -> None:
     if name is not None:
-        tracer.assign(frame.control, CAPTURE + name, value)
+        frame.tracer.assign(frame.control, CAPTURE + name, value)
 
 
-def matches(tracer: Tracer, frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
+def matches(frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
     """Does `subject` match this pattern or part of one?"""
-    return _MATCH[type(pattern)](tracer, frame, pattern, subject)
+    return _MATCH[type(pattern)](frame, pattern, subject)
 
 
-def _value(tracer: Tracer, frame: Frame, pattern: ast.MatchValue, subject: Any) -> Outcome:
-    wanted = evaluate(tracer, frame, pattern.value)
-    equal = compare(tracer, frame, pattern, ast.Eq(), subject, wanted)
-    return truth(tracer, frame, pattern, equal)
+def _value(frame: Frame, pattern: ast.MatchValue, subject: Any) -> Outcome:
+    wanted = evaluate(frame, pattern.value)
+    equal = compare(Site(frame, pattern), ast.Eq(), subject, wanted)
+    return truth(Site(frame, pattern), equal)
 
 
-def _singleton(tracer: Tracer, frame: Frame, pattern: ast.MatchSingleton, subject: Any) -> Outcome:
+def _singleton(frame: Frame, pattern: ast.MatchSingleton, subject: Any) -> Outcome:
     return subject is pattern.value
 
 
-def _as(tracer: Tracer, frame: Frame, pattern: ast.MatchAs, subject: Any) -> Outcome:
-    matched: Outcome = True if pattern.pattern is None else matches(tracer, frame, pattern.pattern, subject)
+def _as(frame: Frame, pattern: ast.MatchAs, subject: Any) -> Outcome:
+    matched: Outcome = True if pattern.pattern is None else matches(frame, pattern.pattern, subject)
     if matched is not False:
-        _capture(tracer, frame, pattern.name, subject)
+        _capture(frame, pattern.name, subject)
     return matched
 
 
-def _or(tracer: Tracer, frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
+def _or(frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
     def rest(patterns: list[ast.pattern]) -> Outcome:
-        found = matches(tracer, frame, patterns[0], subject)
+        found = matches(frame, patterns[0], subject)
         if isinstance(found, bool):
             return found or (len(patterns) > 1 and rest(patterns[1:]))
         if len(patterns) == 1:
             return found
-        outcome: Outcome = branch(tracer, found.value, lambda: True, lambda: rest(patterns[1:]), frame.loc(patterns[0]))
+        outcome: Outcome = branch(
+            frame.tracer, found.value, lambda: True, lambda: rest(patterns[1:]), frame.loc(patterns[0])
+        )
         return outcome
 
     return rest(pattern.patterns)
 
 
-def _all(tracer: Tracer, frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
+def _all(frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
     matched: Outcome = True
     for test in tests:
-        matched = both(tracer, frame, matched, test, pattern)
+        matched = both(frame.tracer, matched, test, frame.loc(pattern))
         if matched is False:
             return False
     return matched
 
 
-def _sequence(tracer: Tracer, frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Outcome:
+def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Outcome:
     if not isinstance(subject, tuple | list):
         return False
     starred = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
@@ -106,40 +107,40 @@ def _sequence(tracer: Tracer, frame: Frame, pattern: ast.MatchSequence, subject:
     items: list[Any] = list(subject)
     if starred:
         at, after = starred[0], fixed - starred[0]
-        items = [*items[:at], tracer.journal.born(items[at : len(items) - after]), *items[len(items) - after :]]
+        items = [*items[:at], frame.tracer.journal.born(items[at : len(items) - after]), *items[len(items) - after :]]
     pairs = zip(pattern.patterns, items, strict=True)
-    return _all(tracer, frame, pattern, [lambda p=p, s=s: matches(tracer, frame, p, s) for p, s in pairs])  # type: ignore[misc]
+    return _all(frame, pattern, [lambda p=p, s=s: matches(frame, p, s) for p, s in pairs])  # type: ignore[misc]
 
 
-def _star(tracer: Tracer, frame: Frame, pattern: ast.MatchStar, subject: Any) -> Outcome:
-    _capture(tracer, frame, pattern.name, subject)
+def _star(frame: Frame, pattern: ast.MatchStar, subject: Any) -> Outcome:
+    _capture(frame, pattern.name, subject)
     return True
 
 
-def _class(tracer: Tracer, frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
-    cls = evaluate(tracer, frame, pattern.cls)
+def _class(frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
+    cls = evaluate(frame, pattern.cls)
     if isinstance(subject, STAND_INS) or not isinstance(subject, cls):
         return False
     names = [*getattr(cls, "__match_args__", ())[: len(pattern.patterns)], *pattern.kwd_attrs]
     wanted = [*pattern.patterns, *pattern.kwd_patterns]
     if not pattern.patterns or len(names) == len(wanted):
-        pairs = [(p, objects.attribute(tracer, frame, pattern, subject, n)) for n, p in zip(names, wanted)]
-        return _all(tracer, frame, pattern, [lambda p=p, s=s: matches(tracer, frame, p, s) for p, s in pairs])  # type: ignore[misc]
+        pairs = [(p, objects.attribute(Site(frame, pattern), subject, n)) for n, p in zip(names, wanted)]
+        return _all(frame, pattern, [lambda p=p, s=s: matches(frame, p, s) for p, s in pairs])  # type: ignore[misc]
     what = f"a positional pattern of `{cls.__name__}`"
-    raise tracer.error(UnsupportedSyntax(what, "name the attributes"), frame, pattern)
+    raise frame.error(UnsupportedSyntax(what, "name the attributes"), pattern)
 
 
-def _mapping(tracer: Tracer, frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Outcome:
+def _mapping(frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Outcome:
     if not isinstance(subject, dict):
         return False
-    keys = [evaluate(tracer, frame, k) for k in pattern.keys]
+    keys = [evaluate(frame, k) for k in pattern.keys]
     if any(k not in subject for k in keys):
         return False
     if pattern.rest is not None:
         rest = {k: v for k, v in subject.items() if k not in keys}
-        _capture(tracer, frame, pattern.rest, tracer.journal.born(rest))
+        _capture(frame, pattern.rest, frame.tracer.journal.born(rest))
     pairs = zip(pattern.patterns, keys)
-    return _all(tracer, frame, pattern, [lambda p=p, k=k: matches(tracer, frame, p, subject[k]) for p, k in pairs])  # type: ignore[misc]
+    return _all(frame, pattern, [lambda p=p, k=k: matches(frame, p, subject[k]) for p, k in pairs])  # type: ignore[misc]
 
 
 _MATCH: dict[type[ast.pattern], Callable[..., Outcome]] = {

@@ -5,37 +5,38 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from stagekit.frontend.captures import read_free
 from stagekit.frontend.errors import UnboundLocal, UnknownName
-from stagekit.frontend.frame import Frame, read_free
+from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.tracer import suggest
 
 
-def trace_constant(tracer: Tracer, frame: Frame, node: ast.Constant) -> Any:
+def trace_constant(frame: Frame, node: ast.Constant) -> Any:
     return node.value
 
 
-def trace_name(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
+def trace_name(frame: Frame, node: ast.Name) -> Any:
     name = node.id
     scope = frame.scope.owner_of(name)
     if scope is not None:
         value = scope.variables.get(name, MISSING)
         if value is MISSING:
-            raise tracer.error(UnboundLocal(name), frame, node)
+            raise frame.error(UnboundLocal(name), node)
     else:
-        value = _free(tracer, frame, node)
-    return tracer.read(value, frame, node)
+        value = _free(frame, node)
+    return frame.read(value, node)
 
 
-def _free(tracer: Tracer, frame: Frame, node: ast.Name) -> Any:
+def _free(frame: Frame, node: ast.Name) -> Any:
     """A name from outside the traced code: noted as a capture."""
     function, name = frame.function, node.id
     try:
         value = read_free(function, name)
     except NameError:
         known = [*frame.scope.names.local, *(function.__globals__ if function else ())]
-        raise tracer.error(UnknownName(name, suggest(name, known)), frame, node) from None
+        raise frame.error(UnknownName(name, suggest(name, known)), node) from None
     except ValueError:  # an empty cell
-        raise tracer.error(UnboundLocal(name), frame, node) from None
-    tracer.captures.note_variable(function, name)
+        raise frame.error(UnboundLocal(name), node) from None
+    frame.tracer.captures.note_variable(function, name)
     return value

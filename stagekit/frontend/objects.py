@@ -17,27 +17,26 @@ import numpy as np
 from stagekit.frontend import arrays, containers
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NoAttribute, StaticFailure
-from stagekit.frontend.evaluation import invoke
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.familiar import name_here
-from stagekit.frontend.frame import Closure, Frame
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
-from stagekit.frontend.values import STAND_INS, is_generated, is_native
+from stagekit.frontend.values import STAND_INS, Closure, is_generated, is_native
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
 
-def attribute(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+def attribute(site: Site, owner: Any, name: str) -> Any:
     """`owner.name`."""
     if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
-        return arrays.attribute(tracer, frame, node, owner, name)
+        return arrays.attribute(site, owner, name)
     if containers.changes(owner, name):
-        return containers.container_method(tracer, frame, node, owner, name)
+        return containers.container_method(site, owner, name)
     if isinstance(owner, Closure):
-        return _of_closure(tracer, frame, node, owner, name)
-    getter = _getter(tracer, frame, node, owner, name)
-    return getter() if getter is not None else _stored(tracer, frame, node, owner, name)
+        return _of_closure(site, owner, name)
+    getter = _getter(site, owner, name)
+    return getter() if getter is not None else _stored(site, owner, name)
 
 
 _CLOSURE: dict[str, Callable[[Closure], Any]] = {
@@ -50,15 +49,15 @@ _CLOSURE: dict[str, Callable[[Closure], Any]] = {
 }
 
 
-def _of_closure(tracer: Tracer, frame: Frame, node: ast.AST, owner: Closure, name: str) -> Any:
+def _of_closure(site: Site, owner: Closure, name: str) -> Any:
     """What a function defined in the kernel shows of itself."""
     found = _CLOSURE.get(name)
     if found is None:
-        raise tracer.error(NoAttribute(describe(owner), name, f"it has: {', '.join(_CLOSURE)}"), frame, node)
+        raise site.error(NoAttribute(describe(owner), name, f"it has: {', '.join(_CLOSURE)}"))
     return found(owner)
 
 
-def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+def _stored(site: Site, owner: Any, name: str) -> Any:
     """What Python's own lookup finds."""
     try:
         value = getattr(owner, name)
@@ -67,14 +66,14 @@ def _stored(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) 
             each for each in dir(owner) if _digits(each) == _digits(name)
         ]  # `float4` is no misspelt `float64`
         hint = name_here(owner, name) or suggest(name, same_digits, CLOSE)
-        raise tracer.error(NoAttribute(describe_owner(owner), name, hint), frame, node) from None
-    if not tracer.journal.is_born(owner):
+        raise site.error(NoAttribute(describe_owner(owner), name, hint)) from None
+    if not site.tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
-            tracer.captures.note_attribute(owner, name, f"`{_place_text(node, name)}`")
+            site.tracer.captures.note_attribute(owner, name, f"`{_place_text(site.node, name)}`")
         elif isinstance(value, types.MethodType) and name not in _state(owner):
-            tracer.captures.note_own(owner, name)
+            site.tracer.captures.note_own(owner, name)
     elif name not in _state(owner):
-        tracer.captures.note_member(type(owner), name)
+        site.tracer.captures.note_member(type(owner), name)
     return value
 
 
@@ -90,56 +89,54 @@ def describe_owner(owner: Any) -> str:
     return describe(owner)
 
 
-def put(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+def put(site: Site, owner: Any, name: str, value: Any) -> None:
     """`owner.name = value`."""
     if isinstance(owner, STAND_INS):
-        raise tracer.error(NoAttribute(describe(owner), name, "it cannot be assigned"), frame, node)
+        raise site.error(NoAttribute(describe(owner), name, "it cannot be assigned"))
     if isinstance(owner, Closure):
         hint = "a function defined in a kernel keeps no attributes: use a variable"
-        raise tracer.error(NoAttribute(describe(owner), name, hint), frame, node)
-    tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    setter = users_method(tracer, owner, "__setattr__")
+        raise site.error(NoAttribute(describe(owner), name, hint))
+    site.tracer.check_mutable(owner, f"`{_place_text(site.node, name)} = ...`", site.loc)
+    setter = users_method(site.tracer, owner, "__setattr__")
     if setter is not None:
-        invoke(tracer, frame, node, setter, [owner, name, value])
+        site.invoke(setter, [owner, name, value])
         return
     if _is_frozen(owner):
         message = f"cannot assign to field {name!r} of a frozen dataclass"
-        raise tracer.error(StaticFailure("FrozenInstanceError", message), frame, node)
-    put_plainly(tracer, frame, node, owner, name, value)
+        raise site.error(StaticFailure("FrozenInstanceError", message))
+    put_plainly(site, owner, name, value)
 
 
-def put_plainly(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, value: Any) -> None:
+def put_plainly(site: Site, owner: Any, name: str, value: Any) -> None:
     """`object.__setattr__(owner, name, value)`: what a property or descriptor of the class does, else a plain assignment."""
-    tracer.check_mutable(owner, f"`{_place_text(node, name)} = ...`", frame.loc(node))
-    found = in_class(tracer, owner, name)
-    descriptor = users_method(tracer, found, "__set__")
+    site.tracer.check_mutable(owner, f"`{_place_text(site.node, name)} = ...`", site.loc)
+    found = in_class(site.tracer, owner, name)
+    descriptor = users_method(site.tracer, found, "__set__")
     if isinstance(found, property):
-        _put_by_property(tracer, frame, node, owner, name, found, value)
+        _put_by_property(site, owner, name, found, value)
     elif descriptor is not None:
-        invoke(tracer, frame, node, descriptor, [found, owner, value])
+        site.invoke(descriptor, [found, owner, value])
     else:
-        tracer.assign(owner, name, value, is_attribute=True)
+        site.tracer.assign(owner, name, value, is_attribute=True)
 
 
-def _put_by_property(
-    tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: property, value: Any
-) -> None:
+def _put_by_property(site: Site, owner: Any, name: str, found: property, value: Any) -> None:
     if found.fset is None:
         message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
-        raise tracer.error(StaticFailure("AttributeError", message), frame, node)
-    invoke(tracer, frame, node, found.fset, [owner, value])
+        raise site.error(StaticFailure("AttributeError", message))
+    site.invoke(found.fset, [owner, value])
 
 
-def delete(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> None:
+def delete(site: Site, owner: Any, name: str) -> None:
     """`del owner.name`."""
-    tracer.check_mutable(owner, f"`del {_place_text(node, name)}`", frame.loc(node))
-    deleter = users_method(tracer, owner, "__delattr__")
+    site.tracer.check_mutable(owner, f"`del {_place_text(site.node, name)}`", site.loc)
+    deleter = users_method(site.tracer, owner, "__delattr__")
     if deleter is not None:
-        invoke(tracer, frame, node, deleter, [owner, name])
+        site.invoke(deleter, [owner, name])
         return
     if isinstance(owner, STAND_INS) or name not in _state(owner):
-        raise tracer.error(NoAttribute(describe(owner), name, "it cannot be deleted"), frame, node)
-    tracer.assign(owner, name, MISSING, is_attribute=True)
+        raise site.error(NoAttribute(describe(owner), name, "it cannot be deleted"))
+    site.tracer.assign(owner, name, MISSING, is_attribute=True)
 
 
 def _place_text(node: ast.AST, name: str) -> str:
@@ -181,35 +178,33 @@ def _in_bases(tracer: Tracer, owner: Any, name: str) -> Any:
     return None
 
 
-def _getter(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str) -> Callable[[], Any] | None:
+def _getter(site: Site, owner: Any, name: str) -> Callable[[], Any] | None:
     """How a class that is written in Python computes the attribute; None where it is only stored."""
     if isinstance(owner, type | types.ModuleType):
         return None
     instance = getattr(owner, "__self__", None) if isinstance(owner, super) else owner
-    found = in_class(tracer, owner, name)
+    found = in_class(site.tracer, owner, name)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-        return lambda: invoke(tracer, frame, node, found.fget, [instance])
-    getter = _where_it_has_none(tracer, frame, node, owner, instance, name, found)
-    if getter is None or (name in _state(instance) and not _is_data(tracer, found)):
+        return lambda: site.invoke(found.fget, [instance])
+    getter = _where_it_has_none(site, owner, instance, name, found)
+    if getter is None or (name in _state(instance) and not _is_data(site.tracer, found)):
         return None
-    if not tracer.journal.is_born(instance):
-        tracer.captures.note_own(instance, name)
+    if not site.tracer.journal.is_born(instance):
+        site.tracer.captures.note_own(instance, name)
     return getter
 
 
-def _where_it_has_none(
-    tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, instance: Any, name: str, found: Any
-) -> Callable[[], Any] | None:
+def _where_it_has_none(site: Site, owner: Any, instance: Any, name: str, found: Any) -> Callable[[], Any] | None:
     """What gives an attribute that the object itself does not hold, if its class says so in Python."""
     if found is None:
-        fallback = users_method(tracer, owner, "__getattr__")
-        return fallback and (lambda: invoke(tracer, frame, node, fallback, [instance, name]))
+        fallback = users_method(site.tracer, owner, "__getattr__")
+        return fallback and (lambda: site.invoke(fallback, [instance, name]))
     if isinstance(found, functools.cached_property):
-        return lambda: _cached(tracer, frame, node, instance, name, found)
-    descriptor = users_method(tracer, found, "__get__")
+        return lambda: _cached(site, instance, name, found)
+    descriptor = users_method(site.tracer, found, "__get__")
     if descriptor is None or hasattr(found, "__stagekit_fragment__"):
         return None
-    return lambda: invoke(tracer, frame, node, descriptor, [found, instance, type(instance)])
+    return lambda: site.invoke(descriptor, [found, instance, type(instance)])
 
 
 def _is_data(tracer: Tracer, descriptor: Any) -> bool:
@@ -221,11 +216,11 @@ def _state(owner: Any) -> Any:
     return own_attributes(owner)
 
 
-def _cached(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, name: str, found: Any) -> Any:
+def _cached(site: Site, owner: Any, name: str, found: Any) -> Any:
     """A `cached_property` is computed at its first use; an object from outside the kernel is left as it is."""
-    value = invoke(tracer, frame, node, found.func, [owner])
-    if tracer.journal.is_born(owner):
-        tracer.assign(owner, name, value, is_attribute=True)
+    value = site.invoke(found.func, [owner])
+    if site.tracer.journal.is_born(owner):
+        site.tracer.assign(owner, name, value, is_attribute=True)
     return value
 
 

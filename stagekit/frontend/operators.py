@@ -15,20 +15,21 @@ from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands, StagingError
-from stagekit.frontend.evaluation import bounded_format, evaluate, invoke, needs_static, static
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import by_method, user_method
 from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, is_literal, is_numeric
 from stagekit.frontend.powers import power
+from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 
 
-def trace_binary(tracer: Tracer, frame: Frame, node: ast.BinOp) -> Any:
-    left = evaluate(tracer, frame, node.left)
-    right = evaluate(tracer, frame, node.right)
+def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
+    left = evaluate(frame, node.left)
+    right = evaluate(frame, node.right)
     symbol, _ = PYTHON_BINARY[type(node.op)]
-    return binary(tracer, frame, node, symbol, left, right)
+    return binary(Site(frame, node), symbol, left, right)
 
 
 _SYMBOLS = dict(PYTHON_BINARY.values())
@@ -38,37 +39,37 @@ METHODS = {
 }  # fmt: skip
 
 
-def binary(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> Any:
+def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol right` for any two values."""
     if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
-        return tracer.arithmetic.binary(symbol, left, right, tracer.at(frame, node))
+        return site.tracer.arithmetic.binary(symbol, left, right, site.at())
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
-            _refuse_huge(tracer, frame, node, symbol, left, right)
-        return static(tracer, frame, node, _SYMBOLS[symbol], left, right)
-    loc = tracer.at(frame, node)
+            _refuse_huge(site, symbol, left, right)
+        return site.static(_SYMBOLS[symbol], left, right)
+    loc = site.at()
     if is_numeric(left) and is_numeric(right):
         if symbol == "**":
-            return power(tracer, frame, node, left, right)
+            return power(site, left, right)
         if symbol != "@":
-            return tracer.arithmetic.binary(symbol, left, right, loc)
+            return site.tracer.arithmetic.binary(symbol, left, right, loc)
     if isinstance(left, (Address, Array)) or isinstance(right, (Address, Array)):
-        moved = _pointer_arithmetic(tracer, symbol, left, right, loc)
+        moved = _pointer_arithmetic(site.tracer, symbol, left, right, loc)
         if moved is not None:
             return moved
-    answer = by_method(tracer, frame, node, METHODS[symbol], left, right)
+    answer = by_method(site, METHODS[symbol], left, right)
     if answer is not NotImplemented:
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
-        raise tracer.error(_refusal(symbol, left, right), frame, node)
+        raise site.error(_refusal(symbol, left, right))
     if isinstance(left, str) and holds_run_time(right):
-        raise needs_static(tracer, frame, node, "what is formatted into a string", right)
+        raise site.needs_static("what is formatted into a string", right)
     if symbol == "*":
-        _refuse_huge(tracer, frame, node, symbol, left, right)
+        _refuse_huge(site, symbol, left, right)
     if symbol == "%":
-        static(tracer, frame, node, bounded_format, left)
-    made = static(tracer, frame, node, _SYMBOLS[symbol], left, right)
-    return tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
+        site.static(bounded_format, left)
+    made = site.static(_SYMBOLS[symbol], left, right)
+    return site.tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
 
 
 _GROWS = frozenset({"*", "**", "<<"})
@@ -76,7 +77,7 @@ _MOST_BITS = 1 << 20
 _MOST_ITEMS = 1 << 24
 
 
-def _refuse_huge(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any) -> None:
+def _refuse_huge(site: Site, symbol: str, left: Any, right: Any) -> None:
     """Refuse what Python would compute for hours, or fill the memory with: integers and repeated sequences beyond all use."""
     if isinstance(right, (list, tuple, str, bytes)):
         left, right = right, left
@@ -92,9 +93,7 @@ def _refuse_huge(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left:
     else:
         return
     if is_huge:
-        raise tracer.error(
-            BadOperands(symbol, f"{describe(left)} and {describe(right)}", f"it would make {what}"), frame, node
-        )
+        raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", f"it would make {what}"))
 
 
 def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
@@ -119,17 +118,17 @@ _IN_PLACE: dict[str, dict[type, str]] = {
 }
 
 
-def in_place(tracer: Tracer, frame: Frame, node: ast.AST, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+def in_place(site: Site, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
     """`left symbol= right`: a container changes, a user's object by its own in-place method; else the plain operator."""
     container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
     if container is not None:
         if symbol == "*":
-            _refuse_huge(tracer, frame, node, symbol, left, right)
-        invoke(tracer, frame, node, objects.attribute(tracer, frame, node, left, container), [right])
+            _refuse_huge(site, symbol, left, right)
+        site.invoke(objects.attribute(site, left, container), [right])
         return left
-    method = user_method(tracer, left, f"__i{METHODS[symbol]}__")
-    answer = NotImplemented if method is None else invoke(tracer, frame, node, method, [left, right])
-    return binary(tracer, frame, node, symbol, left, right) if answer is NotImplemented else answer
+    method = user_method(site.tracer, left, f"__i{METHODS[symbol]}__")
+    answer = NotImplemented if method is None else site.invoke(method, [left, right])
+    return binary(site, symbol, left, right) if answer is NotImplemented else answer
 
 
 def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
@@ -152,28 +151,30 @@ def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc:
 # -- one operand -------------------------------------------------------------------------------------------------------
 
 
-def trace_unary(tracer: Tracer, frame: Frame, node: ast.UnaryOp) -> Any:
+def trace_unary(frame: Frame, node: ast.UnaryOp) -> Any:
     if isinstance(node.op, ast.Not):
-        return negate_condition(tracer, condition(tracer, frame, node.operand))
-    return unary(tracer, frame, node, type(node.op), evaluate(tracer, frame, node.operand))
+        return negate_condition(frame.tracer, condition(frame, node.operand))
+    return unary(Site(frame, node), type(node.op), evaluate(frame, node.operand))
 
 
-def unary(tracer: Tracer, frame: Frame, node: ast.AST, op: type[ast.unaryop], operand: Any) -> Any:
+def unary(site: Site, op: type[ast.unaryop], operand: Any) -> Any:
     """`-x`, `+x` or `~x` for any value."""
-    loc = tracer.at(frame, node)
+    loc = site.at()
     if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
-        return tracer.arithmetic.invert(operand, loc)
+        return site.tracer.arithmetic.invert(operand, loc)
     if isinstance(operand, (Number, np.generic)) and is_numeric(operand):
         if op is ast.USub:
-            return tracer.arithmetic.negate(operand, loc)
-        return tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
+            return site.tracer.arithmetic.negate(operand, loc)
+        return (
+            site.tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
+        )
     name, python = UNARY[op]
-    method = user_method(tracer, operand, name)
+    method = user_method(site.tracer, operand, name)
     if method is not None:
-        return invoke(tracer, frame, node, method, [operand])
+        return site.invoke(method, [operand])
     if isinstance(operand, STAND_INS):
-        raise tracer.error(BadOperands(name, describe(operand), ""), frame, node)
-    return static(tracer, frame, node, python, operand)
+        raise site.error(BadOperands(name, describe(operand), ""))
+    return site.static(python, operand)
 
 
 UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {

@@ -6,7 +6,6 @@ of an operator; beside a pointer they convert to its element dtype, as a store d
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NoOverload, RunTimeValue
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
@@ -28,21 +27,19 @@ from stagekit.ir import PURE, Intrinsic, Pointer, Scalar, Sig, Type, Value, sema
 LIBRARY = __file__.replace("frontend/overloads.py", "lib/").replace("frontend\\overloads.py", "lib\\")
 
 
-def call_intrinsic(
-    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
-    values, params = _bind(tracer, frame, node, spec, args, kwargs)
-    loc = tracer.at(frame, node)
+    values, params = _bind(site, spec, args, kwargs)
+    loc = site.at()
     if not all(is_numeric(v) or isinstance(v, (Address, Array)) for v in values):
-        raise _no_overload(tracer, frame, node, spec, values)
+        raise _no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
-        return _fold(tracer, frame, node, spec, values, params)
-    if spec.level and not frame.source.file.startswith(LIBRARY):
-        tracer.uses[spec.name] = spec.level
-    sig = _resolve(tracer, frame, node, spec, values, loc)
-    operands = [_operand(tracer, value, type_, loc) for value, type_ in zip(values, sig.args, strict=True)]
-    results = tuple(_wrap(v) for v in tracer.builder.call(spec, operands, params))
+        return _fold(site, spec, values, params)
+    if spec.level and not site.frame.source.file.startswith(LIBRARY):
+        site.tracer.uses[spec.name] = spec.level
+    sig = _resolve(site, spec, values, loc)
+    operands = [_operand(site.tracer, value, type_, loc) for value, type_ in zip(values, sig.args, strict=True)]
+    results = tuple(_wrap(v) for v in site.tracer.builder.call(spec, operands, params))
     if not results:
         return None
     return results[0] if len(results) == 1 else results
@@ -63,9 +60,7 @@ def signature_text(spec: Intrinsic) -> str:
     return f"{spec.name}({', '.join(parts)})"
 
 
-def _bind(
-    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]
-) -> tuple[list[Any], tuple[Any, ...]]:
+def _bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """Run-time arguments and compile-time parameters, in order. Parameters follow the arguments positionally."""
     if not kwargs and not spec.params and len(args) == len(spec.args):
         return args, ()
@@ -76,9 +71,9 @@ def _bind(
     defaults.update({p.name: p.default for p in spec.params if p.default is not ...})
     problem = _binding_problem(names, args, kwargs, given, defaults)
     if problem:
-        raise tracer.error(BadCall(f"`{spec.name}` {problem}", signature_text(spec)), frame, node)
+        raise site.error(BadCall(f"`{spec.name}` {problem}", signature_text(spec)))
     bound = {**defaults, **given, **kwargs}
-    params = tuple(_param(tracer, frame, node, spec, p.name, bound[p.name]) for p in spec.params)
+    params = tuple(_param(site, spec, p.name, bound[p.name]) for p in spec.params)
     return [bound[name] for name in spec.args], params
 
 
@@ -96,28 +91,26 @@ def _binding_problem(
     return f"needs {', '.join(f'`{n}`' for n in missing)}" if missing else None
 
 
-def _param(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, name: str, value: Any) -> Any:
+def _param(site: Site, spec: Intrinsic, name: str, value: Any) -> Any:
     if holds_run_time(value):
-        raise tracer.error(
-            RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"), frame, node
-        )
+        raise site.error(RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"))
     param = next(p for p in spec.params if p.name == name)
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
         message = f"`{name}` of `{spec.name}` is {shown(value)}, it must be one of: {choices}"
-        raise tracer.error(BadCall(message, signature_text(spec)), frame, node)
+        raise site.error(BadCall(message, signature_text(spec)))
     return value
 
 
 # -- overloads ----------------------------------------------------------------------------------------------------------
 
 
-def _resolve(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+def _resolve(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
     """The signature that fits `values`, after the conversions that an operator would make."""
     key = (spec, *[_standing(v, loc) for v in values])
     found = _RESOLVED.get(key)
     if found is None:
-        found = _RESOLVED[key] = _fitting(tracer, frame, node, spec, values, loc)
+        found = _RESOLVED[key] = _fitting(site, spec, values, loc)
     return found
 
 
@@ -133,7 +126,7 @@ def _standing(value: Any, loc: Loc) -> Any:
     return default_dtype(value), type(value)
 
 
-def _fitting(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+def _fitting(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
     as_given = spec.overload(tuple([_own_type(v, loc) for v in values]))
     if as_given is not None:
         return as_given
@@ -144,7 +137,7 @@ def _fitting(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, value
         sig = spec.overload(wanted)
         if sig is not None:
             return sig
-    raise _no_overload(tracer, frame, node, spec, values)
+    raise _no_overload(site, spec, values)
 
 
 def _own_type(value: Any, loc: Loc) -> Type:
@@ -192,25 +185,23 @@ def _operand(tracer: Tracer, value: Any, type_: Type, loc: Loc) -> Value:
     return tracer.arithmetic.to_value(value, type_.dtype, loc)
 
 
-def _no_overload(tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any]) -> Exception:
+def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
     types = ", ".join(map(describe, values))
     for place, value in enumerate(values):
         if is_numeric(value) and all(isinstance(sig.args[place], Pointer) for sig in spec.sigs):
             hint = f"`{spec.args[place]}` is a pointer: `A + i`, not the element `A[i]`"
-            return tracer.error(BadOperands(spec.name, types, hint), frame, node)
+            return site.error(BadOperands(spec.name, types, hint))
     shown = [str(s) for s in spec.sigs[:6]]
     more = f", and {len(spec.sigs) - 6} more" if len(spec.sigs) > 6 else ""
-    return tracer.error(NoOverload(spec.name, types, ", ".join(shown) + more), frame, node)
+    return site.error(NoOverload(spec.name, types, ", ".join(shown) + more))
 
 
 # -- folding ------------------------------------------------------------------------------------------------------------
 
 
-def _fold(
-    tracer: Tracer, frame: Frame, node: ast.AST, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]
-) -> Any:
+def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
     """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
-    loc = frame.loc(node)
+    loc = site.loc
     is_weak = all(is_literal(v) for v in values)
     fixed = _fixed_types(spec)
     candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(spec, values, fixed, None, loc)
@@ -222,8 +213,8 @@ def _fold(
         if sig is not None:
             break
     else:
-        raise _no_overload(tracer, frame, node, spec, values)
-    typed = [tracer.arithmetic.convert(v, t.dtype) for v, t in zip(values, sig.args, strict=True)]
+        raise _no_overload(site, spec, values)
+    typed = [site.tracer.arithmetic.convert(v, t.dtype) for v, t in zip(values, sig.args, strict=True)]
     assert spec.evaluate is not None
     with np.errstate(all="ignore"):
         results = spec.evaluate(*typed, *params)

@@ -13,14 +13,13 @@ import numpy as np
 from stagekit.frontend import arrays, containers, objects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnsupportedSyntax
-from stagekit.frontend.evaluation import UNROLL, evaluate, invoke, needs_static, static
-from stagekit.frontend.frame import Frame, Scope
+from stagekit.frontend.evaluation import UNROLL, Site, evaluate
+from stagekit.frontend.frame import Frame
 from stagekit.frontend.items import item, refuse_index
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.methods import user_method
 from stagekit.frontend.names import trace_name
-from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Array, holds_run_time
+from stagekit.frontend.values import Array, Scope, holds_run_time
 
 
 @dataclass(frozen=True)
@@ -31,26 +30,24 @@ class AssignmentTarget:
     put: Callable[[Any], None]
 
 
-def place_of(tracer: Tracer, frame: Frame, target: ast.expr) -> AssignmentTarget:
+def place_of(frame: Frame, target: ast.expr) -> AssignmentTarget:
     """Evaluate the object and index of an assignment target, once."""
     if isinstance(target, ast.Name):
         scope = binding_scope(frame, target.id)
         return AssignmentTarget(
-            lambda: trace_name(tracer, frame, target), lambda value: tracer.assign(scope.variables, target.id, value)
+            lambda: trace_name(frame, target), lambda value: frame.tracer.assign(scope.variables, target.id, value)
         )
     if isinstance(target, ast.Attribute):
-        owner = evaluate(tracer, frame, target.value)
+        owner = evaluate(frame, target.value)
         return AssignmentTarget(
-            lambda: tracer.read(objects.attribute(tracer, frame, target, owner, target.attr), frame, target),
-            lambda value: objects.put(tracer, frame, target, owner, target.attr, value),
+            lambda: frame.read(objects.attribute(Site(frame, target), owner, target.attr), target),
+            lambda value: objects.put(Site(frame, target), owner, target.attr, value),
         )
     if isinstance(target, ast.Subscript):
-        owner = evaluate(tracer, frame, target.value)
-        index = evaluate(tracer, frame, target.slice)
-        return item_place(tracer, frame, target, owner, index)
-    raise tracer.error(
-        UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), frame, target
-    )
+        owner = evaluate(frame, target.value)
+        index = evaluate(frame, target.slice)
+        return item_place(Site(frame, target), owner, index)
+    raise frame.error(UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), target)
 
 
 def binding_scope(frame: Frame, name: str) -> Scope:
@@ -59,52 +56,52 @@ def binding_scope(frame: Frame, name: str) -> Scope:
     return scope if scope is not None else frame.scope
 
 
-def item_place(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any) -> AssignmentTarget:
+def item_place(site: Site, owner: Any, index: Any) -> AssignmentTarget:
     """`owner[index]` as a place."""
-    loc = frame.loc(node)
+    loc = site.loc
     if isinstance(owner, Array):
-        pointer = arrays.element_pointer(tracer, loc, owner, index)
+        pointer = arrays.element_pointer(site.tracer, loc, owner, index)
         return AssignmentTarget(
-            lambda: arrays.load(tracer, pointer), lambda value: arrays.store(tracer, loc, pointer, value)
+            lambda: arrays.load(site.tracer, pointer), lambda value: arrays.store(site.tracer, loc, pointer, value)
         )
-    refuse_index(tracer, frame, node, owner, index)
-    method = user_method(tracer, owner, "__setitem__")
+    refuse_index(site, owner, index)
+    method = user_method(site.tracer, owner, "__setitem__")
     if method is not None:
         return AssignmentTarget(
-            lambda: item(tracer, frame, node, owner, index),
-            lambda value: invoke(tracer, frame, node, method, [owner, index, value]),
+            lambda: item(site, owner, index),
+            lambda value: site.invoke(method, [owner, index, value]),
         )
     if holds_run_time(index):
-        raise needs_static(tracer, frame, node, "the index of a Python container", index, UNROLL)
+        raise site.needs_static("the index of a Python container", index, UNROLL)
     return AssignmentTarget(
-        lambda: tracer.read(item(tracer, frame, node, owner, index), frame, node),
-        lambda value: _put_item(tracer, frame, node, owner, index, value),
+        lambda: site.read(item(site, owner, index)),
+        lambda value: _put_item(site, owner, index, value),
     )
 
 
 _ASSIGNABLE = "items of lists, dicts and array arguments can be assigned"
 
 
-def _put_item(tracer: Tracer, frame: Frame, node: ast.AST, owner: Any, index: Any, value: Any) -> None:
+def _put_item(site: Site, owner: Any, index: Any, value: Any) -> None:
     if not isinstance(owner, list | dict):
         is_array = isinstance(owner, np.ndarray)
         hint = "it is known at compile time only: use `sk.alloc_local(shape, dtype)`" if is_array else _ASSIGNABLE
-        raise tracer.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint), frame, node)
-    shown = ast.unparse(node) if isinstance(node, ast.Subscript) else f"[{index!r}]"
-    tracer.check_mutable(owner, f"`{shown} = ...`", frame.loc(node))
-    if isinstance(owner, dict) and not static(tracer, frame, node, operator.contains, owner, index):
-        containers.put_key(tracer, frame, node, owner, index, value)
+        raise site.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint))
+    shown = ast.unparse(site.node) if isinstance(site.node, ast.Subscript) else f"[{index!r}]"
+    site.tracer.check_mutable(owner, f"`{shown} = ...`", site.loc)
+    if isinstance(owner, dict) and not site.static(operator.contains, owner, index):
+        containers.put_key(site, owner, index, value)
         return
     if isinstance(owner, list):
         if isinstance(index, slice):
-            put_slice = containers.container_method(tracer, frame, node, owner, "__setitem__")
-            static(tracer, frame, node, lambda: put_slice.run(index, items_of(tracer, frame, node, value)))
+            put_slice = containers.container_method(site, owner, "__setitem__")
+            site.static(lambda: put_slice.run(index, items_of(site, value)))
             return
         if not isinstance(index, int | np.integer):
             message = f"list indices must be integers or slices, not {type(index).__name__}"
-            raise tracer.error(StaticFailure("TypeError", message), frame, node)
+            raise site.error(StaticFailure("TypeError", message))
         position = int(index) + (len(owner) if index < 0 else 0)
         if not 0 <= position < len(owner):
-            raise tracer.error(StaticFailure("IndexError", "list assignment index out of range"), frame, node)
+            raise site.error(StaticFailure("IndexError", "list assignment index out of range"))
         index = position
-    tracer.assign(owner, index, value)
+    site.tracer.assign(owner, index, value)

@@ -6,7 +6,6 @@ time and gives 0 at run time, like a division by zero.
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import invoke
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, describe_type, meet
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number
@@ -24,28 +22,28 @@ from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, CompareKind, Value
 
 
-def power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any) -> Any:
+def power(site: Site, base: Any, exponent: Any) -> Any:
     """`base ** exponent` of numbers that are not both literals."""
-    loc = frame.loc(node)
+    loc = site.loc
     is_of_integers = not default_dtype(base).is_float and not default_dtype(exponent).is_float
     if is_of_integers and not isinstance(exponent, Number):
-        return _known_power(tracer, frame, node, base, exponent)
+        return _known_power(site, base, exponent)
     if is_of_integers:
-        return _integer_power(tracer, base, exponent, loc)
+        return _integer_power(site.tracer, base, exponent, loc)
     if isinstance(exponent, int) and 0 <= exponent <= 2:
-        return _by_squaring(tracer, base, exponent, loc)
-    return invoke(tracer, frame, node, registry.by_name("pow"), [base, exponent])
+        return _by_squaring(site.tracer, base, exponent, loc)
+    return site.invoke(registry.by_name("pow"), [base, exponent])
 
 
-def _known_power(tracer: Tracer, frame: Frame, node: ast.AST, base: Any, exponent: Any) -> Any:
+def _known_power(site: Site, base: Any, exponent: Any) -> Any:
     """An integer to a power known at compile time; a typed exponent widens the base as any operand does."""
     if exponent < 0:
         hint = "an integer has no negative power; make the base a float"
-        raise tracer.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint), frame, node)
-    dtype = _integer_dtype(base, exponent, frame.loc(node))
+        raise site.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint))
+    dtype = _integer_dtype(base, exponent, site.loc)
     if isinstance(exponent, np.generic) or default_dtype(base) is dtypes.bool_:
-        base = tracer.arithmetic.convert(base, dtype)
-    return _by_squaring(tracer, base, int(exponent), frame.loc(node))
+        base = site.tracer.arithmetic.convert(base, dtype)
+    return _by_squaring(site.tracer, base, int(exponent), site.loc)
 
 
 def _integer_dtype(base: Any, exponent: Any, loc: Loc) -> DType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import dataclasses
@@ -20,40 +19,38 @@ from typing import Any
 from stagekit.diagnostics import StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
-from stagekit.frontend.evaluation import invoke, static
-from stagekit.frontend.frame import Closure, Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import note_use, own_iterators, refuse_endless, values_of
-from stagekit.frontend.tracer import Tracer
-from stagekit.frontend.values import Generator, Number, is_native, is_open
+from stagekit.frontend.values import Closure, Generator, Number, is_native, is_open
 
 Builtin = Callable[..., Any]  # (tracer, frame, node, *args, **kwargs): the staged meaning of a Python function
 
 
-def run_native(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+def run_native(site: Site, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What `fn` gives; its arguments must be known."""
     if any(isinstance(a, Number) for a in args):
         shown = ", ".join(map(describe, args))
-        raise tracer.error(BadCall(f"`{fn.__name__}({shown})`", "it needs compile-time values"), frame, node)
-    return carry_out(tracer, frame, node, fn, args, kwargs)
+        raise site.error(BadCall(f"`{fn.__name__}({shown})`", "it needs compile-time values"))
+    return carry_out(site, fn, args, kwargs)
 
 
-def carry_out(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: Any, kwargs: Any) -> Any:
+def carry_out(site: Site, fn: Any, args: Any, kwargs: Any) -> Any:
     """`fn(*args, **kwargs)` by CPython. A container that it makes belongs to the traced program, which may change it."""
-    _use_up(tracer, frame, node, getattr(fn, "__self__", None))
+    _use_up(site, getattr(fn, "__self__", None))
     if args and fn in _KEEP_ALL_ITEMS:
-        refuse_endless(tracer, frame, node, args[0])
-    given = [native_argument(tracer, frame, node, a) for a in args]
-    named = {name: native_argument(tracer, frame, node, a) for name, a in kwargs.items()}
-    with _noting_changes(tracer, frame, node, fn, (*args, *kwargs.values())):
-        made = static(tracer, frame, node, fn, *given, **named)
+        refuse_endless(site, args[0])
+    given = [native_argument(site, a) for a in args]
+    named = {name: native_argument(site, a) for name, a in kwargs.items()}
+    with _noting_changes(site, fn, (*args, *kwargs.values())):
+        made = site.static(fn, *given, **named)
     is_new = _makes_new(fn, made) and not any(made is each for each in (*args, *kwargs.values()))
     if is_new and type(made) is tuple:
-        return own_iterators(tracer, made)
-    return tracer.journal.born(made) if is_new and _can_change(made) else made
+        return own_iterators(site.tracer, made)
+    return site.tracer.journal.born(made) if is_new and _can_change(made) else made
 
 
 @contextlib.contextmanager
-def _noting_changes(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, given: Sequence[Any]) -> Iterator[None]:
+def _noting_changes(site: Site, fn: Any, given: Sequence[Any]) -> Iterator[None]:
     """What CPython does to a container that it is handed, as `heapq.heappush(items, x)` does, is a change like any other."""
     is_harmless = isinstance(fn, type) or (isinstance(fn, BuiltinFunctionType) and fn.__module__ == "builtins")
     before = [] if is_harmless else [(each, _items_of(each)) for each in given if isinstance(each, _CONTAINERS)]
@@ -69,11 +66,11 @@ def _noting_changes(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, given:
             continue
         what = f"a change by `{getattr(fn, '__name__', 'a function')}`"
         try:
-            tracer.check_mutable(container, what, frame.loc(node))
+            site.tracer.check_mutable(container, what, site.loc)
         except StagekitError:
             _put_back(container, items)
             raise
-        tracer.journal.restructure(container, what, functools.partial(_put_back, container, items))
+        site.tracer.journal.restructure(container, what, functools.partial(_put_back, container, items))
 
 
 _CONTAINERS = (list, dict, set, deque, bytearray)
@@ -142,17 +139,17 @@ class HandedOut:
         return self.run(*args, **kwargs)
 
 
-def native_argument(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> Any:
+def native_argument(site: Site, value: Any) -> Any:
     """What CPython gets: of a generator what gives its items, of a function of the kernel what runs it."""
     if isinstance(value, Generator):
-        return values_of(tracer, frame, node, value)
+        return values_of(site, value)
     if isinstance(value, Closure):
-        return HandedOut(value, lambda *args, **kwargs: invoke(tracer, frame, node, value, list(args), kwargs))
-    _use_up(tracer, frame, node, value)
+        return HandedOut(value, lambda *args, **kwargs: site.invoke(value, list(args), kwargs))
+    _use_up(site, value)
     return value
 
 
-def _use_up(tracer: Tracer, frame: Frame, node: ast.AST, value: Any) -> None:
+def _use_up(site: Site, value: Any) -> None:
     """CPython may take the items of an iterator (a file too): it must be the traced program's own."""
     if isinstance(value, Iterator):
-        note_use(tracer, frame, node, value, f"the items of {describe(value)}")
+        note_use(site, value, f"the items of {describe(value)}")

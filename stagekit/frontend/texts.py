@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,40 +12,49 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
-from stagekit.frontend.evaluation import bounded_format, evaluate, needs_static, static
+from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import default_dtype
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Text, escaped, holds_run_time
 from stagekit.ir import Value
 
 
-def trace_joined(tracer: Tracer, frame: Frame, node: ast.JoinedStr) -> Any:
+def trace_joined(frame: Frame, node: ast.JoinedStr) -> Any:
     text = Text("", ())
     for part in node.values:
         if isinstance(part, ast.Constant):
             text += str(part.value)
         else:
             assert isinstance(part, ast.FormattedValue)
-            text += _formatted(tracer, frame, part)
+            text += _formatted(frame, part)
     return text if text.operands else text.template.replace("{{", "{").replace("}}", "}")
 
 
-def _formatted(tracer: Tracer, frame: Frame, node: ast.FormattedValue) -> str | Text:
+def _formatted(frame: Frame, node: ast.FormattedValue) -> str | Text:
     """One `{value!conversion:spec}`."""
-    value = evaluate(tracer, frame, node.value)
-    spec = evaluate(tracer, frame, node.format_spec) if node.format_spec else ""
+    value = evaluate(frame, node.value)
+    spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     if isinstance(value, Number):
-        _check_spec(tracer, frame, node, value, spec)
+        _check_spec(Site(frame, node), value, spec)
         return Text(f"{{:{spec}}}" if spec else "{}", (value,))
     if isinstance(value, Text) and not spec:
         return value
     if holds_run_time(value) or isinstance(value, Text):
         message = f"a format of {describe(value)}"
-        raise tracer.error(BadCall(message, "show its run-time numbers one by one"), frame, node)
+        raise frame.error(BadCall(message, "show its run-time numbers one by one"), node)
     convert = _CONVERSIONS.get(node.conversion, _as_shown)
-    found: str = static(tracer, frame, node, lambda v: format(convert(v), bounded_format(spec)), value)
+    found: str = Site(frame, node).static(lambda v: format(convert(v), bounded_format(spec)), value)
     return found
+
+
+_MOST_CHARACTERS = 1 << 20
+
+
+def bounded_format(spec: Any) -> Any:
+    """Return a format as it is, or raise ValueError where its width or precision would fill the memory."""
+    if isinstance(spec, str) and any(int(number) > _MOST_CHARACTERS for number in re.findall("[0-9]{7,}", spec)):
+        raise ValueError(f"a format of more than {_MOST_CHARACTERS} characters")
+    return spec
 
 
 _CONVERSIONS: dict[int, Callable[[Any], Any]] = {
@@ -60,27 +70,27 @@ def _as_shown(value: Any) -> Any:
     return value if dtype is None or not dtype.is_float else dtypes.shown(float(value), dtype)
 
 
-def _check_spec(tracer: Tracer, frame: Frame, node: ast.AST, value: Number, spec: Any) -> None:
+def _check_spec(site: Site, value: Number, spec: Any) -> None:
     """The format of a run-time number: known now, and one that its kind of number has."""
     if isinstance(spec, Text):
-        raise needs_static(tracer, frame, node, "a format", spec.operands[0])
+        raise site.needs_static("a format", spec.operands[0])
     dtype = default_dtype(value)
     sample = True if dtype is dtypes.bool_ else 1.5 if dtype.is_float else 1
-    static(tracer, frame, node, lambda: f"{{:{bounded_format(spec)}}}".format(sample))
+    site.static(lambda: f"{{:{bounded_format(spec)}}}".format(sample))
 
 
-def message(tracer: Tracer, frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:
+def message(frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:
     """The message of an `assert` as a template and its run-time operands."""
-    return shown(tracer, frame, node, evaluate(tracer, frame, node), "the message")
+    return shown(Site(frame, node), evaluate(frame, node), "the message")
 
 
-def shown(tracer: Tracer, frame: Frame, node: ast.AST, value: Any, what: str) -> tuple[str, tuple[Value, ...]]:
+def shown(site: Site, value: Any, what: str) -> tuple[str, tuple[Value, ...]]:
     """How `print` and `assert` show any value: a template and its run-time operands."""
     if isinstance(value, Text):
         return value.template, tuple(n.value for n in value.operands)
     if isinstance(value, Number):
         return "{}", (value.value,)
     if holds_run_time(value):
-        raise tracer.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"), frame, node)
+        raise site.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"))
     as_text = (lambda v: f"{_as_shown(v)}") if isinstance(value, np.generic) else str
-    return escaped(static(tracer, frame, node, as_text, value)), ()
+    return escaped(site.static(as_text, value)), ()

@@ -6,42 +6,35 @@ The front end *interprets* the syntax tree: expressions (`expressions.py`), stat
 
 from __future__ import annotations
 
-import ast
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.diagnostics import Loc, StagekitError, counted
-from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.diagnostics import Loc, counted
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
     CapturedMutation,
     NestingBudget,
-    OpBudget,
-    RecursionBudget,
     SealedMutation,
     StagingError,
     StructureChange,
     UnboundSize,
     UnrollBudget,
 )
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.holders import any_held
 from stagekit.frontend.journal import Journal, Location, Mark
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
-from stagekit.frontend.source import Source
-from stagekit.frontend.values import Number, Poison, is_fixed
+from stagekit.frontend.values import Number, is_fixed
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
 from stagekit.ir.intervals import Intervals
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
-MAX_DEPTH = 1_000  # calls in each other, as in Python
 MAX_NESTING = 2_000  # run-time branches and loops in each other
 
 
@@ -153,16 +146,6 @@ class Tracer:
         self.arithmetic = Arithmetic(self.builder)
         self.intervals = Intervals(self.builder.maker_of)
 
-    # -- errors -------------------------------------------------------------------------------------------------
-
-    def error(self, diagnostic: Diagnostic, frame: Frame, node: ast.AST) -> StagekitError:
-        return StagingError(diagnostic, frame.loc(node))
-
-    def at(self, frame: Frame, node: ast.AST) -> Loc:
-        """Move the builder to `node` and return its place."""
-        loc = self.builder.loc = frame.loc(node)
-        return loc
-
     # -- rounds that count for nothing --------------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
@@ -183,16 +166,6 @@ class Tracer:
     def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
         """The one way to store into a variable, item or attribute."""
         self.journal.assign(Location(container, key, is_attribute), value, self.builder.loc)
-
-    def exit(self, frame: Frame, flag: str) -> None:
-        """Take an exit of a loop or call."""
-        self.exits.append((frame.control, flag))
-        self.assign(frame.control, flag, True)
-
-    def exits_by(self, frame: Frame, flag: str, first: int = 0) -> frozenset[int]:
-        """The exits from number `first` on that set this flag."""
-        rows = enumerate(self.exits[first:], first)
-        return frozenset(number for number, (control, name) in rows if name == flag and control is frame.control)
 
     def note_lookup(self, owner: Any, name: str) -> None:
         """Record what the class of an object says under a name, if anything: it may come to say something else."""
@@ -227,14 +200,6 @@ class Tracer:
         """May a statement that is not done, here or in a caller, still hold what it has made?"""
         born = self.journal.birth_time(made)
         return born > self.statement_began or any(since < born <= until for since, until in self.waiting)
-
-    def read(self, value: Any, frame: Frame, node: ast.AST) -> Any:
-        """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
-        if isinstance(value, Poison):
-            raise value.error(frame.loc(node))
-        if isinstance(value, SizeExpr):
-            return self.size(value, frame.loc(node))
-        return value
 
     def size(self, expr: SizeExpr | int, loc: Loc) -> Number | int:
         """The run-time value of a dynamic size, or of arithmetic on sizes."""
@@ -275,22 +240,7 @@ class Tracer:
             raise self._too_many_unrolled(self.unrolled_total + count, loc)
 
     def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
-        return StagingError(UnrollBudget(count, self.options.unroll_budget, self._loops()), loc)
-
-    def count_deep_call(self, frame: Frame, node: ast.AST, called: Source) -> None:
-        """A recursion that calls itself twice ends, but not while anybody waits."""
-        self.deep_calls += 1
-        is_often = self.deep_calls > self.options.unroll_budget
-        if not is_often and frame.depth < MAX_DEPTH:
-            return
-        often = (
-            f", and there were {self.deep_calls} such calls: raise the budget with `unroll_budget=`" if is_often else ""
-        )
-        around = {(place.file, place.function) for place in frame.loc(node).chain()}
-        if (called.file, called.name) in around:
-            raise self.error(RecursionBudget(called.name, frame.depth, often), frame, node)
-        hint = "call some of them one after the other"
-        raise self.error(NestingBudget("calls stand", f"{frame.depth} deep in each other{often}", hint), frame, node)
+        return StagingError(UnrollBudget(count, self.options.unroll_budget, self.most_unrolled()), loc)
 
     def count_branch(self, loc: Loc) -> None:
         if self.control_depth >= MAX_NESTING:
@@ -299,11 +249,7 @@ class Tracer:
             )
             raise StagingError(NestingBudget("run-time branches stand", depth, FLATTEN), loc)
 
-    def count_ops(self, frame: Frame, node: ast.AST) -> None:
-        if self.builder.op_count > self.options.op_budget:
-            raise StagingError(OpBudget(self.options.op_budget, self._loops()), frame.loc(node))
-
-    def _loops(self) -> str:
+    def most_unrolled(self) -> str:
         """The loops that were unrolled most, for the budget errors."""
         most = sorted(self.unrolled.items(), key=lambda item: -item[1])[:3]
         return (

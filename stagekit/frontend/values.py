@@ -18,6 +18,7 @@ from stagekit.diagnostics import Loc, Note
 from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
+from stagekit.frontend.source import FunctionNode, Names, Source
 from stagekit.frontend.state import stored
 from stagekit.ir import Pointer, Scalar, Value
 
@@ -160,6 +161,46 @@ class BoundMethod:
     owner: Any
     name: str
     run: Callable[..., Any]
+
+
+@dataclass(eq=False)
+class Scope:
+    """A namespace of the program being traced: a call, or a comprehension inside one. `outer` is where free names continue."""
+
+    names: Names
+    variables: dict[str, Any]
+    outer: Scope | None
+
+    def owner_of(self, name: str) -> Scope | None:
+        """The innermost traced scope that binds `name`."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names.local:
+                return scope
+            scope = scope.outer
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """A function defined inside the traced code, with the scope it was defined in and its evaluated defaults."""
+
+    source: Source
+    function: types.FunctionType | None  # that its text stands in, for globals and cells
+    scope: Scope
+    defaults: tuple[Any, ...]
+    kw_defaults: dict[str, Any]
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"`{self.name}` is defined in a kernel and runs only there")
+
+    @property
+    def node(self) -> FunctionNode:
+        return self.source.node
+
+    @property
+    def name(self) -> str:
+        return self.source.name
 
 
 def escaped(text: str) -> str:

@@ -5,7 +5,6 @@ With compile-time values CPython calls them. With run-time values, what they lea
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import operator
@@ -17,14 +16,12 @@ from typing import Any
 from stagekit.frontend import objects
 from stagekit.frontend.builtin_objects import stands_for
 from stagekit.frontend.builtin_sequences import chain_all
-from stagekit.frontend.evaluation import invoke
-from stagekit.frontend.frame import Frame
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.items import item
 from stagekit.frontend.python_calls import HandedOut
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import holds_run_time
 
-Call = Callable[[Tracer, Frame, ast.AST, Any, list[Any], dict[str, Any]], Any]
+Call = Callable[[Site, Any, list[Any], dict[str, Any]], Any]
 
 
 def find(fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Call | None:
@@ -42,34 +39,26 @@ def _is_singledispatch(fn: Any) -> bool:
     return isinstance(fn, types.FunctionType) and fn.__globals__ is functools.__dict__ and hasattr(fn, "dispatch")
 
 
-def _handed_out(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: HandedOut, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    return invoke(tracer, frame, node, fn.closure, args, kwargs)
+def _handed_out(site: Site, fn: HandedOut, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return site.invoke(fn.closure, args, kwargs)
 
 
-def _staticmethod(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: staticmethod[Any, Any], args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    return invoke(tracer, frame, node, fn.__func__, args, kwargs)
+def _staticmethod(site: Site, fn: staticmethod[Any, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return site.invoke(fn.__func__, args, kwargs)
 
 
-def _cached(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _cached(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`functools.cache`: a run-time value is in no cache."""
-    return invoke(tracer, frame, node, fn.__wrapped__, args, kwargs)
+    return site.invoke(fn.__wrapped__, args, kwargs)
 
 
-def _singledispatch(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def _singledispatch(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     chosen = fn.dispatch(type(stands_for(args[0]))) if args else fn.dispatch(object)
-    return invoke(tracer, frame, node, chosen, args, kwargs)
+    return site.invoke(chosen, args, kwargs)
 
 
-def _chain_from_iterable(
-    tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    return chain_all(tracer, frame, node, *args, **kwargs)
+def _chain_from_iterable(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return chain_all(site, *args, **kwargs)
 
 
 def _parameters(fn: Any) -> tuple[Any, ...]:
@@ -78,25 +67,25 @@ def _parameters(fn: Any) -> tuple[Any, ...]:
     return parameters
 
 
-def _itemgetter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _itemgetter(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     (owner,) = args
-    found = tuple(item(tracer, frame, node, owner, index) for index in _parameters(fn))
+    found = tuple(item(site, owner, index) for index in _parameters(fn))
     return found[0] if len(found) == 1 else found
 
 
-def _attrgetter(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _attrgetter(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     (owner,) = args
 
     def dotted(path: str) -> Any:
-        return functools.reduce(lambda o, name: objects.attribute(tracer, frame, node, o, name), path.split("."), owner)
+        return functools.reduce(lambda o, name: objects.attribute(site, o, name), path.split("."), owner)
 
     found = tuple(dotted(path) for path in _parameters(fn))
     return found[0] if len(found) == 1 else found
 
 
-def _alias(tracer: Tracer, frame: Frame, node: ast.AST, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _alias(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`Class[int](...)`: what stands in the brackets is for readers."""
-    return invoke(tracer, frame, node, fn.__origin__, args, kwargs)
+    return site.invoke(fn.__origin__, args, kwargs)
 
 
 _ALWAYS: dict[type, Call] = {
