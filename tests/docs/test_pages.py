@@ -4,6 +4,7 @@ The word after the three backquotes decides:
 
     python                       runs
     python raises=UNROLL_BUDGET  runs and must raise the diagnostic with this id
+    python needs=torch,gpu       runs where these packages are, and a GPU
     text output                  what the blocks above print, in the order of the page
     anything else                is only shown
 
@@ -15,6 +16,7 @@ The blocks are written to a file at the line numbers of the page, so that errors
 from __future__ import annotations
 import __future__
 
+import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -50,6 +52,12 @@ class Block:
         return self.info[:1] == ("python",)
 
     @property
+    def can_run(self) -> bool:
+        """Is everything there that this block needs?"""
+        needs = [word.removeprefix("needs=").split(",") for word in self.info if word.startswith("needs=")]
+        return all(_is_there(name) for names in needs for name in names)
+
+    @property
     def is_output(self) -> bool:
         return self.info == ("text", "output")
 
@@ -58,6 +66,10 @@ class Block:
         """The id of the diagnostic that this block must raise."""
         found = [word.removeprefix("raises=") for word in self.info[1:] if word.startswith("raises=")]
         return found[0] if found else None
+
+
+def _is_there(name: str) -> bool:
+    return sk.cuda.is_available() if name == "gpu" else importlib.util.find_spec(name) is not None
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -110,7 +122,8 @@ def test_the_page_runs_and_prints_what_it_says(
             continue
         if "from __future__ import annotations" in block.text:
             flags = __future__.annotations.compiler_flag
-        _run(block, module, flags)
+        if block.can_run:
+            _run(block, module, flags)
 
 
 def _module_for(page: Path, blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

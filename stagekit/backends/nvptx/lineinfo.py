@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stagekit.backends.llvm.writer import Module, escape
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import Loc, place_of_user
 from stagekit.ir import Function
 
 _VERSION = 'i32 2, !"Debug Info Version", i32 3'  # LLVM drops debug information of any other version
@@ -30,8 +30,8 @@ class LineInfo:
     places: dict[Loc, str] = field(default_factory=dict)
 
     def suffix(self, loc: Loc) -> str:
-        """What to append to an instruction."""
-        return f", !dbg {self._place(loc)}"
+        """Return what to append to an instruction: what the library does has the line of the user's call."""
+        return f", !dbg {self._place(place_of_user(loc) or loc)}"
 
     def _place(self, loc: Loc) -> str:
         if loc not in self.places:

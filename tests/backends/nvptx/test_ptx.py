@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -496,3 +497,14 @@ def test_line_information_names_the_users_file() -> None:
 
     assert f'"{__file__}"' in ptx
     assert ".loc" in ptx
+
+
+def test_what_the_library_does_has_the_line_of_the_users_call() -> None:
+    @sk.jit(lineinfo=True)
+    def kernel(out: sk.Pointer(sk.float32)):
+        tile = sk.arange(0, 64)
+        sk.store(out + tile, sk.reduce_sum(tile))
+
+    ptx = kernel.specialize().ptx
+
+    assert [Path(__file__).name] == [Path(name).name for name in re.findall(r'\.file\s+\d+ "([^"]*)"', ptx)]
