@@ -7,6 +7,6 @@ html_theme = "furo"
 html_title = "stagekit"
 myst_heading_anchors = 4
 
-# Links to files of the repository that are no pages, such as examples, are shown as text. That every link leads to a file is tested by
-# tests/docs/test_pages.py.
+# A link to a file of the repository that is no page, such as an example, is shown as text. tests/docs/test_pages.py tests that
+# every link leads to a file.
 suppress_warnings = ["myst.xref_missing"]
