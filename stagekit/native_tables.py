@@ -92,6 +92,9 @@ DLPACK_VERSION = (1, 0)  # what owners are asked for; a later major number may h
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8, "list_items": 24})
 """CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native_process.py` tries both."""
 
+ARRAY_MEMORY = 16
+"""Where a ctypes object keeps the address of its memory. `runtime/native_process.py` tries it."""
+
 NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
 )

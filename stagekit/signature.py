@@ -78,6 +78,19 @@ class NoneSpec:
 ArgSpec = ArraySpec | PointerSpec | ScalarSpec | NoneSpec
 
 
+def values_of(spec: ArgSpec) -> int:
+    """How many values are read of an argument: a number; or an address, sizes, and strides where they are not implied."""
+    if isinstance(spec, ArraySpec):
+        return 1 + spec.rank * (1 if spec.is_contiguous else 2)
+    return 0 if isinstance(spec, NoneSpec) else 1
+
+
+def place_of(spec: ArgSpec, kind: str, axis: int) -> int:
+    """Where among these values the one of a slot stands."""
+    rank = spec.rank if isinstance(spec, ArraySpec) else 0
+    return {"size": 1 + axis, "stride": 1 + rank + axis}.get(kind, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ParamSlot:
     """One native kernel parameter: the address, one size (elements), one element stride, or the value of argument `argument`."""

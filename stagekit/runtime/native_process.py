@@ -76,13 +76,23 @@ def _has_plain_objects() -> bool:
     """Is an object a count and a type, of one word each? Free-threaded builds have more."""
     probe = (1, 2)
     type_word = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["type"]).value
-    return object.__basicsize__ == 2 * tables.WORD and type_word == id(tuple) and _has_plain_lists()
+    return (
+        object.__basicsize__ == 2 * tables.WORD
+        and type_word == id(tuple)
+        and _has_plain_lists()
+        and _has_plain_arrays()
+    )
 
 
 def _has_plain_lists() -> bool:
     probe = [object()]
     items = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["list_items"]).value
     return list.__basicsize__ == 5 * tables.WORD and ctypes.c_size_t.from_address(items).value == id(probe[0])
+
+
+def _has_plain_arrays() -> bool:
+    probe = (ctypes.c_uint64 * 100)()
+    return ctypes.c_size_t.from_address(id(probe) + tables.ARRAY_MEMORY).value == ctypes.addressof(probe)
 
 
 def _environment() -> dict[bytes, bytes] | None:
@@ -306,15 +316,10 @@ _new_function = dlpack.python_api(
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, calling: Calling) -> Any:
     """A built-in function that launches. general: what does a whole call that the code does not recognise."""
     guards, compared = _guards(calling.guards)
-    words = dict(
-        state.words, process=process().address, guards=ctypes.addressof(guards), guard_count=len(calling.guards)
-    )
+    words = {**state.words, "guards": ctypes.addressof(guards), "guard_count": len(calling.guards)}
     objects = {**state.objects, "general": general, **({} if calling.ask is None else {"ask": calling.ask})}
     tail = [*calling.names, *(ABSENT if d is ... else d for d in calling.defaults), *calling.expected]
-    memory = _state_memory(words, objects, tail)
-    return _function(
-        code.address, name, _FASTCALL_KEYWORDS, memory, (code, state, objects, tail, guards, compared, calling)
-    )
+    return _function(code.address, name, words, objects, tail, code, state, guards, compared, calling)
 
 
 def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Callable[[], None]:
@@ -322,18 +327,7 @@ def make_prepared(function: str, name: str, general: Callable[[], Any], state: S
     process's.
     """
     objects = {**state.objects, "general": general}
-    memory = _state_memory(dict(state.words, process=process().address), objects, ())
-    return _function(process().functions[function], name, _FASTCALL_KEYWORDS, memory, (state, objects))  # type: ignore[no-any-return]
-
-
-def _state_memory(words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
-    memory = (ctypes.c_uint64 * (len(tables.STATE) + len(tail)))()
-    for name, word in words.items():
-        memory[tables.STATE[name] // tables.WORD] = word
-    for name, value in objects.items():
-        memory[tables.STATE[name] // tables.WORD] = id(value)
-    memory[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
-    return memory
+    return _function(process().functions[function], name, state.words, objects, (), state)  # type: ignore[no-any-return]
 
 
 def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
@@ -360,14 +354,24 @@ def _address_of(kept: list[Any], *words: int) -> int:
     return ctypes.addressof(memory)
 
 
-class launch(tuple[Any, ...]):
-    """What a native function keeps. Its name stands in the repr of the function."""
+def _function(
+    address: int, name: str, words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any], *keep: Any
+) -> Any:
+    """A built-in function whose `self` is a STATE, and keeps everything that it needs."""
+    state = _state_type(len(tables.STATE) + len(tail))()
+    for field, word in {
+        **words,
+        "process": process().address,
+        **{n: id(value) for n, value in objects.items()},
+    }.items():
+        state[tables.STATE[field] // tables.WORD] = word
+    state[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
+    method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, None)
+    state.keep = method, objects, tail, keep
+    return _new_function(ctypes.addressof(method), state, None)
 
-    __slots__ = ()
 
-
-def _function(address: int, name: str, flags: int, memory: Any, keep: tuple[Any, ...]) -> Any:
-    """A built-in function whose `self` begins with the address of `memory`, and keeps everything else."""
-    method = _MethodDef(name.encode(), address, flags, None)
-    own = launch((ctypes.addressof(memory), memory, method, keep))
-    return _new_function(ctypes.addressof(method), own, None)
+@functools.cache
+def _state_type(words: int) -> Any:
+    """The type of a STATE. Its name stands in the repr of the function."""
+    return type("launch", (ctypes.Array,), {"_type_": ctypes.c_uint64, "_length_": words})

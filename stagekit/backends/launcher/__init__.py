@@ -3,8 +3,6 @@
 request     what a launcher is made from
 compiler    from a request to an object file, and to the code in this process
 text        the launcher, as LLVM's text
-wanted      what it asks of each argument
-sizes       what it computes
 support     what all launchers call
 routine     functions of machine code, written as Python
 values      the numbers and pointers in them

@@ -11,8 +11,8 @@ import llvmlite.binding as llvm
 
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
-from stagekit.backends.launcher import support, wanted
-from stagekit.backends.launcher.request import LauncherRequest
+from stagekit.backends.launcher import support
+from stagekit.backends.launcher.request import LauncherRequest, can_read
 from stagekit.backends.launcher.text import ENTRY, expressions, write
 from stagekit.backends.llvm import optimize
 from stagekit.backends.toolchain import identity
@@ -66,4 +66,4 @@ def _object_code(text: str) -> bytes:
 def _is_possible(request: LauncherRequest) -> bool:
     scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
     sizes = (request.slots[index].dtype for expr in expressions(request) for index in slots_in(expr))
-    return all(map(wanted.can_read, scalars)) and not any(dtype.is_float for dtype in sizes)
+    return all(map(can_read, scalars)) and not any(dtype.is_float for dtype in sizes)

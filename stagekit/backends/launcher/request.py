@@ -1,7 +1,11 @@
 """What a launcher is made from: a kernel's signature and launch, reduced to what its machine code depends on.
 
 Two kernels with equal requests share one launcher: names, defaults, brackets and code addresses are in the STATE that each
-call is given.
+call is given. What the launcher asks of each argument are constants in its code, which `support/` reads: those functions are
+compiled once, so that making a launcher, for which somebody waits, is a matter of a few calls.
+
+    @array0 = internal constant [14 x i64] [...]      a WANTED_ARRAY and the sizes that are fixed, -1 for free ones
+    @number1 = internal constant [4 x i64] [...]      a WANTED_NUMBER
 """
 
 from __future__ import annotations
@@ -9,10 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from stagekit import dtypes
+from stagekit import native_tables as tables
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.hostexpr import HostExpr
-from stagekit.signature import ArgSpec, LaunchSpec, ParamSlot, Signature
+from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, PointerSpec, Signature
 
 Target = Literal["cpu", "cuda"]
+
+C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
+DEVICE_TYPES: dict[Target, int] = {"cpu": 1, "cuda": 2}  # DLPack's
+
+WANTS = (None, dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+"""What numbers are made to: an integer of some range, or one of these. Floats of 8 bits go the general way."""
+
+_INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +69,46 @@ class LauncherRequest:
         """Without the names."""
         specs = tuple(replace(spec, name="") for spec in signature.specs)
         return cls(specs=specs, slots=signature.slots, shared_needs=signature.shared_needs, **fields)
+
+
+def array_words(spec: ArraySpec | PointerSpec, target: Target) -> list[int]:
+    """A WANTED_ARRAY and its sizes.
+
+    An array without gaps has a specialisation of its own, unless strides were declared, which hold for both layouts.
+    """
+    rank, sizes = (spec.rank, spec.shape) if isinstance(spec, ArraySpec) else (-1, ())
+    is_packed = isinstance(spec, ArraySpec) and spec.is_contiguous
+    is_strided = isinstance(spec, ArraySpec) and not spec.is_contiguous
+    is_loose = isinstance(spec, ArraySpec) and is_strided and spec.strides is None
+    needed_flags = WRITEABLE * spec.is_written
+    words: dict[str, int] = {
+        "dtype": tables.PROCESS[f"dtype_{spec.dtype.name}"],
+        "dlpack_dtype": tables.dlpack_dtype(spec.dtype),
+        "device_type": DEVICE_TYPES[target],
+        "rank": rank,
+        "needed_flags": needed_flags | C_CONTIGUOUS * is_packed,
+        "checked_flags": needed_flags | C_CONTIGUOUS * (is_packed or is_loose),
+        "unit_shift": spec.dtype.itemsize.bit_length() - 1,
+        "is_written": spec.is_written,
+        "is_packed": is_packed,
+        "is_loose": is_loose,
+        "is_strided": is_strided,
+        "align": spec.align,
+    }
+    return [*(int(words[name]) for name in tables.WANTED_ARRAY), *(s if isinstance(s, int) else -1 for s in sizes)]
+
+
+def can_read(dtype: DType) -> bool:
+    """Are numbers of this dtype read natively?"""
+    return not dtype.is_float or dtype in WANTS
+
+
+def number_words(dtype: DType, *, is_declared: bool) -> list[int]:
+    """A WANTED_NUMBER. An undeclared number must be of the type that chose the specialisation."""
+    words = {
+        "kind": WANTS.index(dtype if dtype.is_float else None),
+        "low": 0 if dtype.is_float else dtype.min,
+        "high": 0 if dtype.is_float else min(dtype.max, _INT64_MAX),
+        "own": -1 if is_declared else ALL_DTYPES.index(dtype),
+    }
+    return [words[name] for name in tables.WANTED_NUMBER]

@@ -8,7 +8,7 @@ Arithmetic is that of the language (`llvm/arith`): nothing traps, and shifts too
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from stagekit.backends.host.conversions import without_calls
@@ -33,6 +33,25 @@ def type_text(type_: Type) -> str:
     return llvm_type(type_, None) if isinstance(type_, DType) else "ptr"
 
 
+def _binary(kind: BinaryKind) -> Callable[[Value, Operand], Value]:
+    """The method that writes an arithmetic instruction."""
+
+    def write(self: Value, other: Operand) -> Value:
+        text = arith.binary(self._w, kind, self.dtype, None, self.text, self._operand(other))
+        return Value(self._w, self.type, text)
+
+    return write
+
+
+def _compare(kind: CompareKind) -> Callable[[Value, Operand], Value]:
+    """The method that writes a comparison, also of pointers."""
+
+    def write(self: Value, other: Operand) -> Value:
+        return Value(self._w, bool_, arith.compare(self._w, kind, self._ir_type, None, self.text, self._operand(other)))
+
+    return write
+
+
 class Value:
     """A number or a pointer in a function that is being written. Python numbers beside it are taken to be of its type."""
 
@@ -50,74 +69,37 @@ class Value:
         assert isinstance(self.type, DType)
         return self.type
 
+    @property
+    def _ir_type(self) -> Scalar | Pointer:
+        return Scalar(self.type) if isinstance(self.type, DType) else _POINTER
+
     def _operand(self, other: Operand) -> str:
         return other.text if isinstance(other, Value) else arith.constant(self.dtype, None, other)
 
-    def _binary(self, kind: BinaryKind, other: Operand) -> Value:
-        return Value(self._w, self.type, arith.binary(self._w, kind, self.dtype, None, self.text, self._operand(other)))
-
-    def _compare(self, kind: CompareKind, other: Operand) -> Value:
-        type_ = Scalar(self.type) if isinstance(self.type, DType) else _POINTER
-        return Value(self._w, bool_, arith.compare(self._w, kind, type_, None, self.text, self._operand(other)))
-
-    def __add__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.ADD, other)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.SUB, other)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.MUL, other)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.DIV, other)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.FLOORDIV, other)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.MOD, other)
+    __add__ = _binary(BinaryKind.ADD)
+    __sub__ = _binary(BinaryKind.SUB)
+    __mul__ = _binary(BinaryKind.MUL)
+    __truediv__ = _binary(BinaryKind.DIV)
+    __floordiv__ = _binary(BinaryKind.FLOORDIV)
+    __mod__ = _binary(BinaryKind.MOD)
+    __and__ = _binary(BinaryKind.AND)
+    __or__ = _binary(BinaryKind.OR)
+    __xor__ = _binary(BinaryKind.XOR)
+    __lshift__ = _binary(BinaryKind.SHL)
+    __rshift__ = _binary(BinaryKind.SHR)
+    __lt__ = _compare(CompareKind.LT)
+    __le__ = _compare(CompareKind.LE)
+    __gt__ = _compare(CompareKind.GT)
+    __ge__ = _compare(CompareKind.GE)
+    __eq__ = _compare(CompareKind.EQ)  # type: ignore[assignment]
+    __ne__ = _compare(CompareKind.NE)  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Value:
         return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NEG, self.dtype, None, self.text))
 
-    def __and__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.AND, other)
-
-    def __or__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.OR, other)
-
-    def __xor__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.XOR, other)
-
-    def __lshift__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.SHL, other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return self._binary(BinaryKind.SHR, other)
-
     def __invert__(self) -> Value:
         return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NOT, self.dtype, None, self.text))
-
-    def __lt__(self, other: Operand) -> Value:
-        return self._compare(CompareKind.LT, other)
-
-    def __le__(self, other: Operand) -> Value:
-        return self._compare(CompareKind.LE, other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return self._compare(CompareKind.GT, other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return self._compare(CompareKind.GE, other)
-
-    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._compare(CompareKind.EQ, other)
-
-    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._compare(CompareKind.NE, other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def select(self, if_true: Value, if_false: Operand) -> Value:
         """`if_true` where this bool is true; both are computed in any case."""
@@ -133,8 +115,7 @@ class Value:
 
     def bits(self, dtype: DType) -> Value:
         """The same bits as another type of the same size."""
-        type_ = Scalar(self.type) if isinstance(self.type, DType) else _POINTER
-        return Value(self._w, dtype, arith.bitcast(self._w, type_, Scalar(dtype), None, self.text))
+        return Value(self._w, dtype, arith.bitcast(self._w, self._ir_type, Scalar(dtype), None, self.text))
 
     # Pointers -------------------------------------------------------------------------------------------------------
 

@@ -1,28 +1,22 @@
 """What native launchers call: one module of machine code per process, whatever the kernels.
 
 conditions    may a launch go natively
-rows          is all that the tracer read as it was
-binding       arguments in the order of the parameters
+arguments     arguments in the order of the parameters; scalars and constexprs
 arrays        address, sizes and strides of an array, checked
 streams       which GPU and stream a launch goes to
-numbers       scalars and constexprs
 running       a kernel on the CPU
 enqueueing    a kernel on a GPU
-prepared      launches whose arguments were read before
 
 Each function may give up, and then the launcher calls the general Python path, which says what is wrong.
 """
 
 from __future__ import annotations
 
+from stagekit.backends.launcher.support.arguments import bind, is_expected, put_integer, put_real, read_number
 from stagekit.backends.launcher.support.arrays import read_array, take_capsule, take_tensor
-from stagekit.backends.launcher.support.binding import bind
-from stagekit.backends.launcher.support.conditions import is_undiverted
-from stagekit.backends.launcher.support.enqueueing import enqueue
-from stagekit.backends.launcher.support.numbers import is_expected, put_integer, put_real, read_number
-from stagekit.backends.launcher.support.prepared import enqueue_prepared, run_prepared
-from stagekit.backends.launcher.support.rows import is_current
-from stagekit.backends.launcher.support.running import run
+from stagekit.backends.launcher.support.conditions import is_current, is_undiverted
+from stagekit.backends.launcher.support.enqueueing import enqueue, enqueue_prepared
+from stagekit.backends.launcher.support.running import run, run_prepared
 from stagekit.backends.llvm.writer import Abilities, Module
 
 CALLED = (is_undiverted, is_current, bind, read_array, read_number, is_expected, run, enqueue)

@@ -7,7 +7,7 @@ from operator import or_
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
-from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.support.functions import function, prepared
 from stagekit.backends.launcher.support.streams import current_stream
 from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import int32, int64, uint32
@@ -98,3 +98,14 @@ def _launch(r: Routine, process: Value, context: Value, row: Value, launch: Valu
     with r.when(is_other):
         r.call_at(set_context, int32, context)
     return fault
+
+
+@prepared
+def enqueue_prepared(r: Routine, state: Value) -> None:
+    code, pointers = state.field("code"), state.field("pointers")
+    launch = launch_of(r, state.place("grid_x"), state.place("block_x"), state.field("shared_bytes", int64))
+    destination = state.at(tables.STATE["device"], tables.DESTINATION)
+    result = enqueue.call(r, state, code, pointers, launch, destination)
+    with r.when(result == r.value(PTR, NOTHING_DONE)):
+        r.give(r.call_unless_raised(lambda: r.call_python(state.field("general"))))
+    r.give(result)

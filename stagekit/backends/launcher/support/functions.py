@@ -10,12 +10,15 @@ is_none.call_through(r, process, ...)     from a launcher, which is a module of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
 from stagekit.backends.launcher.values import PTR, Type, Value
 from stagekit.backends.llvm.writer import Module
+from stagekit.dtypes import int64
 
 PREFIX = "stagekit_launch_"
 
@@ -53,3 +56,21 @@ class Function:
 def function(result: Type, failure: str = "false", **parameters: Type) -> Callable[[Callable[..., None]], Function]:
     """Make a function of what writes it."""
     return lambda write: Function(result, parameters, write, failure)
+
+
+def state_of(r: Routine, own: Value) -> Value:
+    """The STATE of a built-in function, whose `self` is a ctypes array."""
+    return own.at(tables.ARRAY_MEMORY).load(tables.STATE)
+
+
+def prepared(write: Callable[[Routine, Value], None]) -> Function:
+    """A built-in function for a launch whose arguments were read before. write: gets the STATE."""
+
+    @functools.wraps(write)
+    def write_whole(r: Routine, own: Value, args: Value, given: Value, keywords: Value) -> None:
+        state = state_of(r, own)
+        with r.when((given != 0) | keywords.is_set()):  # the general way refuses arguments in words
+            r.give(r.call(PTR, "PyObject_Vectorcall", state.field("general"), args, given, keywords))
+        write(r, state)
+
+    return function(PTR, "null", own=PTR, args=PTR, given=int64, keywords=PTR)(write_whole)

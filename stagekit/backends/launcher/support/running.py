@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine
-from stagekit.backends.launcher.support.functions import function
+from stagekit.backends.launcher.support.functions import function, prepared
 from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import float64, int32, int64
 
@@ -100,3 +100,10 @@ def _now(r: Routine) -> Value:
     time = r.room(2 * tables.WORD)
     r.call(int32, "clock_gettime", r.number(_MONOTONIC, int32), time)
     return time.item(0, int64) * 1_000_000_000 + time.item(1, int64)
+
+
+@prepared
+def run_prepared(r: Routine, state: Value) -> None:
+    blocks, scratch_bytes, shared_bytes = (state.field(n, int64) for n in ("blocks", "scratch_bytes", "shared_bytes"))
+    code, slots, grid = state.field("code"), state.field("slots"), state.place("grid_x")
+    r.give(run.call(r, state, code, slots, grid, blocks, scratch_bytes, shared_bytes))
