@@ -8,9 +8,9 @@ In the order in which a kernel passes through:
 | `kernel` | one trace, from parameters to a signature |
 | `tracer`, `frame`, `journal` | the state of a trace and of a call; every change |
 | `captures`, `state` | what was read outside; what the state of an object is |
-| `statements` | the table of statements; `bodies` (lists, early exits), `assignments`, `loop_statements`, `matching` |
+| `statements` | lists of statements, early exits, the table of kinds; `assignments`, `loop_statements`, `matching` |
 | `expressions` | the table of expressions; `names`, `displays`, `operators`, `powers`, `methods`, `comparisons`, |
-| | `contents`, `conditions`, `items`, `places`, `iteration`, `comprehensions`, `texts` |
+| | `contents`, `conditions`, `items`, `iteration`, `comprehensions`, `texts` |
 | `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
 | | `wrappers`, `python_calls`, `language`, `overloads` |
 | `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |

@@ -1,20 +1,29 @@
-"""Assignments: plain, unpacking, augmented, and `del`."""
+"""Assignments: plain, unpacking, augmented, and `del`; and targets, whose object and index are evaluated once."""
 
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import counted
-from stagekit.frontend import objects
-from stagekit.frontend.errors import BadIndex, UnboundLocal
-from stagekit.frontend.evaluation import Site, evaluate
+from stagekit.frontend import arrays, containers, objects
+from stagekit.frontend.control import describe
+from stagekit.frontend.errors import BadIndex, StaticFailure, UnboundLocal, UnsupportedSyntax
+from stagekit.frontend.evaluation import UNROLL, Site, evaluate
 from stagekit.frontend.frame import Frame
+from stagekit.frontend.items import item, refuse_index
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
+from stagekit.frontend.methods import user_method
+from stagekit.frontend.names import trace_name
 from stagekit.frontend.numbers import PYTHON_BINARY
 from stagekit.frontend.operators import in_place
-from stagekit.frontend.places import binding_scope, place_of
+from stagekit.frontend.values import Array, Scope, holds_run_time
 
 
 def trace_assign(frame: Frame, node: ast.Assign) -> None:
@@ -24,10 +33,8 @@ def trace_assign(frame: Frame, node: ast.Assign) -> None:
 
 
 def trace_annotated(frame: Frame, node: ast.AnnAssign) -> None:
-    if node.value is None:
-        return
-    value = evaluate(frame, node.value)
-    assign(frame, node.target, value)
+    if node.value is not None:
+        assign(frame, node.target, evaluate(frame, node.value))
 
 
 def assign(frame: Frame, target: ast.expr, value: Any) -> None:
@@ -39,7 +46,7 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
         _unpack(frame, target, value)
     else:
         frame.at(target)
-        place_of(frame, target).put(value)
+        target_of(frame, target).put(value)
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
@@ -53,19 +60,19 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
         at, after = starred[0], wanted - starred[0] - 1
         middle = frame.tracer.journal.born(list(items[at : len(items) - after]))
         items = [*items[:at], middle, *items[len(items) - after :]]
-    for each, item in zip(target.elts, items, strict=True):
-        assign(frame, each.value if isinstance(each, ast.Starred) else each, item)
+    for each, given in zip(target.elts, items, strict=True):
+        assign(frame, each.value if isinstance(each, ast.Starred) else each, given)
 
 
 def trace_augmented(frame: Frame, node: ast.AugAssign) -> None:
     """`target op= value`: the target's object and index are evaluated once."""
     symbol, _ = PYTHON_BINARY[type(node.op)]
     frame.at(node.target)
-    place = place_of(frame, node.target)
-    old = place.get()
+    target = target_of(frame, node.target)
+    old = target.get()
     value = evaluate(frame, node.value)
     loc = frame.at(node)
-    place.put(in_place(Site(frame, node), symbol, old, value, loc))
+    target.put(in_place(Site(frame, node), symbol, old, value, loc))
 
 
 def trace_delete(frame: Frame, node: ast.Delete) -> None:
@@ -89,3 +96,91 @@ def _unbind(frame: Frame, target: ast.expr) -> None:
         index = evaluate(frame, target.slice)
         remove = objects.attribute(Site(frame, target), owner, "__delitem__")
         Site(frame, target).invoke(remove, [index])
+
+
+# -- targets ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AssignmentTarget:
+    """Something that can be assigned to, its object and index already evaluated."""
+
+    get: Callable[[], Any]
+    put: Callable[[Any], None]
+
+
+def target_of(frame: Frame, target: ast.expr) -> AssignmentTarget:
+    """Evaluate the object and index of an assignment target, once."""
+    if isinstance(target, ast.Name):
+        scope = binding_scope(frame, target.id)
+        return AssignmentTarget(
+            lambda: trace_name(frame, target), lambda value: frame.tracer.assign(scope.variables, target.id, value)
+        )
+    if isinstance(target, ast.Attribute):
+        owner = evaluate(frame, target.value)
+        return AssignmentTarget(
+            lambda: frame.read(objects.attribute(Site(frame, target), owner, target.attr), target),
+            lambda value: objects.put(Site(frame, target), owner, target.attr, value),
+        )
+    if isinstance(target, ast.Subscript):
+        owner = evaluate(frame, target.value)
+        index = evaluate(frame, target.slice)
+        return item_place(Site(frame, target), owner, index)
+    raise frame.error(UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), target)
+
+
+def binding_scope(frame: Frame, name: str) -> Scope:
+    """The scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
+    scope = frame.scope.owner_of(name)
+    return scope if scope is not None else frame.scope
+
+
+def item_place(site: Site, owner: Any, index: Any) -> AssignmentTarget:
+    """`owner[index]` as a place."""
+    loc = site.loc
+    if isinstance(owner, Array):
+        pointer = arrays.element_pointer(site.tracer, loc, owner, index)
+        return AssignmentTarget(
+            lambda: arrays.load(site.tracer, pointer), lambda value: arrays.store(site.tracer, loc, pointer, value)
+        )
+    refuse_index(site, owner, index)
+    method = user_method(site.tracer, owner, "__setitem__")
+    if method is not None:
+        return AssignmentTarget(
+            lambda: item(site, owner, index),
+            lambda value: site.invoke(method, [owner, index, value]),
+        )
+    if holds_run_time(index):
+        raise site.needs_static("the index of a Python container", index, UNROLL)
+    return AssignmentTarget(
+        lambda: site.read(item(site, owner, index)),
+        lambda value: _put_item(site, owner, index, value),
+    )
+
+
+_ASSIGNABLE = "items of lists, dicts and array arguments can be assigned"
+
+
+def _put_item(site: Site, owner: Any, index: Any, value: Any) -> None:
+    if not isinstance(owner, list | dict):
+        is_array = isinstance(owner, np.ndarray)
+        hint = "it is known at compile time only: use `sk.alloc_local(shape, dtype)`" if is_array else _ASSIGNABLE
+        raise site.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint))
+    shown = ast.unparse(site.node) if isinstance(site.node, ast.Subscript) else f"[{index!r}]"
+    site.tracer.check_mutable(owner, f"`{shown} = ...`", site.loc)
+    if isinstance(owner, dict) and not site.static(operator.contains, owner, index):
+        containers.put_key(site, owner, index, value)
+        return
+    if isinstance(owner, list):
+        if isinstance(index, slice):
+            put_slice = containers.container_method(site, owner, "__setitem__")
+            site.static(lambda: put_slice.run(index, items_of(site, value)))
+            return
+        if not isinstance(index, int | np.integer):
+            message = f"list indices must be integers or slices, not {type(index).__name__}"
+            raise site.error(StaticFailure("TypeError", message))
+        position = int(index) + (len(owner) if index < 0 else 0)
+        if not 0 <= position < len(owner):
+            raise site.error(StaticFailure("IndexError", "list assignment index out of range"))
+        index = position
+    site.tracer.assign(owner, index, value)

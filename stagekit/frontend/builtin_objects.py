@@ -13,11 +13,11 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.frontend import arrays, objects
+from stagekit.frontend.assignments import item_place
 from stagekit.frontend.control import describe, parts_of, remade
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.items import item
-from stagekit.frontend.places import item_place
 from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.texts import shown
 from stagekit.frontend.values import STAND_INS, Array, Closure, Number, escaped

@@ -22,7 +22,7 @@ import numpy as np
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, objects, overloads, wrappers
-from stagekit.frontend.bodies import run_body
+from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.control import describe
 from stagekit.frontend.direct import is_direct
 from stagekit.frontend.direct import run as run_direct
@@ -36,6 +36,7 @@ from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.python_calls import carry_out
 from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
 from stagekit.frontend.state import lookup, own_attributes
+from stagekit.frontend.statements import RUNNERS, run_body
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import (
     BoundMethod,
@@ -373,6 +374,16 @@ def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     named = zip(node.args.kwonlyargs, node.args.kw_defaults)
     kw_defaults = {a.arg: evaluate(frame, d) for a, d in named if d is not None}
     return Closure(source, frame.function, frame.scope, defaults, kw_defaults)
+
+
+def trace_define(frame: Frame, node: ast.FunctionDef) -> None:
+    made: Any = make_closure(frame, node)
+    for decorator in reversed(node.decorator_list):
+        made = call(Site(frame, decorator), evaluate(frame, decorator), [made], {})
+    frame.tracer.assign(binding_scope(frame, node.name).variables, node.name, made)
+
+
+RUNNERS[ast.FunctionDef] = trace_define
 
 
 def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:

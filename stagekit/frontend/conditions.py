@@ -13,7 +13,7 @@ from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.methods import user_method
-from stagekit.frontend.tracer import Assigned, Grants, Tracer
+from stagekit.frontend.tracer import Assigned, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 
@@ -42,54 +42,85 @@ def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
     if isinstance(value, bool):
         return not value
     negated = Number(tracer.builder.not_(value.value))
-    if value.value in tracer.grants:
-        known = tracer.grants[value.value]
-        tracer.grants[negated.value] = Grants(known.if_false, known.if_true)
+    for holds in (True, False):
+        _grant(tracer, negated, holds, _granted(tracer, value, not holds))
     return negated
 
 
 def both(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
-    """`left and right()`. Where it holds, what a walrus on the right assigns is assigned."""
+    """`left and right()`; the right side happens only where the left holds."""
     if isinstance(left, bool):
         return right() if left else False
-    assigned: Assigned = {}
-    outcome = branch(tracer, left.value, lambda: _granted(tracer, right(), True), lambda: False, loc, assigned)
-    return _granting(tracer, outcome, Grants({**_grants(tracer, left).if_true, **assigned}, {}))
+    return _short_circuit(tracer, left, right, loc, True)
 
 
-def _disjunction(tracer: Tracer, left: Number, right: Outcome, loc: Loc) -> bool | Number:
-    """`left or right()`. Where it does not hold, what a walrus on the right assigns is assigned."""
-    assigned: Assigned = {}
-    outcome = branch(tracer, left.value, lambda: True, lambda: _granted(tracer, right(), False), loc, assigned)
-    return _granting(tracer, outcome, Grants({}, {**_grants(tracer, left).if_false, **assigned}))
+def first_or(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
+    """`left or right()`; the right side happens only where the left does not hold."""
+    if isinstance(left, bool):
+        return True if left else right()
+    return _short_circuit(tracer, left, right, loc, False)
 
 
 Outcome = Callable[[], bool | Number]
-_NO_GRANTS = Grants({}, {})
 
 
-def _grants(tracer: Tracer, outcome: bool | Number) -> Grants:
-    return tracer.grants.get(outcome.value, _NO_GRANTS) if isinstance(outcome, Number) else _NO_GRANTS
+def _short_circuit(tracer: Tracer, left: Number, right: Outcome, loc: Loc, needed: bool) -> bool | Number:
+    """`and` (needed: True) or `or` (needed: False): where the left is what is needed, the right happens and decides.
 
+    So where the whole is what is needed, both sides are: what a walrus in either assigns is assigned there.
+    """
 
-def _granting(tracer: Tracer, outcome: bool | Number, grants: Grants) -> bool | Number:
-    if isinstance(outcome, Number) and (grants.if_true or grants.if_false):
-        tracer.grants[outcome.value] = grants
+    def decide() -> bool | Number:
+        outcome = right()
+        assume(tracer, outcome, needed)
+        return outcome
+
+    def settled() -> bool:
+        return not needed
+
+    assigned: Assigned = {}
+    then, otherwise = (decide, settled) if needed else (settled, decide)
+    outcome: bool | Number = branch(tracer, left.value, then, otherwise, loc, assigned)
+    _grant(tracer, outcome, needed, {**_granted(tracer, left, needed), **assigned})
     return outcome
 
 
-def _granted(tracer: Tracer, outcome: bool | Number, holds: bool) -> bool | Number:
-    """The outcome of a condition; from here on it is known whether it holds."""
-    assume(tracer, outcome, holds)
-    return outcome
+def _granted(tracer: Tracer, outcome: bool | Number, holds: bool) -> Assigned:
+    """What walruses in a condition must have assigned where it holds, or where it does not."""
+    return tracer.grants.get((outcome.value, holds), {}) if isinstance(outcome, Number) else {}
+
+
+def _grant(tracer: Tracer, outcome: bool | Number, holds: bool, assigned: Assigned) -> None:
+    if isinstance(outcome, Number) and assigned:
+        tracer.grants[outcome.value, holds] = assigned
 
 
 def assume(tracer: Tracer, outcome: bool | Number, holds: bool) -> Assigned:
     """Here a condition is known to hold, or not to: its walruses have assigned what they must have. Gives what that is."""
-    known = _grants(tracer, outcome).if_true if holds else _grants(tracer, outcome).if_false
+    known = _granted(tracer, outcome, holds)
     for location, value in known.values():
         tracer.journal.assign(location, value)
     return known
+
+
+def choose(
+    tracer: Tracer, chosen: bool | Number, then: Thunk, otherwise: Thunk, loc: Loc, frame: Frame | None = None
+) -> Any:
+    """Run `then` where a condition holds and `otherwise` where it does not: one of them, or both under a run-time `if`.
+
+    frame: whose statement this is, None for an expression.
+    """
+    if isinstance(chosen, bool):
+        return then() if chosen else otherwise()
+
+    def arm(holds: bool, run: Thunk) -> Thunk:
+        def assumed() -> Any:
+            assume(tracer, chosen, holds)
+            return run()
+
+        return assumed
+
+    return branch(tracer, chosen.value, arm(True, then), arm(False, otherwise), loc, frame=frame)
 
 
 def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:
@@ -103,15 +134,11 @@ def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | 
 
 
 def _bool_condition(frame: Frame, node: ast.BoolOp) -> bool | Number:
+    combine = both if isinstance(node.op, ast.And) else first_or
+
     def rest(nodes: Sequence[ast.expr]) -> bool | Number:
         first = condition(frame, nodes[0])
-        if len(nodes) == 1:
-            return first
-        if isinstance(node.op, ast.And):
-            return both(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
-        if isinstance(first, bool):
-            return True if first else rest(nodes[1:])
-        return _disjunction(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node))
+        return combine(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node)) if nodes[1:] else first
 
     return rest(node.values)
 
@@ -125,24 +152,17 @@ def trace_bool(frame: Frame, node: ast.BoolOp) -> Any:
             return first
         holds = truth(Site(frame, nodes[0]), first)
         stops = holds if isinstance(node.op, ast.Or) else negate_condition(frame.tracer, holds)
-        if isinstance(stops, bool):
-            return first if stops else rest(nodes[1:])
-        return branch(frame.tracer, stops.value, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
+        return choose(frame.tracer, stops, lambda: first, lambda: rest(nodes[1:]), frame.loc(node))
 
     return frame.read(rest(node.values), node)
 
 
 def trace_conditional(frame: Frame, node: ast.IfExp) -> Any:
-    chosen = condition(frame, node.test)
-    if isinstance(chosen, bool):
-        return evaluate(frame, node.body if chosen else node.orelse)
-
-    def then() -> Any:
-        assume(frame.tracer, chosen, True)
-        return evaluate(frame, node.body)
-
-    def otherwise() -> Any:
-        assume(frame.tracer, chosen, False)
-        return evaluate(frame, node.orelse)
-
-    return frame.read(branch(frame.tracer, chosen.value, then, otherwise, frame.loc(node)), node)
+    value = choose(
+        frame.tracer,
+        condition(frame, node.test),
+        lambda: evaluate(frame, node.body),
+        lambda: evaluate(frame, node.orelse),
+        frame.loc(node),
+    )
+    return frame.read(value, node)

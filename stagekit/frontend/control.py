@@ -6,12 +6,12 @@ for `if`, expressions for `and`, `or` and ternaries, and early exits to guard wh
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -26,7 +26,7 @@ from stagekit.frontend.holders import UNKNOWN, holders, may_merge
 from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.state import stored
-from stagekit.frontend.tracer import Thunk, Tracer, Widened
+from stagekit.frontend.tracer import Assigned, Thunk, Tracer
 from stagekit.frontend.values import (
     Address,
     Array,
@@ -38,7 +38,6 @@ from stagekit.frontend.values import (
     StagedRange,
     Text,
     is_open,
-    mapper_of,
 )
 from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
 
@@ -97,18 +96,22 @@ def parts_of(value: Any) -> list[Any] | None:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(value)
     if _is_plain_object(value):
-        return [getattr(value, name) for name in _attributes(value)]
+        return [getattr(value, name) for name in stored(value)]
     return None
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The numbers and addresses in a value, in order."""
+    parts = parts_of(value)
+    if parts is not None:
+        return [leaf for part in parts for leaf in leaves_of(part)]
+    return [value] if is_numeric(value) or isinstance(value, Address) else []
 
 
 def _is_plain_object(value: Any) -> bool:
     """Do its attributes make up this object? What derives from a list or an int is more than they are."""
     new: Any = type(value).__new__
     return is_open(value) and not isinstance(value, Enum) and new in (object.__new__, types.SimpleNamespace.__new__)
-
-
-def _attributes(value: Any) -> list[str]:
-    return list(stored(value))
 
 
 def note_parts(tracer: Tracer, *values: Any) -> None:
@@ -128,7 +131,7 @@ def same_shape(a: Any, b: Any) -> bool:
         return bool(list(a) == list(b))
     if isinstance(a, Array):
         return bool(a.ndim == b.ndim and a.is_contiguous == b.is_contiguous)
-    return _attributes(a) == _attributes(b)
+    return list(stored(a)) == list(stored(b))
 
 
 def rebuild(tracer: Tracer, origins: Sequence[Any], parts: list[Any], *, is_free: bool = False) -> Any:
@@ -152,7 +155,7 @@ def remade(like: Any, parts: list[Any]) -> Any:
         return dict(zip(like, parts))
     kind: Any = type(like)
     made = kind.__new__(kind)
-    for name, part in zip(_attributes(like), parts):
+    for name, part in zip(stored(like), parts):
         object.__setattr__(made, name, part)
     return made
 
@@ -184,36 +187,18 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class _Leaf:
-    """A joined run-time value: number `index` among the results of the `If`."""
+class _Later:
+    """A joined value that exists when the `If` does. make: gives it, from the results of that."""
 
-    index: int
-    is_weak: bool
-    is_address: bool
+    make: Callable[[Sequence[Value]], Any]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    origins: tuple[Any, ...]
-    parts: list[Any]
-    is_free: bool
-
-
-@dataclass(frozen=True)
-class _Partial:
-    plan: Any
-    undefined: Poison
-    is_set: bool
-    exits: frozenset[int]
-
-
-@dataclass(frozen=True)
-class _Known:
-    value: Any
+def _finish(plan: Any, results: Sequence[Value]) -> Any:
+    return plan.make(results) if isinstance(plan, _Later) else plan
 
 
 class Join:
-    """Collects pairs of values that differ between two arms; then makes the `If` and hands out its results."""
+    """Collects pairs of values that differ between two arms; then makes the `If`, whose results are the joined values."""
 
     def __init__(self, tracer: Tracer, condition: Value, then: Arm, other: Arm, loc: Loc) -> None:
         self.tracer, self.condition, self.loc = tracer, condition, loc
@@ -222,64 +207,71 @@ class Join:
         self.yields: list[tuple[Value, Value]] = []
 
     def plan(self, a: Any, b: Any, name: str, *, is_lenient: bool, places: Places = (None, None)) -> Any:
-        """What `name` will be after the join: a `_Leaf`, `_Parts` or `_Known`. lenient: a missing side may be anything.
+        """What `name` will be after the join: the value itself, or a `_Later`. lenient: a missing side may be anything.
 
         places: of the lines that gave it `a` and `b`.
         """
         if same_static(a, b):
-            return _Known(a)
+            return a
         for missing, present, arm in ((a, b, self.then), (b, a, self.other)):
             if missing is MISSING:
-                return self._half(present, name, arm) if is_lenient else _Known(self._undefined(present, name))
+                return self._half(present, arm) if is_lenient else self._undefined(present, name)
         if isinstance(a, Poison) or isinstance(b, Poison):
-            return _Known(a if isinstance(a, Poison) else b)
+            return a if isinstance(a, Poison) else b
         if is_numeric(a) and is_numeric(b):
             return self._numbers(a, b, name, places)
         if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
             return self._leaf(a.value, b.value, is_weak=False)
         if parts_of(a) is not None and same_shape(a, b):
             note_parts(self.tracer, a, b)
-            pairs = zip(parts_of(a) or [], parts_of(b) or [])
-            is_free = self._is_alone(a, self.then) and self._is_alone(b, self.other)
-            with self._inside(a, is_free):
-                parts = [self.plan(x, y, name, is_lenient=is_lenient, places=places) for x, y in pairs]
-            return _Parts((a, b), parts, is_free)
-        return _Known(self._mismatch(a, b, name, places))
+            each = functools.partial(self.plan, name=name, is_lenient=is_lenient, places=places)
+            return self._parts([(a, self.then), (b, self.other)], each)
+        return self._mismatch(a, b, name, places)
 
     def plan_at(self, location: Location, name: str, a: Any, b: Any, places: Places) -> Any:
         """What a location will hold. A variable keeps a value that only paths which are left do not give it."""
         plan = self.plan(a, b, name, is_lenient=is_guarded(name), places=places)
-        if (
-            location.is_attribute
-            or is_guarded(name)
-            or not (isinstance(plan, _Known) and isinstance(plan.value, Poison))
-        ):
+        if location.is_attribute or is_guarded(name) or not isinstance(plan, Poison):
             return plan
-        undefined = Poison(plan.value.diagnostic, plan.value.notes)  # and no value that one arm alone knows
+        undefined = Poison(plan.diagnostic, plan.notes)  # and no value that one arm alone knows
         (left, is_set, exits), (right, is_also_set, more) = self.then.of(a), self.other.of(b)
         if not (is_set and is_also_set) and not exits | more:
-            return _Known(undefined)
+            return undefined
         inner = self.plan(left, right, name, is_lenient=True, places=places)
-        if isinstance(inner, _Known) and (isinstance(inner.value, Poison) or inner.value is MISSING):
-            return _Known(undefined)
-        return _Partial(inner, undefined, is_set and is_also_set, exits | more)
+        if isinstance(inner, Poison) or inner is MISSING:
+            return undefined
+        rest = is_set and is_also_set, exits | more
+        return _Later(lambda results: Partial(plan.diagnostic, plan.notes, _finish(inner, results), *rest))
 
-    def _half(self, present: Any, name: str, absent: Arm) -> Any:
+    def _half(self, present: Any, absent: Arm) -> Any:
         """One side has no value and will never be looked at: give it zeros."""
-        if present is MISSING or not (is_numeric(present) or isinstance(present, Address) or parts_of(present)):
-            return _Known(present)
         holder = self.other if absent is self.then else self.then
-        if parts_of(present) is not None:
-            is_free = self._is_alone(present, holder)
-            with self._inside(present, is_free):
-                parts = [self._half(p, name, absent) for p in parts_of(present) or []]
-            return _Parts((present,), parts, is_free)
-        builder = self.tracer.builder
-        value, is_weak = self._lift(present, holder)
+        if present is not MISSING and parts_of(present):
+            return self._parts([(present, holder)], lambda part: self._half(part, absent))
+        if present is MISSING or not (is_numeric(present) or isinstance(present, Address)):
+            return present
+        builder, number = self.tracer.builder, present
+        if is_numeric(present):
+            with builder.resume(holder.block):
+                number = self.tracer.arithmetic.number(present, self.loc)
         with builder.resume(absent.block):
-            stand_in = zero_of(self.tracer, value.type)
-        pair = (stand_in, value) if absent is self.then else (value, stand_in)
-        return self._leaf(*pair, is_weak=is_weak)
+            stand_in = zero_of(self.tracer, number.value.type)
+        pair = (stand_in, number.value) if absent is self.then else (number.value, stand_in)
+        return self._leaf(*pair, is_weak=isinstance(number, Number) and number.is_weak)
+
+    def _parts(self, held: Sequence[tuple[Any, Arm]], plan: Callable[..., Any]) -> _Later:
+        """What stands for containers of one structure, each with the arm that holds it, by the plans for their parts."""
+        origins = [container for container, _ in held]
+        is_free = all(self._is_alone(container, arm) for container, arm in held)
+        outer = self.most
+        if not isinstance(origins[0], tuple):
+            # one that no other place holds is the one place of each that it holds; others can reach into any other
+            self.most = 1 if is_free else -1
+        parts = [plan(*each) for each in zip(*(parts_of(container) or [] for container in origins))]
+        self.most = outer
+        return _Later(
+            lambda results: rebuild(self.tracer, origins, [_finish(p, results) for p in parts], is_free=is_free)
+        )
 
     def _is_alone(self, value: Any, arm: Arm) -> bool:
         """Was this container made by the traced code, and does no other place hold it at the end of the arm?"""
@@ -288,28 +280,12 @@ class Join:
             return False
         return counts[id(value)] <= self.most
 
-    @contextmanager
-    def _inside(self, container: Any, is_free: bool) -> Iterator[None]:
-        """A container that no other place holds is the one place of each that it holds; others can reach into any other."""
-        outer = self.most
-        if not isinstance(container, tuple):
-            self.most = 1 if is_free else -1
-        yield
-        self.most = outer
-
-    def _lift(self, present: Any, arm: Arm) -> tuple[Value, bool]:
-        if isinstance(present, Address):
-            return present.value, False
-        with self.tracer.builder.resume(arm.block):
-            number = self.tracer.arithmetic.number(present, self.loc)
-        return number.value, number.is_weak
-
     def _numbers(self, a: Any, b: Any, name: str, places: Places) -> Any:
         if a is True and b is False:
-            return _Known(Number(self.condition))
+            return Number(self.condition)
         dtype = join_dtype(a, b)
         if dtype is None:
-            return _Known(self._mismatch(a, b, name, places))
+            return self._mismatch(a, b, name, places)
         note_widening(self.tracer, name, a, b, dtype, next((place for place in places if place), self.loc))
         with self.tracer.builder.resume(self.then.block):
             left = self.tracer.arithmetic.to_value(a, dtype, self.loc)
@@ -319,9 +295,10 @@ class Join:
 
     def _leaf(self, a: Value, b: Value, *, is_weak: bool) -> Any:
         if a is b:
-            return _Known(Address(a) if isinstance(a.type, Pointer) else Number(a, is_weak))
+            return wrapped(a, is_weak)
         self.yields.append((a, b))
-        return _Leaf(len(self.yields) - 1, is_weak, isinstance(a.type, Pointer))
+        index = len(self.yields) - 1
+        return _Later(lambda results: wrapped(results[index], is_weak))
 
     def _undefined(self, present: Any, name: str) -> Poison:
         if isinstance(present, Poison):
@@ -330,34 +307,25 @@ class Join:
         return Poison(MaybeUndefined(name, why, "`if`"), (Note(f"the `if` that leaves `{name}` undefined", self.loc),))
 
     def _mismatch(self, a: Any, b: Any, name: str, places: Places) -> Poison:
-        chosen = Note(
-            f"`{name}` is {describe(a)} where this condition holds and {describe(b)} where it does not", self.loc
-        )
-        notes = (chosen, *assigned_here(name, (a, b), places))
-        return Poison(JoinMismatch(name, describe(a), describe(b), repair_of_join(a, b)), notes)
+        left, right = describe(a), describe(b)
+        chosen = Note(f"`{name}` is {left} where this condition holds and {right} where it does not", self.loc)
+        diagnostic = JoinMismatch(name, left, right, repair_of_join(a, b))
+        return Poison(diagnostic, (chosen, *assigned_here(name, (a, b), places)))
 
     def make(self) -> tuple[Value, ...]:
         """Emit the `If`; its results in the order of the leaves."""
         builder = self.tracer.builder
         builder.loc = self.loc
-        with builder.resume(self.then.block) as block:
-            builder.yield_(*(a for a, _ in self.yields))
-        then_body = block.done()
-        with builder.resume(self.other.block) as block:
-            builder.yield_(*(b for _, b in self.yields))
-        return builder.if_(self.condition, then_body, block.done())
+        bodies = []
+        for side, arm in enumerate((self.then, self.other)):
+            with builder.resume(arm.block) as block:
+                builder.yield_(*(pair[side] for pair in self.yields))
+            bodies.append(block.done())
+        return builder.if_(self.condition, bodies[0], bodies[1])
 
-    def finish(self, plan: Any, results: tuple[Value, ...]) -> Any:
-        if isinstance(plan, _Known):
-            return plan.value
-        if isinstance(plan, _Partial):
-            why, value = plan.undefined, self.finish(plan.plan, results)
-            return Partial(why.diagnostic, why.notes, value, plan.is_set, plan.exits)
-        if isinstance(plan, _Parts):
-            parts = [self.finish(p, results) for p in plan.parts]
-            return rebuild(self.tracer, plan.origins, parts, is_free=plan.is_free)
-        value = results[plan.index]
-        return Address(value) if plan.is_address else Number(value, plan.is_weak)
+
+def wrapped(value: Value, is_weak: bool) -> Number | Address:
+    return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
 
 
 def assigned_here(name: str, values: tuple[Any, Any], places: Places) -> tuple[Note, ...]:
@@ -371,7 +339,8 @@ def note_widening(tracer: Tracer, name: str, a: Any, b: Any, dtype: DType, loc: 
     met = {default_dtype(each).name for each in (a, b) if not is_weak_number(each)}
     if len(met) == 2:
         left, right = sorted(met)
-        tracer.widened.append(Widened(loc, name, (left, right), dtype.name))
+        text = f"line {loc.line}: {name} is {dtype.name}, where {left} and {right} meet"
+        tracer.widened.append((loc.line, text))
 
 
 def is_weak_number(value: Any) -> bool:
@@ -392,13 +361,8 @@ def join_dtype(a: Any, b: Any) -> DType | None:
     strong, weak, literal = (right, left, a) if weak_a else (left, right, b)
     if strong.is_float:
         return strong if weak is not dtypes.bool_ else None
-    if strong.is_integer and weak.is_integer:
-        return _join_integers(strong, weak, literal)
-    return strong if strong is weak else None
-
-
-def _join_integers(strong: DType, weak: DType, literal: Any) -> DType | None:
-    """An integer of dtype `strong` on one path; on the other a literal, or a run-time number that was made from literals only."""
+    if not (strong.is_integer and weak.is_integer):
+        return strong if strong is weak else None
     if isinstance(literal, Number):  # it may be any number of its dtype, which uint64 alone does not widen for
         return dtypes.least_common(strong, weak) or strong
     if strong.holds(literal):
@@ -421,31 +385,28 @@ def common_dtype(a: Any, b: Any) -> DType | None:
     return dtypes.promote(default_dtype(a), default_dtype(b)) if is_numeric(a) and is_numeric(b) else None
 
 
-def filled_tile(number: Any, tile: Any, name: str) -> str:
-    """How a tile of the kind of `tile` is written that is `number` (held by `name`) throughout; "" for other values."""
-    elements = getattr(tile, "elements", ()) if mapper_of(tile) is not None else ()
-    if not is_numeric(number) or not elements or not is_numeric(elements[0]):
+def filled_like(value: Any, number: Any, name: str) -> str:
+    """How a user writes a value like `value` (a tile) that is `number` (held by `name`) throughout; "" where its class says
+    nothing.
+    """
+    write = getattr(type(value), "__stagekit_filled__", None)
+    leaves = leaves_of(value) if isinstance(write, types.FunctionType) and is_numeric(number) else []
+    if write is None or not leaves or not all(map(is_numeric, leaves)):
         return ""
-    dtype = f"sk.{default_dtype(elements[0]).name}"
-    if is_literal(number) and number == 0:
-        return f"sk.zeros({tile.extent}, {dtype})"
-    return f"sk.full({tile.extent}, {_as_written(number) if is_literal(number) else name}, {dtype})"
-
-
-def _as_written(literal: bool | float) -> str:
-    return repr(literal) if math.isfinite(literal) else f'float("{literal}")'
+    if is_literal(number):
+        name = "0" if number == 0 else repr(number) if math.isfinite(number) else f'float("{number}")'
+    return str(write(value, name, f"sk.{default_dtype(leaves[0]).name}"))
 
 
 def repair_of_join(a: Any, b: Any) -> str:
     """What to do about two paths that give `a` and `b`."""
-    filled = filled_tile(a, b, "...") or filled_tile(b, a, "...")
+    filled = filled_like(b, a, "...") or filled_like(a, b, "...")
     if filled:
         return f"give a tile on both paths, such as `{filled}`"
     dtype = common_dtype(a, b)
-    if dtype is not None:
-        return f"make both paths give the same type, for example by converting with `sk.{dtype.name}(...)`"
     if is_numeric(a) and is_numeric(b):
-        return "make both paths give the same type"
+        example = f", for example by converting with `sk.{dtype.name}(...)`" if dtype is not None else ""
+        return f"make both paths give the same type{example}"
     return "at run time numbers can be chosen, and containers of one structure; choose others under a compile-time condition"
 
 
@@ -455,7 +416,7 @@ def branch(
     then: Thunk,
     otherwise: Thunk,
     loc: Loc,
-    half: dict[Any, Any] | None = None,
+    half: Assigned | None = None,
     *,
     is_left: bool = False,
     frame: Frame | None = None,
@@ -465,25 +426,14 @@ def branch(
     half: takes up, by location identity, (location, value) of what one arm alone gave a value, for who knows that it ran.
     is_left: `otherwise` is for the paths that have taken an exit before. frame: whose statement this is, None for an expression.
     """
-    arms: list[Arm] = []
     tracer.count_branch(loc)
     tracer.control_depth += 1
-    for thunk in (then, otherwise):
-        mark, first_exit = tracer.journal.mark(), len(tracer.exits)
-        with tracer.builder.block() as block:
-            result = thunk()
-        tracer.refuse_structure_change(mark, loc)
-        changes = tracer.journal.changes(mark)
-        values = [result, *(change.after for change in changes.values())]
-        counts = holders(tracer.journal) if any(map(may_merge, values)) else None
-        tracer.journal.undo(mark, changes)
-        is_gone = any(c.after is True and is_exit_flag(c.location.key) for c in changes.values())
-        exits = range(first_exit, len(tracer.exits))
-        arms.append(Arm(block, result, changes, counts, exits, is_gone or (is_left and len(arms) == 1)))
+    arms = [_trace_arm(tracer, then, loc, is_left=False), _trace_arm(tracer, otherwise, loc, is_left=is_left)]
     tracer.control_depth -= 1
     if any(arm.counts is not None for arm in arms):
         before = holders(tracer.journal)
-        arms = [arm if arm.counts is not None else replace(arm, counts=before) for arm in arms]
+        for arm in arms:
+            arm.counts = before if arm.counts is None else arm.counts
     join = Join(tracer, condition, arms[0], arms[1], loc)
     pairs = _pairs(tracer, *arms)
     plans = []
@@ -491,22 +441,35 @@ def branch(
         join.most = 1 if frame is not None and frame.owns(location) else -1
         plans.append((location, join.plan_at(location, name, a, b, places)))
     join.most = -1
-    halves = [] if half is None else [row for row in pairs if _is_half(row[2], row[3]) and not is_guarded(row[1])]
-    half_plans = [(location, join.plan(a, b, name, is_lenient=True)) for location, name, a, b, _ in halves]
+    half_plans = []
+    for location, name, a, b, _ in pairs if half is not None else ():
+        is_half = (a is MISSING) is not (b is MISSING) and not isinstance(a, Poison) and not isinstance(b, Poison)
+        if is_half and not is_guarded(name):
+            half_plans.append((location, join.plan(a, b, name, is_lenient=True)))
     join.most = 0
     result_plan = join.plan(arms[0].result, arms[1].result, "the result", is_lenient=False)
     results = join.make()
     for location, plan in plans:
-        value = join.finish(plan, results)
+        value = _finish(plan, results)
         if value is not MISSING:
             tracer.journal.assign(location, value)
-    for location, plan in half_plans:
-        half[location.identity] = (location, join.finish(plan, results))  # type: ignore[index]  # plans are for a dict
-    return join.finish(result_plan, results)
+    if half is not None:
+        half.update((location.identity, (location, _finish(plan, results))) for location, plan in half_plans)
+    return _finish(result_plan, results)
 
 
-def _is_half(a: Any, b: Any) -> bool:
-    return (a is MISSING) is not (b is MISSING) and not isinstance(a, Poison) and not isinstance(b, Poison)
+def _trace_arm(tracer: Tracer, run: Thunk, loc: Loc, *, is_left: bool) -> Arm:
+    """Run one arm for real, and undo what it changed."""
+    mark, first_exit = tracer.journal.mark(), len(tracer.exits)
+    with tracer.builder.block() as block:
+        result = run()
+    tracer.refuse_structure_change(mark, loc)
+    changes = tracer.journal.changes(mark)
+    values = [result, *(change.after for change in changes.values())]
+    counts = holders(tracer.journal) if any(map(may_merge, values)) else None
+    tracer.journal.undo(mark, changes)
+    is_gone = any(c.after is True and is_exit_flag(c.location.key) for c in changes.values())
+    return Arm(block, result, changes, counts, range(first_exit, len(tracer.exits)), is_gone or is_left)
 
 
 def _pairs(tracer: Tracer, then: Arm, other: Arm) -> list[tuple[Location, str, Any, Any, Places]]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.calls import call, make_closure
 from stagekit.frontend.comparisons import trace_compare
 from stagekit.frontend.comprehensions import trace_comprehension, trace_generator_expression
@@ -18,7 +19,6 @@ from stagekit.frontend.frame import Frame
 from stagekit.frontend.items import trace_attribute, trace_slice, trace_subscript
 from stagekit.frontend.names import trace_constant, trace_name
 from stagekit.frontend.operators import trace_binary, trace_unary
-from stagekit.frontend.places import binding_scope
 from stagekit.frontend.texts import trace_joined
 
 

@@ -18,7 +18,7 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
-from stagekit.frontend import expressions, statements  # noqa: F401  their tables are what a trace goes by
+from stagekit.frontend import expressions, loop_statements, matching  # noqa: F401  they fill the tables a trace goes by
 from stagekit.frontend.calls import run_body_of
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
@@ -32,7 +32,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.language import StagedLaunch, wrong_block
-from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeLike, SizeOp, Tensor
+from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.slices import MOST_ELEMENTS
@@ -120,26 +120,19 @@ class _Trace:
         for value in variables.values():
             self.tracer.captures.note_contents(value)
         variables.update(self._arguments())
-        frame = self._frame(variables)
-        if isinstance(self.source.node, ast.Lambda):
-            raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
-        run_body_of(frame)
-        self._check_return(frame)
-        self.builder.loc = self.loc
-        self.builder.yield_()
-        return self._finish()
-
-    def _frame(self, variables: dict[str, Any]) -> Frame:
         journal = self.tracer.journal
         scope = Scope(self.source.names, journal.born(variables), None)
         frame = Frame(self.tracer, self.source, scope, self.request.parameters.function, None, 0)
         frame.control = journal.born({RETURN: False})
-        return frame
-
-    def _check_return(self, frame: Frame) -> None:
+        if isinstance(self.source.node, ast.Lambda):
+            raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
+        run_body_of(frame)
         if frame.control.get(VALUE) is not None:
             node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
             raise frame.error(KernelReturn(self.source.name), node)
+        self.builder.loc = self.loc
+        self.builder.yield_()
+        return self._finish()
 
     # -- parameters ---------------------------------------------------------------------------------------------
 
@@ -147,11 +140,9 @@ class _Trace:
         """Bind every run-time parameter. Plain sizes first: `Tensor((n + 1,))` may precede `Tensor((n,))`."""
         parameters = self.request.parameters
         meanings = [self.meaning(p.name) for p in parameters.run_time]
-        bound: dict[str, Any] = {}
-        rows = list(zip(parameters.run_time, meanings, self.request.arg_types, strict=True))
-        for position, (parameter, meaning, arg) in enumerate(rows):
-            bound[parameter.name] = self._bind(position, parameter.name, meaning, arg)
-        for position, (_, meaning, _) in enumerate(rows):
+        rows = zip(parameters.run_time, meanings, self.request.arg_types, strict=True)
+        bound = {p.name: self._bind(i, p.name, meaning, arg) for i, (p, meaning, arg) in enumerate(rows)}
+        for position, meaning in enumerate(meanings):
             self._fix_shape(position, meaning)
         return bound
 
@@ -210,15 +201,13 @@ class _Trace:
         found: list[Extent] = []
         for axis in range(arg.rank):
             fixed = declared[axis] if declared else None
-            if fixed is not None and self._is_known(fixed):
+            is_known = isinstance(fixed, int) or (fixed is not None and fixed.symbols() <= self.tracer.sizes.keys())
+            if fixed is not None and is_known:
                 found.append(self.tracer.size(fixed, self.loc))
                 continue
             slot = ParamSlot("stride", position, dtypes.INDEX, axis)
             found.append(Number(self._slot(slot, Scalar(dtypes.INDEX), f"{name}_stride{axis}")))
         return tuple(found)
-
-    def _is_known(self, size: SizeLike) -> bool:
-        return isinstance(size, int) or size.symbols() <= self.tracer.sizes.keys()
 
     def _row_major(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
         strides: list[Extent] = []
@@ -244,11 +233,10 @@ class _Trace:
     def _check_of(self, position: int, axis: int | None, size: Any) -> int | HostExpr | None:
         if size is None or isinstance(size, int):
             return size
-        if isinstance(size, Dynamic) and size in self.size_slots:
-            slot = self.slots[self.size_slots[size]]
-            is_own = (slot.argument, slot.axis) == (position, axis)
-            return None if is_own else Slot(self.size_slots[size])
-        return self._host_size(size)
+        found = self._host_size(size)
+        slot = self.slots[found.index] if isinstance(found, Slot) else None
+        is_own = slot is not None and (slot.argument, slot.axis) == (position, axis)  # it gives the size itself
+        return None if is_own else found
 
     def _host_size(self, size: Any) -> HostExpr:
         if isinstance(size, int):
@@ -266,50 +254,60 @@ class _Trace:
         launch = self._launch(body)
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
-        attributes = self._attributes(block)
         written = flow.written(body, flow.sources(body))
-        for position, spec in enumerate(self.specs):
-            if isinstance(spec, ArraySpec | PointerSpec) and self._address_of(position) in written:
-                self.specs[position] = dataclasses.replace(spec, is_written=True)
+        for slot, param in zip(self.slots, self.params):
+            spec = self.specs[slot.argument]
+            if param in written and isinstance(spec, ArraySpec | PointerSpec):
+                self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
         needs = self._shared_needs(body)
-        function, slots, specs, launch, needs = _prune(
-            Function(self.request.symbol, body, attributes), self.slots, self.specs, launch, needs
-        )
-        function = _with_alignment(function, slots, specs)
-        kept = frozenset(function.params)
-        pruned = tuple((v, s) for v, s in zip(self.params, self.slots, strict=True) if v not in kept)
+        kept = self._needed_slots(body, launch, needs)
+        number = {old: new for new, old in enumerate(kept)}
+        specs, launch, needs = _renumbered((tuple(self.specs), launch, needs), number)
+        slots = tuple(self.slots[i] for i in kept)
+        body = Block(tuple(self.params[i] for i in kept), body.ops)
+        function = Function(self.request.symbol, body, self._attributes(block, slots))
         defaults = tuple(p.default for p in self.request.parameters.run_time)
-        signature = Signature(specs, slots, defaults, shared_needs=needs)
-        captures, printed = self.tracer.captures, tuple(self.tracer.printed)
         return Traced(
-            function,
-            signature,
-            launch,
-            style,
-            block,
-            captures,
-            printed,
-            pruned,
-            self.tracer.lacks_hosts,
-            self._widened(),
+            function=function,
+            signature=Signature(specs, slots, defaults, shared_needs=needs),
+            launch=launch,
+            style=style,
+            block=block,
+            captures=self.tracer.captures,
+            printed=tuple(self.tracer.printed),
+            pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
+            lacks_hosts=self.tracer.lacks_hosts,
+            widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
         )
 
-    def _widened(self) -> tuple[str, ...]:
-        """For the report, in the order of the text, each line once."""
-        return tuple(str(each) for each in sorted(set(self.tracer.widened), key=lambda each: each.loc.line))
+    def _needed_slots(self, body: Block, launch: LaunchSpec | None, needs: tuple[HostExpr, ...]) -> list[int]:
+        """All but sizes and strides that neither the body nor the host looks at."""
+        used = {v for op in walk(body) for v in op.operands()}
+        checked = [e for s in self.specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
+        launched = (*launch.grid, *launch.block, launch.shared_bytes) if launch else ()
+        asked = {i for expr in (*checked, *launched, *needs) for i in slots_in(expr)}
+        rows = enumerate(zip(self.slots, self.params))
+        return [i for i, (slot, param) in rows if slot.kind in ("address", "value") or param in used or i in asked]
 
-    def _address_of(self, position: int) -> Value:
-        index = next(i for i, s in enumerate(self.slots) if s.kind == "address" and s.argument == position)
-        return self.params[index]
-
-    def _attributes(self, block: tuple[int, int, int] | None) -> tuple[tuple[str, Any], ...]:
+    def _attributes(
+        self, block: tuple[int, int, int] | None, slots: tuple[ParamSlot, ...]
+    ) -> tuple[tuple[str, Any], ...]:
+        """The facts about the function that were asked for; where an alignment was, that of each address: neighbours are then
+        loaded and stored together.
+        """
+        pointed = {i: s for i, s in enumerate(self.specs) if isinstance(s, ArraySpec | PointerSpec)}
+        aligns = tuple(pointed[s.argument].align if s.kind == "address" else 0 for s in slots)
+        is_usual = all(pointed[s.argument].dtype.itemsize >= align for s, align in zip(slots, aligns) if align)
         options = self.request.options
-        rows: list[tuple[str, Any]] = [("fastmath", True)] if options.fastmath else []
-        rows += [("debug", True)] if options.debug else []
-        rows += [("lineinfo", True)] if options.lineinfo else []
-        rows += [("max_registers", options.max_registers)] if options.max_registers else []
-        rows += [("block", block)] if block else []
-        return tuple(rows)
+        rows = {
+            "fastmath": options.fastmath,
+            "debug": options.debug,
+            "lineinfo": options.lineinfo,
+            "max_registers": options.max_registers,
+            "block": block,
+            "align": None if is_usual else aligns,
+        }
+        return tuple((name, value) for name, value in rows.items() if value)
 
     def _style(self, launch: LaunchSpec | None) -> tuple[Style, tuple[int, int, int] | None]:
         """What stands in the brackets, and the block when it is known at compile time."""
@@ -342,11 +340,14 @@ class _Trace:
         launch, loc = self.tracer.launch
         assert isinstance(launch, StagedLaunch)
         host = _HostExpressions(body, loc)
-        grid = tuple(host.of(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
-        block = tuple(host.of(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
-        self._check_block(block, loc)
-        shared = host.of(launch.shared_bytes, "shared_bytes")
-        return LaunchSpec((grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared)
+        grid: Any = tuple(host.of(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
+        block: Any = tuple(host.of(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
+        sizes = [b for b in block if isinstance(b, int)]
+        if any(s < 0 for s in sizes) or (len(sizes) == 3 and math.prod(sizes) > MAX_THREADS):
+            why = f"a block has 0 to {MAX_THREADS} threads in all"
+            hint = "give fewer threads; more of them make more blocks: `grid=`"
+            raise StagingError(BadBlockSize("block", str(tuple(sizes)), why, hint), loc)
+        return LaunchSpec(grid, block, host.of(launch.shared_bytes, "shared_bytes"))
 
     def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
         """Dynamic shared bytes that a launch must give at least, as far as the host can tell."""
@@ -354,18 +355,11 @@ class _Trace:
         found: list[HostExpr] = []
         for elements, itemsize in self.tracer.shared_needs:
             with contextlib.suppress(StagingError):  # a size that only the kernel knows
-                found.append(_times(host.of(elements, "shared memory"), itemsize))
+                count = host.of(elements, "shared memory")
+                found.append(count * itemsize if isinstance(count, int) else HostOp("mul", (count, itemsize)))
         constant = max((e for e in found if isinstance(e, int)), default=0)
         computed = [e for e in found if not isinstance(e, int)]
         return (*([constant] if constant else []), *computed)
-
-    def _check_block(self, block: tuple[HostExpr, ...], loc: Loc) -> None:
-        sizes = [b for b in block if isinstance(b, int)]
-        total = math.prod(sizes) if len(sizes) == 3 else None
-        if any(s < 0 for s in sizes) or (total is not None and total > MAX_THREADS):
-            why = f"a block has 0 to {MAX_THREADS} threads in all"
-            hint = "give fewer threads; more of them make more blocks: `grid=`"
-            raise StagingError(BadBlockSize("block", str(tuple(sizes)), why, hint), loc)
 
 
 class _HostExpressions:
@@ -384,28 +378,27 @@ class _HostExpressions:
         raise StagingError(LaunchNotComputable(f"{what} ({describe(value)})"), self.loc)
 
     def _convert(self, value: Value, what: str) -> HostExpr:
-        if value in self.slots and isinstance(value.type, Scalar) and not value.type.dtype.is_float:
+        if value in self.slots and _is_integer(value):
             return Slot(self.slots[value])
         op = self.definitions.get(value)
         if isinstance(op, ops.Constant):
             return int(op.value)
-        if isinstance(op, ops.Cast) and isinstance(op.operand.type, Scalar) and not op.operand.type.dtype.is_float:
+        if isinstance(op, ops.Cast) and _is_integer(op.operand):
             return self._convert(op.operand, what)
-        if (
-            isinstance(op, ops.Binary | ops.Unary | ops.Compare)
-            and isinstance(value.type, Scalar)
-            and not value.type.dtype.is_float
-        ):
-            return HostOp(op.kind.value, tuple(self._convert(v, what) for v in op.operands()))
-        if isinstance(op, ops.Select):
-            return HostOp("select", tuple(self._convert(v, what) for v in op.operands()))
-        if isinstance(op, ops.IntrinsicOp) and op.spec.extreme:
-            return HostOp(op.spec.extreme, tuple(self._convert(v, what) for v in op.args))
-        raise StagingError(LaunchNotComputable(what), self.loc)
+        kind: str | None = None
+        if isinstance(op, ops.Binary | ops.Unary | ops.Compare) and _is_integer(value):
+            kind = op.kind.value
+        elif isinstance(op, ops.Select):
+            kind = "select"
+        elif isinstance(op, ops.IntrinsicOp):
+            kind = op.spec.extreme
+        if op is None or not kind:
+            raise StagingError(LaunchNotComputable(what), self.loc)
+        return HostOp(kind, tuple(self._convert(v, what) for v in op.operands()))
 
 
-def _times(expr: HostExpr, factor: int) -> HostExpr:
-    return expr * factor if isinstance(expr, int) else HostOp("mul", (expr, factor))
+def _is_integer(value: Value) -> bool:
+    return isinstance(value.type, Scalar) and not value.type.dtype.is_float
 
 
 def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
@@ -422,56 +415,13 @@ def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> boo
     return True
 
 
-# -- analyses of the traced body ------------------------------------------------------------------------------------------
-
-
-def _prune(
-    function: Function,
-    slots: list[ParamSlot],
-    specs: list[ArgSpec],
-    launch: LaunchSpec | None,
-    needs: tuple[HostExpr, ...],
-) -> tuple[Function, tuple[ParamSlot, ...], tuple[ArgSpec, ...], LaunchSpec | None, tuple[HostExpr, ...]]:
-    """Drop sizes and strides that neither the body nor the host looks at, and renumber what stays."""
-    used = {v for op in walk(function.body) for v in op.operands()}
-    host = [e for s in specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
-    host += [*launch.grid, *launch.block, launch.shared_bytes] if launch else []
-    host += needs
-    needed = {i for e in host for i in slots_in(e)}
-    kept = [
-        i for i, s in enumerate(slots) if s.kind in ("address", "value") or function.params[i] in used or i in needed
-    ]
-    if len(kept) == len(slots):
-        return function, tuple(slots), tuple(specs), launch, needs
-    number = {old: new for new, old in enumerate(kept)}
-    body = Block(tuple(function.params[i] for i in kept), function.body.ops)
-    renamed = tuple(
-        dataclasses.replace(s, shape=_renumber_all(s.shape, number), strides=_renumber_all(s.strides, number))
-        if isinstance(s, ArraySpec)
-        else s
-        for s in specs
-    )
-    if launch:
-        grid, block = _renumber_all(launch.grid, number), _renumber_all(launch.block, number)
-        launch = LaunchSpec(grid, block, _renumber(launch.shared_bytes, number))
-    needs = _renumber_all(needs, number)
-    return dataclasses.replace(function, body=body), tuple(slots[i] for i in kept), renamed, launch, needs
-
-
-def _with_alignment(function: Function, slots: tuple[ParamSlot, ...], specs: tuple[ArgSpec, ...]) -> Function:
-    """`function` with the alignment of each address, where one was asked for: neighbours are then loaded and stored together."""
-    pointed = {i: s for i, s in enumerate(specs) if isinstance(s, ArraySpec | PointerSpec)}
-    aligns = tuple(pointed[s.argument].align if s.kind == "address" else 0 for s in slots)
-    if all(pointed[s.argument].dtype.itemsize >= a for s, a in zip(slots, aligns) if a):
-        return function
-    return dataclasses.replace(function, attributes=(*function.attributes, ("align", aligns)))
-
-
-def _renumber(expr: Any, number: dict[int, int]) -> Any:
-    if isinstance(expr, Slot):
-        return Slot(number[expr.index])
-    return HostOp(expr.kind, tuple(_renumber(a, number) for a in expr.args)) if isinstance(expr, HostOp) else expr
-
-
-def _renumber_all(exprs: Any, number: dict[int, int]) -> Any:
-    return None if exprs is None else tuple(_renumber(e, number) for e in exprs)
+def _renumbered(tree: Any, number: dict[int, int]) -> Any:
+    """Host expressions, or what holds some, with the numbers that the slots have now."""
+    if isinstance(tree, Slot):
+        return Slot(number[tree.index])
+    if isinstance(tree, tuple):
+        return tuple(_renumbered(each, number) for each in tree)
+    if isinstance(tree, HostOp | ArraySpec | LaunchSpec):
+        fields = [field.name for field in dataclasses.fields(tree)]
+        return dataclasses.replace(tree, **{name: _renumbered(getattr(tree, name), number) for name in fields})
+    return tree

@@ -5,23 +5,22 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import shown
 from stagekit.frontend import rangeloop
-from stagekit.frontend.assignments import assign
-from stagekit.frontend.bodies import exit_taken, have_values, meet_exits, nested, run_body
-from stagekit.frontend.conditions import assume, both, condition
+from stagekit.frontend.assignments import assign, binding_scope
+from stagekit.frontend.conditions import assume, both, condition, negate_condition
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable
 from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import BROKEN, CONTINUED, RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
-from stagekit.frontend.loops import CarriedLocations, Ends, LeafType, settle
-from stagekit.frontend.places import binding_scope
+from stagekit.frontend.loops import CarriedLocations, LeafType, settle
+from stagekit.frontend.statements import RUNNERS, exit_taken, have_values, meet_exits, nested, run_body
 from stagekit.frontend.tracer import Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
@@ -34,19 +33,14 @@ def trace_for(frame: Frame, node: ast.For) -> None:
     if isinstance(iterable, range | StagedRange):
         _run_time_for(frame, node, rangeloop.staged(frame.tracer, iterable, frame.loc(node.iter)), flags)
     else:
-        _expect_iterations(frame, node, iterable)
-        held = f"<iterated{len(frame.control)}>"
-        frame.tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
-        if _unrolled(frame, node, thunks_of(Site(frame, node.iter), iterable), flags):
-            forget_position(frame.tracer, iterable)
-        frame.tracer.assign(frame.control, held, None)
+        _unrolled(frame, node, iterable, flags)
     _leave_loop(frame, node, flags)
 
 
 def trace_while(frame: Frame, node: ast.While) -> None:
     """A `while` whose test and exits stay known at compile time runs at compile time; else it is a run-time loop."""
     flags = _enter_loop(frame)
-    while not _is_run_time_while(frame, node, flags):
+    while frame.loc(node) not in frame.tracer.hints:  # not yet found to depend on run-time values
         if _static_iteration(frame, node, flags):
             _leave_loop(frame, node, flags)
             return
@@ -58,9 +52,7 @@ def trace_while(frame: Frame, node: ast.While) -> None:
         carried.read_after = _read_after(frame, node) if holds is True or node.orelse else set()
         return holds
 
-    def body() -> None:
-        _iteration(frame, flags, node.body)
-
+    body = functools.partial(_iteration, frame, flags, node.body)
     _staged_while(frame, carried, _exits_of(node, flags), test, body, runs=False)
     _leave_loop(frame, node, flags)
 
@@ -92,8 +84,7 @@ def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> No
             meet_exits(frame, flags.broken, flags.first_exit, is_only=True)
 
         branch(frame.tracer, frame.tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
-    if frame.control[flags.broken] is not False:
-        frame.tracer.assign(frame.control, flags.broken, False)
+    _clear(frame, flags.broken)
     if exit_taken(frame, frame.flags()) is False:
         have_values(frame)
 
@@ -115,60 +106,41 @@ def _clear(frame: Frame, flag: str) -> None:
 # -- unrolled ----------------------------------------------------------------------------------------------------------
 
 
-def _expect_iterations(frame: Frame, node: ast.For, iterable: Any) -> None:
-    """Where nothing ends the loop early, its length tells at once whether it is too long."""
+def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> None:
+    """A loop over compile-time values: its body once per value."""
+    loc, counted_at = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
     is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
-    if is_known and not _exits_in(node.body):
-        count = _length(values) if isinstance(values, range) else len(values)
-        frame.tracer.expect_unrolled(count, frame.loc(node))
-
-
-def _length(values: range) -> int:
-    """`len(values)`, or the most that Python's `len` gives."""
-    return min((values[-1] - values[0]) // values.step + 1, sys.maxsize) if values else 0
-
-
-def _unrolled(frame: Frame, node: ast.For, items: Iterable[Thunk], flags: LoopFlags) -> bool:
-    """A loop over compile-time values: its body once per value. Was it left at a place known only at run time?"""
+    if is_known and not _exits_in(node.body):  # then its length tells at once whether it is too long
+        frame.tracer.expect_unrolled(len(values[: sys.maxsize] if isinstance(values, range) else values), loc)
+    held = f"<iterated{len(frame.control)}>"
+    frame.tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
     outer, target = frame.iteration, ast.unparse(node.target)
 
     def once(thunk: Thunk) -> None:
         value = thunk()
-        frame.iteration = (f"{target} = {_short(value)}", *outer)
+        shown_value = "(run-time)" if isinstance(value, Number) else shown(value, most=40)
+        frame.iteration = (f"{target} = {shown_value}", *outer)
         have_values(frame)
         assign(frame, node.target, value)
         with frame.certain():
             _iteration(frame, flags, node.body)
         frame.iteration = outer
 
-    loc, counted = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     stopped: bool | Number = False
-    for thunk in items:
-        frame.tracer.count_unrolled(counted)
+    for thunk in thunks_of(Site(frame, node.iter), iterable):
+        frame.tracer.count_unrolled(counted_at)
         if not isinstance(stopped, Number):
             once(thunk)
         else:
             go_on = frame.tracer.builder.not_(stopped.value)
-            again: Thunk = functools.partial(once, thunk)
-            branch(frame.tracer, go_on, again, _nothing, loc, is_left=True, frame=frame)
+            branch(frame.tracer, go_on, functools.partial(once, thunk), lambda: None, loc, is_left=True, frame=frame)
         stopped = exit_taken(frame, [RETURN, flags.broken])
         if stopped is True:
-            return False  # before the next item is asked for
-    return isinstance(stopped, Number)
-
-
-def _short(value: Any) -> str:
-    return "(run-time)" if isinstance(value, Number) else shown(value, most=40)
-
-
-def _nothing() -> None:
-    return None
-
-
-def _is_run_time_while(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
-    """Was this loop found to depend on run-time values, here or in an earlier round of a loop around it?"""
-    return frame.loc(node) in frame.tracer.hints
+            break  # before the next item is asked for
+    if isinstance(stopped, Number):
+        forget_position(frame.tracer, iterable)
+    frame.tracer.assign(frame.control, held, None)
 
 
 def _static_iteration(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
@@ -256,11 +228,15 @@ def _plain_for(
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results, is_after=True)
-    carried.leave(changes, Ends(loop.runs))
+    carried.leave(changes, runs=loop.runs)
 
 
 def _counted_while(
-    frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, exits: list[str], body: Callable[[Value], None]
+    frame: Frame,
+    loop: rangeloop.LoopRange,
+    carried: CarriedLocations,
+    exits: list[str],
+    body: Callable[[Value], None],
 ) -> None:
     """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
     not tested: whether there is another number is carried too.
@@ -303,32 +279,27 @@ def _staged_while(
     """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
     builder, loc = frame.tracer.builder, carried.loc
     first_exit = len(frame.tracer.exits)
-    last: dict[str, Any] = {}  # of the last round: what the test gave, and at the end of the body each exit
+    tested: bool | Number = True  # what the test gave in the last round
+    last: dict[str, Any] = {}  # what each flag was at the end of the last round's body
     for name in exits:
         start = frame.control.get(name, False)
         carried.add(Location(frame.control, name, False), start, False, [LeafType(BOOL, False)])
 
-    def tested() -> bool | Number:
-        last[_TEST] = test()
-        return last[_TEST]  # type: ignore[no-any-return]
-
-    def go_on() -> Value:
-        stopped = exit_taken(frame, exits)
-        wanted = tested() if stopped is False else _unless(stopped)
-        carried.assumed.update(assume(frame.tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
-        return builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
-
-    def _unless(stopped: bool | Number) -> bool | Number:
-        if stopped is True:
-            return False
-        assert isinstance(stopped, Number)
-        return both(frame.tracer, Number(builder.not_(stopped.value)), tested, loc)
+    def run_test() -> bool | Number:
+        nonlocal tested
+        tested = test()
+        return tested
 
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:
             carried.bind(params)
             mark = frame.tracer.journal.mark()
-            flag = go_on()
+            goes_on = negate_condition(frame.tracer, exit_taken(frame, exits))
+            wanted = both(frame.tracer, goes_on, run_test, loc)
+            carried.assumed.update(
+                assume(frame.tracer, wanted, True)
+            )  # what the body finds; see `CarriedLocations.leave`
+            flag = builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
             carried.tested.update(frame.tracer.journal.changes(mark))
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
@@ -344,23 +315,14 @@ def _staged_while(
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results, is_after=True)
-    is_endless = last[_TEST] is True
-    taken = [frame.exits_by(flag, first_exit) for flag in (frame.loops[-1].broken, RETURN)]
-    carried.leave(changes, Ends(runs or is_endless, is_endless, *taken))
-    sure = _sure_exit(exits, last, runs)
-    if sure is not None:
-        frame.tracer.assign(frame.control, sure, True)
-
-
-_TEST = "<test>"
-
-
-def _sure_exit(exits: list[str], last: dict[str, Any], runs: bool) -> str | None:
-    """The flag that is set for certain where the loop ends: the only one there is, if its test always holds."""
-    possible = [name for name in exits if last[name] is not False]
-    if last[_TEST] is True and len(possible) == 1:
-        return possible[0]
-    return next((name for name in exits if runs and last[name] is True), None)
+    broken, returned = (frame.exits_by(flag, first_exit) for flag in (frame.loops[-1].broken, RETURN))
+    is_endless = tested is True
+    carried.leave(changes, runs=runs or is_endless, is_endless=is_endless, broken=broken, returned=returned)
+    sure = [name for name in exits if last[name] is not False]
+    if not is_endless or len(sure) != 1:  # else it can only have been ended by that one
+        sure = [name for name in exits if runs and last[name] is True][:1]
+    for name in sure:
+        frame.tracer.assign(frame.control, name, True)
 
 
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
@@ -394,10 +356,8 @@ def _exits_in(body: Sequence[ast.stmt]) -> set[type[ast.stmt]]:
         statement, is_of_this = pending.pop()
         if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break) and is_of_this):
             found.add(type(statement))
-        own = (
-            statement.orelse if isinstance(statement, ast.For | ast.While) else None
-        )  # which belongs to the loop around
-        pending += [(each, is_of_this and (own is None or each in own)) for each in nested(statement)]
+        orelse = statement.orelse if isinstance(statement, ast.For | ast.While) else None  # of the loop around
+        pending += [(each, is_of_this and (orelse is None or each in orelse)) for each in nested(statement)]
     return found
 
 
@@ -415,3 +375,6 @@ def _read_outside(frame: Frame, loop: ast.For | ast.While) -> set[str]:
         for n in ast.walk(frame.source.node)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
     }
+
+
+RUNNERS.update({ast.For: trace_for, ast.While: trace_while})

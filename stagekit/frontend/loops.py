@@ -19,15 +19,17 @@ from stagekit.frontend.control import (
     assigned_here,
     common_dtype,
     describe,
-    filled_tile,
+    filled_like,
     is_weak_number,
     join_dtype,
+    leaves_of,
     note_parts,
     note_widening,
     parts_of,
     rebuild,
     same_shape,
     same_static,
+    wrapped,
     zero_of,
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
@@ -37,7 +39,7 @@ from stagekit.frontend.journal import MISSING, Change, Location
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Assigned, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
-from stagekit.ir import Pointer, Scalar, Type, Value
+from stagekit.ir import Scalar, Type, Value
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
 _STILL = 8  # from this round on types only widen, so that they cannot alternate for ever
@@ -82,14 +84,6 @@ class Item:
         return self.location.describe()
 
 
-def leaves_of(value: Any) -> list[Any]:
-    """The numbers and addresses in a value, in order."""
-    parts = parts_of(value)
-    if parts is not None:
-        return [leaf for part in parts for leaf in leaves_of(part)]
-    return [value] if is_numeric(value) or isinstance(value, Address) else []
-
-
 def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, others: Sequence[Any] = ()) -> Any:
     """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`.
 
@@ -108,16 +102,6 @@ def leaf_type(leaf: Any) -> LeafType:
     if isinstance(leaf, Address):
         return LeafType(leaf.type, False)
     return LeafType(Scalar(default_dtype(leaf)), is_weak_number(leaf))
-
-
-@dataclass(frozen=True)
-class Ends:
-    """How a loop may end. runs: at least one iteration does. is_endless: only its exits end it. Those are by number."""
-
-    runs: bool
-    is_endless: bool = False
-    broken: frozenset[int] = frozenset()
-    returned: frozenset[int] = frozenset()
 
 
 class CarriedLocations:
@@ -164,7 +148,7 @@ class CarriedLocations:
         for item in self.items.values():
             kept = zip(item.leaves, leaves_of(item.shape), strict=True)
             item.handed = queue[: sum(leaf is not None for leaf in item.leaves)]
-            leaves = [_wrap(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
+            leaves = [wrapped(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
             if is_after or not item.is_late:
                 held = with_leaves(self.tracer, item.shape, leaves, item.is_free, item.others)
                 self.tracer.journal.assign(item.location, held)
@@ -218,9 +202,7 @@ class CarriedLocations:
                 item.is_late, self.dropped = False, {*self.dropped, item.location.identity}
             raise now.error(self.loc)
 
-        def places() -> Places:
-            return item.place, self.tracer.journal.place_of(item.location)
-
+        places = lambda: (item.place, self.tracer.journal.place_of(item.location))  # noqa: E731  most need none
         if item.start is not MISSING:
             return self._joined_leaves(item.name, item.start, now, places)
         found = _new_leaves(now)
@@ -297,16 +279,12 @@ class CarriedLocations:
             raise change.after.error(self.loc)
         if isinstance(change.location.container, Generator):
             raise StagingError(StructureChange("how far an iterator made before the loop has come"), self.loc)
-        if change.before is MISSING:
-            self.add(change.location, MISSING, change.after, _new_leaves(change.after))
+        location, before, after = change.location, change.before, change.after
+        if before is MISSING:
+            self.add(location, MISSING, after, _new_leaves(after))
             return
-        name = change.location.describe()
-
-        def places() -> Places:
-            return self.tracer.journal.place_of(change.location), change.place
-
-        leaves = self._joined_leaves(name, change.before, change.after, places)
-        self.add(change.location, change.before, change.before, leaves)
+        places = lambda: (self.tracer.journal.place_of(location), change.place)  # noqa: E731  most need none
+        self.add(location, before, before, self._joined_leaves(location.describe(), before, after, places))
 
     def _joined_leaves(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> Leaves:
         if is_numeric(before) and same_static(before, after):
@@ -331,48 +309,48 @@ class CarriedLocations:
         if dtype is not None:
             start = name if isinstance(before, Number) else before
             repair = f"start with a type that the body keeps, for example `{name} = sk.{dtype.name}({start})`"
-        filled = filled_tile(before, after, name)
+        filled = filled_like(after, before, name)
         if filled:
             repair = f"start with a tile of that length and dtype: `{name} = {filled}`"
         notes = assigned_here(name, (before, after), places())
         return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 
-    def leave(self, changes: dict[Any, Change], ends: Ends) -> None:
-        """After the loop: what only the body assigned may have no value."""
-        self.note_widenings(changes)
-        for item in self.items.values():
-            if item.is_late:
-                self._leave_late(item, ends)
-        for identity, change in changes.items():
-            if identity not in self.items and change.before is MISSING:
-                self._leave_undefined(change.location)
-        for location, _ in self.assumed.values():
-            self._leave_undefined(location)
+    def leave(
+        self,
+        changes: dict[Any, Change],
+        *,
+        runs: bool,
+        is_endless: bool = False,
+        broken: frozenset[int] = frozenset(),
+        returned: frozenset[int] = frozenset(),
+    ) -> None:
+        """After the loop: what only the body assigned may have no value.
 
-    def note_widenings(self, changes: dict[Any, Change]) -> None:
+        runs: at least one iteration does. is_endless: only its exits, `broken` and `returned` by number, end the loop.
+        """
+        taken = broken | returned
         for identity, item in self.items.items():
-            change = changes.get(identity)
-            loc = change.place if change is not None and change.place is not None else self.loc
-            starts = [] if item.start is MISSING else leaves_of(item.start)
-            for start, leaf in zip(starts, item.leaves):
-                if leaf is not None and isinstance(leaf.type, Scalar):
-                    carried = Number(Value(leaf.type), leaf.is_weak)
-                    note_widening(self.tracer, item.name, start, carried, leaf.type.dtype, loc)
+            self._note_widening(item, changes.get(identity))
+            if not item.is_late:
+                continue
+            is_partial = isinstance(item.last, Partial)
+            exits = taken & item.last.exits if is_partial else taken
+            is_set = runs and broken <= exits and (is_endless or not is_partial or item.last.is_set)
+            if not (is_set and exits == taken):  # else each way that leads out of the loop sets it
+                poison = self._undefined(item.location)
+                kept = Partial(poison.diagnostic, poison.notes, item.location.get(), is_set, exits)
+                self.tracer.journal.assign(item.location, kept)
+        own = [each for identity, each in changes.items() if identity not in self.items and each.before is MISSING]
+        for location in (*(each.location for each in own), *(location for location, _ in self.assumed.values())):
+            self.tracer.journal.assign(location, self._undefined(location))
 
-    def _leave_late(self, item: Item, ends: Ends) -> None:
-        """It has a value if each way that leads out of the loop sets it."""
-        is_partial = isinstance(item.last, Partial)
-        taken = ends.broken | ends.returned
-        exits = taken & item.last.exits if is_partial else taken
-        is_set = ends.runs and ends.broken <= exits and (ends.is_endless or not is_partial or item.last.is_set)
-        if is_set and exits == taken:
-            return
-        poison = self._undefined(item.location)
-        kept = Partial(poison.diagnostic, poison.notes, item.location.get(), is_set, exits)
-        self.tracer.journal.assign(item.location, kept)
-
-    def _leave_undefined(self, location: Location) -> None:
-        self.tracer.journal.assign(location, self._undefined(location))
+    def _note_widening(self, item: Item, change: Change | None) -> None:
+        loc = (change.place if change is not None else None) or self.loc
+        starts = [] if item.start is MISSING else leaves_of(item.start)
+        for start, leaf in zip(starts, item.leaves):
+            if leaf is not None and isinstance(leaf.type, Scalar):
+                carried = Number(Value(leaf.type), leaf.is_weak)
+                note_widening(self.tracer, item.name, start, carried, leaf.type.dtype, loc)
 
     def _undefined(self, location: Location) -> Poison:
         name = location.describe()
@@ -395,10 +373,6 @@ def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
     return LeafType(Scalar(met), a.is_weak and b.is_weak) if met else b
 
 
-def _wrap(value: Value, is_weak: bool) -> Number | Address:
-    return Address(value) if isinstance(value.type, Pointer) else Number(value, is_weak)
-
-
 def settle(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     refused: list[StagingError] = []
@@ -414,15 +388,12 @@ def settle(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) ->
             if not carried.errors:
                 return blocks, changes
             if not carried.carry_literals():
-                raise _reported(refused or carried.errors, carried.errors)
+                # as the types are in the end, or as before, if it is only that a literal was carried
+                is_late = refused and carried.errors[0].id == RunTimeValue.id
+                raise refused[0] if is_late else carried.errors[0]
             refused = carried.errors
         frame.tracer.forget(start)
     raise InternalError(f"the loop at {carried.loc} did not settle")
-
-
-def _reported(static: list[StagingError], carried: list[StagingError]) -> StagingError:
-    """Which error to report: as the types are in the end, or as before, if it is only that a literal was carried."""
-    return static[0] if carried[0].id == RunTimeValue.id else carried[0]
 
 
 def _round(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> Any:

@@ -7,32 +7,24 @@ do not mind that a part of the pattern was never reached.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit.frontend import objects
+from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.comparisons import compare
-from stagekit.frontend.conditions import both, truth
-from stagekit.frontend.control import branch
+from stagekit.frontend.conditions import both, choose, condition, first_or, truth
 from stagekit.frontend.errors import UnsupportedSyntax
 from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.frame import CAPTURE, Frame
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.places import binding_scope
+from stagekit.frontend.statements import RUNNERS, run_body
 from stagekit.frontend.values import STAND_INS, Number
 
 Outcome = bool | Number
 
 
-def attempt(frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
-    """Does `subject` match? Where it does, `bind` gives the captured names their values."""
-    for name in _names(pattern):
-        if CAPTURE + name in frame.control:
-            frame.tracer.assign(frame.control, CAPTURE + name, MISSING)
-    return matches(frame, pattern, subject)
-
-
-def bind(frame: Frame, pattern: ast.pattern) -> None:
+def _bind(frame: Frame, pattern: ast.pattern) -> None:
     """Assign what the pattern captured. Call it where the pattern holds."""
     for name in _names(pattern):
         variables = binding_scope(frame, name).variables
@@ -44,6 +36,33 @@ def _names(pattern: ast.pattern) -> list[str]:
     nodes = list(ast.walk(pattern))
     plain = [n.name for n in nodes if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
     return list(dict.fromkeys([*plain, *(n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest)]))
+
+
+def trace_match(frame: Frame, node: ast.Match) -> None:
+    subject = evaluate(frame, node.subject)
+
+    def attempt(cases: Sequence[ast.match_case]) -> None:
+        if not cases:
+            return
+        case = cases[0]
+
+        def guard() -> bool | Number:
+            _bind(frame, case.pattern)
+            return condition(frame, case.guard) if case.guard else True
+
+        def take() -> None:
+            _bind(frame, case.pattern)
+            run_body(frame, case.body)
+
+        for name in _names(case.pattern):
+            if CAPTURE + name in frame.control:
+                frame.tracer.assign(frame.control, CAPTURE + name, MISSING)
+        matched = matches(frame, case.pattern, subject)
+        if case.guard is not None:
+            matched = both(frame.tracer, matched, guard, frame.loc(node))
+        choose(frame.tracer, matched, take, lambda: attempt(cases[1:]), frame.loc(case.pattern), frame)
+
+    attempt(node.cases)
 
 
 def _capture(frame: Frame, name: str | None, value: Any) -> None:
@@ -76,14 +95,9 @@ def _as(frame: Frame, pattern: ast.MatchAs, subject: Any) -> Outcome:
 def _or(frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
     def rest(patterns: list[ast.pattern]) -> Outcome:
         found = matches(frame, patterns[0], subject)
-        if isinstance(found, bool):
-            return found or (len(patterns) > 1 and rest(patterns[1:]))
-        if len(patterns) == 1:
-            return found
-        outcome: Outcome = branch(
-            frame.tracer, found.value, lambda: True, lambda: rest(patterns[1:]), frame.loc(patterns[0])
+        return (
+            first_or(frame.tracer, found, lambda: rest(patterns[1:]), frame.loc(patterns[0])) if patterns[1:] else found
         )
-        return outcome
 
     return rest(pattern.patterns)
 
@@ -92,8 +106,6 @@ def _all(frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> 
     matched: Outcome = True
     for test in tests:
         matched = both(frame.tracer, matched, test, frame.loc(pattern))
-        if matched is False:
-            return False
     return matched
 
 
@@ -153,3 +165,4 @@ _MATCH: dict[type[ast.pattern], Callable[..., Outcome]] = {
     ast.MatchClass: _class,
     ast.MatchMapping: _mapping,
 }
+RUNNERS[ast.Match] = trace_match

@@ -7,6 +7,7 @@ The front end *interprets* the syntax tree: expressions (`expressions.py`), stat
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,14 +63,6 @@ Assigned = dict[Any, tuple[Location, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Grants:
-    """What a walrus in a part of a condition assigned: known where the condition holds, or where it does not."""
-
-    if_true: Assigned
-    if_false: Assigned
-
-
-@dataclass(frozen=True, slots=True)
 class WholeBlock:
     """`user` was called for a block of exactly `threads` threads."""
 
@@ -79,26 +72,11 @@ class WholeBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Widened:
-    """A place where a variable became wider than one of the paths that meet made it."""
-
-    loc: Loc
-    name: str
-    met: tuple[str, str]  # dtypes
-    dtype: str
-
-    def __str__(self) -> str:
-        return f"line {self.loc.line}: {self.name} is {self.dtype}, where {self.met[0]} and {self.met[1]} meet"
-
-
-@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a trace had come."""
+    """How far a trace had come. lengths: of the lists that only grow."""
 
     journal: Mark
-    printed: int
-    widened: int
-    exits: int
+    lengths: tuple[int, ...]
     unrolled_total: int
 
 
@@ -114,33 +92,27 @@ class Tracer:
     journal: Journal = field(default_factory=Journal)
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
-    shared_needs: list[tuple[Any, int]] = field(
-        default_factory=list
-    )  # of dynamic shared memory: elements, bytes of each
+    shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # dynamic shared memory: elements, bytes of each
     uses: dict[str, str] = field(
         default_factory=dict
-    )  # `program_id`, `thread_idx`, a tile -> which style of kernel that makes
+    )  # `program_id`, `thread_idx`, `tile`: the style of kernel it makes
     printed: list[str] = field(default_factory=list)
-    widened: list[Widened] = field(default_factory=list)
+    widened: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # line, and which variable is wider than a path made it
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
-    written: set[Any] = field(default_factory=set)
-    unrolled: dict[int, int] = field(default_factory=dict)  # iterations by line
+    unrolled: Counter[int] = field(default_factory=Counter)  # iterations by line
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
     statement_began: int = 0  # the time when the innermost began: what it has made since, it may still hold
-    waiting: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # from when to when callers' statements made things so far
+    waiting: list[tuple[int, int]] = field(default_factory=list)  # from when to when callers' statements made things
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
     hints: dict[Any, Any] = field(default_factory=dict)
-    looked_up: dict[tuple[int, str], type] = field(
-        default_factory=dict
-    )  # names that were asked of classes, by their ids
-    grants: dict[Value, Grants] = field(
-        default_factory=dict
-    )  # of conditions: what is known to be assigned where they hold
+    looked_up: dict[tuple[int, str], type] = field(default_factory=dict)  # what classes, by id, were asked for by name
+    grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
+    """What walruses in a condition are known to have assigned where it holds (True), or where it does not (False)."""
 
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
@@ -150,15 +122,13 @@ class Tracer:
 
     def checkpoint(self) -> Checkpoint:
         """Here begins what may have to be traced again."""
-        return Checkpoint(
-            self.journal.mark(), len(self.printed), len(self.widened), len(self.exits), self.unrolled_total
-        )
+        lengths = len(self.printed), len(self.widened), len(self.exits)
+        return Checkpoint(self.journal.mark(), lengths, self.unrolled_total)
 
     def forget(self, start: Checkpoint) -> None:
         """What was printed and unrolled since was not. The journal is undone by who asks it what changed."""
-        del self.printed[start.printed :]
-        del self.widened[start.widened :]
-        del self.exits[start.exits :]
+        for rows, length in zip((self.printed, self.widened, self.exits), start.lengths):
+            del rows[length:]  # type: ignore[attr-defined]  # lists of different things
         self.unrolled_total = start.unrolled_total
 
     # -- state --------------------------------------------------------------------------------------------------
@@ -206,10 +176,9 @@ class Tracer:
         if isinstance(expr, int):
             return expr
         if isinstance(expr, Dynamic):
-            found = self.sizes.get(expr)
-            if found is None:
+            if expr not in self.sizes:
                 raise StagingError(UnboundSize(expr.name), loc)
-            return found
+            return self.sizes[expr]
         assert isinstance(expr, SizeOp)
         args = [self.size(a, loc) for a in expr.args]
         if not any(isinstance(a, Number) for a in args):
@@ -228,33 +197,27 @@ class Tracer:
     # -- budgets ------------------------------------------------------------------------------------------------
 
     def count_unrolled(self, loc: Loc) -> None:
+        self.expect_unrolled(1, loc)
         self.unrolled_total += 1
-        self.unrolled[loc.line] = self.unrolled.get(loc.line, 0) + 1
-        if self.unrolled_total > self.options.unroll_budget:
-            raise self._too_many_unrolled(self.unrolled_total, loc)
+        self.unrolled[loc.line] += 1
 
     def expect_unrolled(self, count: int, loc: Loc) -> None:
         """Refuse a loop that will run `count` iterations for certain before it begins, where they are too many."""
-        if self.unrolled_total + count > self.options.unroll_budget:
-            self.unrolled[loc.line] = self.unrolled.get(loc.line, 0) + count
-            raise self._too_many_unrolled(self.unrolled_total + count, loc)
-
-    def _too_many_unrolled(self, count: int, loc: Loc) -> StagingError:
-        return StagingError(UnrollBudget(count, self.options.unroll_budget, self.most_unrolled()), loc)
+        total, most = self.unrolled_total + count, self.options.unroll_budget
+        if total > most:
+            self.unrolled[loc.line] += count
+            raise StagingError(UnrollBudget(total, most, self.most_unrolled()), loc)
 
     def count_branch(self, loc: Loc) -> None:
         if self.control_depth >= MAX_NESTING:
-            depth = (
-                f"{self.control_depth} deep in each other (each `elif`, `case`, `and` or early `return` is one more)"
-            )
+            what = "(each `elif`, `case`, `and` or early `return` is one more)"
+            depth = f"{self.control_depth} deep in each other {what}"
             raise StagingError(NestingBudget("run-time branches stand", depth, FLATTEN), loc)
 
     def most_unrolled(self) -> str:
         """The loops that were unrolled most, for the budget errors."""
-        most = sorted(self.unrolled.items(), key=lambda item: -item[1])[:3]
-        return (
-            "; ".join(f"line {line}: {counted(count, 'iteration')}" for line, count in most) or "no loop was unrolled"
-        )
+        rows = [f"line {line}: {counted(count, 'iteration')}" for line, count in self.unrolled.most_common(3)]
+        return "; ".join(rows) or "no loop was unrolled"
 
 
 _ALIKE = 0.6  # will do among the few names of one kernel

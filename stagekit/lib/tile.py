@@ -113,6 +113,10 @@ class Tile:
             return _atomic(self, function, *args, **kwargs)
         return self.each(function, *args, **kwargs)
 
+    def __stagekit_filled__(self, value: str, dtype: str) -> str:
+        """How a tile of this extent is written that is `value` throughout, for errors that propose one."""
+        return f"sk.zeros({self.extent}, {dtype})" if value == "0" else f"sk.full({self.extent}, {value}, {dtype})"
+
     def __len__(self) -> int:
         return self.extent
 
