@@ -98,7 +98,8 @@ ARRAY_MEMORY = 16
 NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
 )
-"""`PyArrayObject_fields`, see `runtime/numpy_fields.py`, which tries it."""
+"""`PyArrayObject_fields`; `runtime/native_process.py` tries it."""
+C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 
 WANTED_ARRAY = _numbered(
     "dtype dlpack_dtype device_type rank needed_flags checked_flags unit_shift is_written is_packed is_loose is_strided align"

@@ -12,7 +12,7 @@ variant           Variant, one specialisation for certain argument types: compil
 compilation       from traced IR to something that launches
 interpreting      the checking interpreter as such a Kernel
 
-native_launchers  machine code that launches, from the second launch on; CaptureGuards, what it checks of captures
+native_launchers  machine code that launches, from the second launch on
 argtypes          the types and the device of the arguments of a call
 caching           machine code from disk
 history, reasons  what was compiled, and why

@@ -22,17 +22,17 @@ from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
-from stagekit.jit import native_launchers, reasons
+from stagekit.jit import reasons
 from stagekit.jit.argtypes import Untyped
 from stagekit.jit.history import History
 from stagekit.jit.launchable import Launchable, fixed_text
-from stagekit.jit.native_launchers import CallShape
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization, restored
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import Unreadable, read_array
 from stagekit.runtime.binding import Binder
 from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.signature import ArraySpec
 
 _LEFT_OUT = object()  # a constexpr that a call does not give: it may follow from an array
@@ -203,14 +203,14 @@ class JitFunction(Launchable):
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
         """How this function is called when it launches `variant`."""
         run_time = {p.name: p for p in kernel.native_parameters()}
-        rows: list[native_launchers.LaunchParameter] = []
+        rows: list[LaunchParameter] = []
         for p in self.parameters.all:
             if p.name in run_time:
                 rows.append(run_time[p.name])
             elif p.name not in self._fixed:
                 value = kernel.constexprs[p.name]
                 default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
-                rows.append(native_launchers.LaunchParameter(p.name, default, None, expected=value))
+                rows.append(LaunchParameter(p.name, default, None, expected=value))
         keyword_only = sum(row.name not in self._positional for row in rows)
         return CallShape(tuple(rows), keyword_only, variant.guards)
 

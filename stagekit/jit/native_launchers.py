@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError
 from stagekit.forks import new_lock
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.state import Row, holds
+from stagekit.frontend.state import holds
 from stagekit.runtime import native_process
 from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
-from stagekit.runtime.native_process import Calling, NativeCode, State
+from stagekit.runtime.native_process import CallShape, CaptureGuards, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
@@ -32,52 +31,12 @@ _MAX_CHAIN = 8  # specialisations behind the same brackets
 _MADE_ANEW_AT = 1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureGuards:
-    """What a native launcher checks before each launch: that all its kernel read outside is as it was.
-
-    rows: all must hold. ask: must be true as well, where there is one: for what pointers cannot say.
-    """
-
-    rows: tuple[Row, ...] = ()
-    ask: Callable[[], bool] | None = None
-
-    @staticmethod
-    def of(captures: Captures) -> CaptureGuards:
-        rows = captures.rows()
-        asked = [row for row in rows if row[0] == "ask"]
-        return CaptureGuards(
-            tuple(row for row in rows if row[0] != "ask"), (lambda: all(map(holds, asked))) if asked else None
-        )
-
-
-@dataclass(frozen=True)
-class LaunchParameter:
-    """One parameter of a call. argument: which run-time argument; None: a constexpr, which must be `expected`.
-
-    is_declared: its annotation fixes the dtype.
-    """
-
-    name: str
-    default: Any
-    argument: int | None
-    is_declared: bool = True
-    expected: Any = None
-
-
-@dataclass(frozen=True)
-class CallShape:
-    """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
-
-    parameters: tuple[LaunchParameter, ...]
-    keyword_only: int
-    guards: CaptureGuards | None = None
-
-    @property
-    def calling(self) -> Calling:
-        rows, guards = self.parameters, self.guards or CaptureGuards()
-        texts, defaults, expected = zip(*((p.name, p.default, p.expected) for p in rows)) if rows else ((), (), ())
-        return Calling(texts, defaults, expected, guards.rows, guards.ask)
+def guards_of(captures: Captures) -> CaptureGuards:
+    """What a native launcher checks of captures. Rows that machine code cannot compare are asked of Python."""
+    rows = captures.rows()
+    asked = [row for row in rows if row[0] == "ask"]
+    others = tuple(row for row in rows if row[0] != "ask")
+    return CaptureGuards(others, (lambda: all(map(holds, asked))) if asked else None)
 
 
 class NativeLaunchers:
@@ -159,7 +118,7 @@ class NativeLaunchers:
             self._drop(key)
         before = self.entries.get(key)
         behind = self._general(key) if before is None else before[1]
-        made = native_process.make_callable(code, self._name, behind, state, shape.calling)
+        made = native_process.make_callable(code, self._name, behind, state, shape)
         self._behind.setdefault(key, []).append(kernel)
         if key is None:
             self.without_brackets = made

@@ -19,14 +19,14 @@ from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.frontend.state import TooLarge
-from stagekit.jit import native_launchers, reasons, sanitizing
+from stagekit.jit import reasons, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
 from stagekit.jit.history import Stopwatch
 from stagekit.jit.launchable import Launchable, fixed_text
-from stagekit.jit.native_launchers import CallShape
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.runtime.records import show
 
 if TYPE_CHECKING:
@@ -220,12 +220,10 @@ class Specialization(Launchable):
         """How the kernel is called, for native launchers."""
         return CallShape(self.native_parameters(), self._argument_types.keyword_only)
 
-    def native_parameters(self) -> tuple[native_launchers.LaunchParameter, ...]:
+    def native_parameters(self) -> tuple[LaunchParameter, ...]:
         """The run-time parameters, as native launchers read them."""
         rows = enumerate(self._owner.parameters.run_time)
-        return tuple(
-            native_launchers.LaunchParameter(p.name, p.default, place, self._fixes_dtype(p.name)) for place, p in rows
-        )
+        return tuple(LaunchParameter(p.name, p.default, place, self._fixes_dtype(p.name)) for place, p in rows)
 
     def _fixes_dtype(self, name: str) -> bool:
         meaning = self._meanings[name]

@@ -16,10 +16,11 @@ from stagekit.forks import new_lock
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import caching, compilation
 from stagekit.jit.history import History, Stopwatch
-from stagekit.jit.native_launchers import CaptureGuards
+from stagekit.jit.native_launchers import guards_of
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
 from stagekit.runtime.launch_config import Axes, check_block
+from stagekit.runtime.native_process import CaptureGuards
 from stagekit.runtime.views import Device
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Variant:
         """What native launchers look at before they trust that nothing has changed."""
         times = self.traced.captures.times_renewed
         if self._guards is None or self._guards[0] != times:
-            self._guards = times, CaptureGuards.of(self.traced.captures)
+            self._guards = times, guards_of(self.traced.captures)
         return self._guards[1]
 
     def is_current(self) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.runtime import dlpack, native_process
-from stagekit.runtime.numpy_fields import address_of
+from stagekit.runtime.native_process import address_of
 from stagekit.runtime.views import CPU, ArrayView, Device
 
 StreamOf = Callable[[int], int]

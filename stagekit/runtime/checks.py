@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -38,10 +39,10 @@ from stagekit.runtime.errors import (
     WrongSize,
     WrongStride,
 )
-from stagekit.runtime.numpy_fields import address_of
+from stagekit.runtime.native_process import address_of
 from stagekit.runtime.scalars import convert
 from stagekit.runtime.views import REACHABLE, ArrayView, Device
-from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature
+from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature, place_of, values_of
 
 Target = Literal["cpu", "cuda"]
 Native = tuple[int | float, ...]
@@ -76,8 +77,12 @@ ArgumentReader = Callable[[Sequence[Any], GpuReading | None], Native]
 
 def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
     """A function from the arguments of a launch to one native value per slot, or an `ArgumentError`."""
-    readers = tuple(_reader(spec, target) for spec in signature.specs)
-    select, check_sizes = _selector(signature), _size_check(signature)
+    specs = signature.specs
+    readers = tuple(_reader(spec, target) for spec in specs)
+    starts = list(accumulate(map(values_of, specs), initial=0))
+    wanted = [starts[slot.argument] + place_of(specs[slot.argument], slot.kind, slot.axis) for slot in signature.slots]
+    select = tuple if wanted == list(range(starts[-1])) else _pick(wanted)
+    check_sizes = _size_check(signature, starts)
 
     def read(arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
         flat: list[int | float] = []
@@ -148,7 +153,7 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
 
 
 def _native(spec: ArraySpec | PointerSpec) -> Callable[[ArrayView], Native]:
-    """What a checked array becomes; `_positions` says the same."""
+    """What a checked array becomes; `signature.place_of` says the same."""
     if isinstance(spec, PointerSpec):
         return lambda view: (view.address,)
     if spec.is_contiguous:
@@ -254,35 +259,17 @@ def _conversion(spec: ArraySpec | PointerSpec, value: Any) -> str:
     return f"convert it to {spec.dtype.name}"
 
 
-# Slots and sizes ----------------------------------------------------------------------------------------------------
+# Sizes that follow from other arguments -------------------------------------------------------------------------------
 
 
-def _positions(signature: Signature) -> dict[tuple[str, int, int], int]:
-    """Where (kind, argument, axis) stands in the readers' values laid one behind the other."""
-    keys: list[tuple[str, int, int]] = []
-    for index, spec in enumerate(signature.specs):
-        if isinstance(spec, ScalarSpec):
-            keys.append(("value", index, 0))
-        elif not isinstance(spec, NoneSpec):
-            keys.append(("address", index, 0))
-            rank = spec.rank if isinstance(spec, ArraySpec) else 0
-            kinds = ["size"] + ["stride"] * (isinstance(spec, ArraySpec) and not spec.is_contiguous)
-            keys += [(kind, index, axis) for kind in kinds for axis in range(rank)]
-    return {key: position for position, key in enumerate(keys)}
+def _size_check(signature: Signature, starts: Sequence[int]) -> Callable[[list[int | float], Native], None] | None:
+    """Return what compares the sizes and strides that follow from other arguments, or None where there are none.
 
-
-def _selector(signature: Signature) -> Callable[[list[int | float]], Native]:
-    """Pick the slots' values, in slot order, from those of the readers."""
-    positions = _positions(signature)
-    wanted = [positions[s.kind, s.argument, s.axis] for s in signature.slots]
-    return tuple if wanted == list(range(len(positions))) else _pick(wanted)
-
-
-def _size_check(signature: Signature) -> Callable[[list[int | float], Native], None] | None:
-    """Compare the sizes and strides that follow from other arguments, or None where there are none."""
+    starts: where the values of each argument begin.
+    """
     related = [
-        (kind, index, axis, expected)
-        for index, spec in enumerate(signature.specs)
+        (spec, start, kind, axis, expected)
+        for spec, start in zip(signature.specs, starts)
         if isinstance(spec, ArraySpec)
         for kind, row in (("size", spec.shape), ("stride", spec.strides or ()))
         for axis, expected in enumerate(row)
@@ -290,8 +277,7 @@ def _size_check(signature: Signature) -> Callable[[list[int | float], Native], N
     ]
     if not related:
         return None
-    positions = _positions(signature)
-    where = [positions[kind, index, axis] for kind, index, axis, _ in related]
+    where = [start + place_of(spec, kind, axis) for spec, start, kind, axis, _ in related]
     actual_values = _pick(where)
     expected_values = compile_expressions([expression for *_, expression in related])
 
@@ -299,12 +285,13 @@ def _size_check(signature: Signature) -> Callable[[list[int | float], Native], N
         wanted = expected_values(values)  # type: ignore[arg-type]
         if actual_values(flat) == wanted:
             return
-        for (kind, index, axis, expression), position, expected in zip(related, where, wanted):
-            if flat[position] != expected:
-                spec, start = signature.specs[index], positions["size", index, 0]
-                shape = tuple(flat[start : start + spec.rank])  # type: ignore[union-attr]
+        for (spec, start, kind, axis, expression), found, expected in zip(related, actual_values(flat), wanted):
+            shape: Any = tuple(flat[start + 1 : start + 1 + spec.rank])
+            if found != expected and kind == "size":
                 bound_by = _bound_by(signature, expression)
-                _refuse(kind, spec.name, axis, expected, bound_by, flat[position], shape)  # type: ignore[arg-type]
+                raise ArgumentError(WrongSize(spec.name, axis, expected, bound_by, int(found), shape))
+            if found != expected and _is_stepped(shape, axis):
+                raise ArgumentError(WrongStride(spec.name, axis, expected, int(found), shape))
 
     return check
 
@@ -317,13 +304,6 @@ def _bound_by(signature: Signature, expression: HostExpr) -> str:
     )
     word = "as" if isinstance(expression, Slot) else "from"
     return f" ({word} {' and '.join(names)})" if names else ""
-
-
-def _refuse(kind: str, name: str, axis: int, expected: int, bound_by: str, found: int, shape: tuple[int, ...]) -> None:
-    if kind == "size":
-        raise ArgumentError(WrongSize(name, axis, expected, bound_by, found, shape))
-    if _is_stepped(shape, axis):
-        raise ArgumentError(WrongStride(name, axis, expected, found, shape))
 
 
 def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:

@@ -19,10 +19,9 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.native_tables import WORD
 from stagekit.runtime import native_process
-from stagekit.runtime.checks import Native
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Kernel, size_words
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.native_process import State
 from stagekit.runtime.pack import Buffer, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
@@ -51,11 +50,8 @@ class CpuKernel(Kernel):
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
         self._address = address
         self._entry = _ENTRY_TYPE(address)
-        self._packer = Packer(artifact.signature.slots, extra="Q3q" if artifact.has_records else "3q")
+        self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid stands behind the arguments
         self._slots_end = slot_offsets(artifact.signature.slots)[-1]
-        self._grid_offset = self._slots_end + WORD * artifact.has_records
-        self._scratch_bytes = artifact.scratch_bytes
-        self._has_records = artifact.has_records
         self._records: list[RecordBuffer] = []  # those that no launch uses now
         self._cost = BlockCost()
         weakref.finalize(self, closer).atexit = False
@@ -63,75 +59,16 @@ class CpuKernel(Kernel):
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel and wait for it; then print what it printed, or raise the assert that failed."""
         values = self._read(arguments, None)
-        size = self._size(values, arguments, brackets)
-        if self._has_records:
-            self._run_with_records(values, size)
-        else:
-            self._run(values, size.grid, size)
-
-    def _run(self, values: Native, extra: tuple[int, ...], size: LaunchSize) -> None:
-        _, _, shared_bytes, blocks = size
-        buffer = self._packer.take(values, extra)
-        entry, address, grid = self._entry, buffer.address, buffer.address + self._grid_offset
-        scratch_bytes = self._scratch_bytes + shared_bytes
-
-        def run(first: int, last: int) -> None:
-            fault = entry(address, grid, first, last, _scratch(scratch_bytes))
-            if fault:
-                self._fail(fault)
-
-        if blocks == 1:
-            run(0, 1)
-        elif blocks:
-            run_blocks(run, blocks, self._cost)
-        self._packer.give_back(buffer)
-
-    def _run_with_records(self, values: Native, size: LaunchSize) -> None:
-        records = self._take_records()
-        try:
-            self._run(values, (records.address, *size.grid), size)
-            report(records, self.artifact.record_sites)
-        finally:
-            self._records.append(records)
-
-    def _take_records(self) -> RecordBuffer:
-        """Memory that no other launch uses; who takes it puts it back."""
-        try:
-            return self._records.pop()
-        except IndexError:
-            return RecordBuffer()
-
-    # Native launchers ----------------------------------------------------------------------------------------------
-
-    def native_state(self, request: LaunchRequest) -> State:
-        run = self._record if self._has_records else self._share
-        words = {
-            "code": self._address,
-            "cost": ctypes.addressof(self._cost),
-            "scratch_bytes": HANDED_OVER if self._has_records else self._scratch_bytes,
-        }
-        return State(
-            {**words, **size_words(request)}, {"share": hide_frames(run), "fail": hide_frames(self._fail)}, (self,)
-        )
-
-    def _fail(self, fault: int) -> None:
-        """Raise what the entry reports; there is one fault so far."""
-        raise BarrierError(MissedBarrier(self.artifact.kernel_name))
-
-    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        values = self._read(args, None)
-        size = self._size(values, args, brackets)
-        general = super().prepare(args, brackets)
-        if not native_process.has_functions():
-            return general
-        extra = (0, *size.grid) if self._has_records else size.grid
-        buffer = self._packer.take(values, extra)
-        state = self.native_state(LaunchRequest(size)).adding({"slots": buffer.address}, args, buffer)
-        return native_process.make_prepared("run_prepared", self._name, general, state)
+        _, _, shared_bytes, blocks = size = self._size(values, arguments, brackets)
+        if blocks:
+            buffer = self._packer.take(values, size.grid)
+            run = self._record if self.artifact.has_records else self._share
+            run(buffer.address, buffer.address + self._slots_end, 0, blocks, shared_bytes)
+            self._packer.give_back(buffer)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
-        """The rest of a launch that a native launcher finds worth sharing, or too large for its stack."""
-        entry, scratch_bytes = self._entry, self._scratch_bytes + shared_bytes
+        """Run blocks first..total, alone or with the workers. A native launcher has run those before them."""
+        entry, scratch_bytes = self._entry, self.artifact.scratch_bytes + shared_bytes
 
         def run(start: int, end: int) -> None:
             fault = entry(slots, grid, start, end, _scratch(scratch_bytes))
@@ -140,12 +77,18 @@ class CpuKernel(Kernel):
 
         if first:
             share_blocks(run, first, total, self._cost)
+        elif total == 1:
+            run(0, 1)
         else:
             run_blocks(run, total, self._cost)
 
     def _record(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
-        """A whole launch whose kernel writes records: it gets the memory for them behind its arguments."""
-        records, buffer = self._take_records(), Buffer([self._slots_end, self._slots_end + WORD])
+        """Run a kernel that writes records. It gets memory that no other launch uses now, behind its arguments."""
+        try:
+            records = self._records.pop()
+        except IndexError:
+            records = RecordBuffer()
+        buffer = Buffer([self._slots_end, self._slots_end + WORD])
         ctypes.memmove(buffer.address, slots, self._slots_end)
         buffer.memory[-1] = records.address
         try:
@@ -153,6 +96,33 @@ class CpuKernel(Kernel):
             report(records, self.artifact.record_sites)
         finally:
             self._records.append(records)
+
+    def _fail(self, fault: int) -> None:
+        """Raise what the entry reports; there is one fault so far."""
+        raise BarrierError(MissedBarrier(self.artifact.kernel_name))
+
+    # Native launchers ----------------------------------------------------------------------------------------------
+
+    def native_state(self, request: LaunchRequest) -> State:
+        has_records = self.artifact.has_records
+        words = {
+            "code": self._address,
+            "cost": ctypes.addressof(self._cost),
+            "scratch_bytes": HANDED_OVER if has_records else self.artifact.scratch_bytes,
+            **size_words(request),
+        }
+        share = hide_frames(self._record if has_records else self._share)
+        return State(words, {"share": share, "fail": hide_frames(self._fail)}, (self,))
+
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+        values = self._read(args, None)
+        size = self._size(values, args, brackets)
+        general = super().prepare(args, brackets)
+        if not native_process.has_functions():
+            return general
+        buffer = self._packer.take(values, size.grid)
+        state, words = self.native_state(LaunchRequest(size)), {"slots": buffer.address}
+        return native_process.make_prepared("run_prepared", self._name, general, state, words, args, buffer)
 
 
 class _ThreadScratch(threading.local):

@@ -117,10 +117,8 @@ class CudaKernel(Kernel):
         buffer = self._packer.take(values)
         stream_of = id(cupy_stream) if gpu.stream_of is cupy_stream else native_process.stream_of(args)
         words = {"pointers": buffer.pointers, "device": device, "stream_of": stream_of}
-        size_now = size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
-        return native_process.make_prepared(
-            "enqueue_prepared", self._name, general, state.adding({**words, **size_now}, args, buffer)
-        )
+        words |= size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
+        return native_process.make_prepared("enqueue_prepared", self._name, general, state, words, args, buffer)
 
     def report(self) -> None:
         """Print and raise what finished launches recorded, on every device."""

@@ -19,7 +19,7 @@ from stagekit.runtime.launch_config import (
     LaunchRequest,
     LaunchSize,
     check_block,
-    is_exact,
+    is_constant,
     launch_size,
     missing_brackets,
     read_brackets,
@@ -49,7 +49,7 @@ class Kernel:
         if key is None:
             return NO_BRACKETS
         request = read_brackets(key, self.artifact.style, self._name, self.artifact.block)
-        if is_exact(key) or callable(key):
+        if is_constant(key):
             self._last_request = key, request
         return request
 
@@ -130,19 +130,13 @@ def size_words(request: LaunchRequest) -> dict[str, int]:
 
 
 def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], LaunchSize]:
-    """The launch that a kernel computes itself. The last size is kept: mostly the next launch has the same."""
+    """The launch that a kernel computes itself."""
     evaluate = compile_expressions((*launch.grid, *launch.block, launch.shared_bytes))
-    last: tuple[tuple[int, ...], LaunchSize] = ((), LaunchSize((0, 0, 0), (1, 1, 1), 0, 0))
 
     def size(values: Native) -> LaunchSize:
-        nonlocal last
         numbers = evaluate(values)  # type: ignore[arg-type]
-        known, known_size = last
-        if numbers == known:
-            return known_size
         checked = launch_size(numbers[:3], numbers[3:6], numbers[6])
         check_block(artifact.kernel_name, artifact.block, checked.block)
-        last = numbers, checked
         return checked
 
     return size

@@ -12,6 +12,7 @@ that a GPU accepts.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -37,9 +38,6 @@ Axes = tuple[int, int, int]
 GridFunction = Callable[[Mapping[str, Any]], Any]
 """A grid computed at each launch from the constexprs and arguments by name: `lambda a: sk.ceildiv(a["n"], a["BLOCK"])`."""
 
-_AXIS_NAMES = "xyz"
-_LIMITS: dict[str, Axes] = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS}
-
 
 @public_class
 @dataclass(frozen=True)
@@ -57,13 +55,9 @@ class LaunchConfig:
     shared_bytes: Any = 0
 
     def __post_init__(self) -> None:
-        for what in ("grid", "block"):
-            axes = _three_axes(what, getattr(self, what))
-            _check_axes(what, axes)
-            object.__setattr__(self, what, axes)
-        object.__setattr__(self, "shared_bytes", _plain(self.shared_bytes))
-        _check_threads(self.block)
-        _check_size("shared_bytes", self.shared_bytes, MAX_SHARED_BYTES)
+        sizes = _sizes(self.grid, self.block, self.shared_bytes, _integer_or_run_time)
+        for name, value in zip(("grid", "block", "shared_bytes"), sizes):
+            object.__setattr__(self, name, value)
 
     @hide_frames
     def replace(self, **changes: Any) -> LaunchConfig:
@@ -116,38 +110,30 @@ def is_exact(key: Any) -> bool:
     return kind is int or kind is LaunchConfig
 
 
+def is_constant(key: Any) -> bool:
+    """Does this very object, which may hold grid functions, always mean the same?"""
+    return all(map(is_constant, key)) if type(key) is tuple else is_exact(key) or callable(key)
+
+
 def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     """The checked size of a launch from ints or tuples of them."""
-    grid, block = _checked_axes("grid", grid), _checked_axes("block", block)
-    _check_threads(block)
-    if type(shared_bytes) is not int or shared_bytes:
-        shared_bytes = _integer("shared_bytes", shared_bytes)
-        _check_size("shared_bytes", shared_bytes, MAX_SHARED_BYTES)
+    grid, block, shared_bytes = _sizes(grid, block, shared_bytes, _integer)
     return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))
 
 
 def stream_handle(stream: Any) -> int:
     """The driver's handle of a stream of stagekit's users: an int, or an object of cuda.core, torch, CuPy or Numba."""
-    try:
-        found = _handle_of(stream)
-    except Exception:  # an object of the user's may raise anything
-        found = None
-    if found is None:
-        raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
-    return found
-
-
-def _handle_of(stream: Any) -> int | None:
-    if isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        protocol = stream.__cuda_stream__
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
-        handle = getattr(stream, name, None)
-        if handle is not None:
-            return int(getattr(handle, "value", handle) or 0)
-    return None
+    with contextlib.suppress(Exception):  # an object of the user's may raise anything
+        if isinstance(stream, int):
+            return stream
+        if hasattr(stream, "__cuda_stream__"):
+            protocol = stream.__cuda_stream__
+            return int((protocol() if callable(protocol) else protocol)[1])
+        for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
+            handle = getattr(stream, name, None)
+            if handle is not None:
+                return int(getattr(handle, "value", handle) or 0)
+    raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
@@ -171,7 +157,7 @@ def _request(
     check_block(kernel, fixed_block, size.block)
     if is_computed:
         return LaunchRequest(
-            lambda by_name: launch_size(_computed(grid, by_name), block, shared_bytes), stream, size.block
+            lambda by_name: launch_size(_computed(grid, by_name), size.block, size.shared_bytes), stream, size.block
         )
     return LaunchRequest(size, stream)
 
@@ -206,60 +192,52 @@ def _is_grid(key: Any) -> bool:
 
 # Axes ---------------------------------------------------------------------------------------------------------------
 
+_AXES = {
+    what: tuple((f"{what} {name}", high) for name, high in zip("xyz", limits))
+    for what, limits in (("grid", GRID_LIMITS), ("block", BLOCK_LIMITS))
+}
+"""Name and limit of each axis."""
 
-def _three_axes(what: str, value: Any) -> tuple[Any, Any, Any]:
-    if type(value) is int:
-        return value, 1, 1
+ReadNumber = Callable[[str, Any, int], Any]
+"""From what a size is called, what was given, and its limit to the number."""
+
+
+def _sizes(grid: Any, block: Any, shared_bytes: Any, read: ReadNumber) -> tuple[Axes, Axes, int]:
+    """Three axes of each and the bytes, within the limits of a launch."""
+    grid, block = _three_axes("grid", grid, read), _three_axes("block", block, read)
+    x, y, z = block
+    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int):
+        _integer(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, MAX_THREADS)
+    return grid, block, read("shared_bytes", shared_bytes, MAX_SHARED_BYTES)
+
+
+def _three_axes(what: str, value: Any, read: ReadNumber) -> Axes:
     try:
-        axes = tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else (_plain(value),)
+        axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     except Exception:  # an object of the user's may raise anything
         raise LaunchError(LaunchSizeType(what, "one to three axes", shown(value))) from None
     if not 1 <= len(axes) <= 3:
         raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {shown(value)}"))
-    return (*axes, 1, 1)[:3]
+    (x_name, x_high), (y_name, y_high), (z_name, z_high) = _AXES[what]
+    x, y, z = (*axes, 1, 1)[:3]
+    return read(x_name, x, x_high), read(y_name, y, y_high), read(z_name, z, z_high)
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy integer as an int; anything else as it is."""
-    if type(value) is int:
-        return value
-    return int(value) if isinstance(value, numbers.Integral) else value
-
-
-def _checked_axes(what: str, value: Any) -> Axes:
-    x, y, z = axes = _three_axes(what, value)
-    high_x, high_y, high_z = _LIMITS[what]
-    if type(x) is type(y) is type(z) is int and 0 <= x <= high_x and 0 <= y <= high_y and 0 <= z <= high_z:
-        return axes
-    axes = _integer(f"{what} x", x), _integer(f"{what} y", y), _integer(f"{what} z", z)
-    _check_axes(what, axes)
-    return axes
-
-
-def _integer(what: str, value: Any) -> int:
+def _integer(what: str, value: Any, high: int) -> int:
+    """An integer from 0 to `high`."""
     try:
-        return operator.index(value)
+        number = int(operator.index(value))
     except Exception:  # an `__index__` of the user's may raise anything
         raise LaunchError(LaunchSizeType(what, "an integer", shown(value))) from None
+    if not 0 <= number <= high:
+        raise LaunchError(LaunchLimit(what, number, high))
+    return number
 
 
-def _check_axes(what: str, axes: tuple[Any, Any, Any]) -> None:
-    for name, value, high in zip(_AXIS_NAMES, axes, _LIMITS[what]):
-        _check_size(f"{what} {name}", value, high)
-
-
-def _check_size(what: str, value: Any, high: int) -> None:
-    """Refuse a number that is no integer or out of range; a run-time value of a kernel is none and passes."""
-    if isinstance(value, (float, complex, str)) or value is None:
-        raise LaunchError(LaunchSizeType(what, "an integer", shown(value)))
-    if isinstance(value, int) and not 0 <= value <= high:
-        raise LaunchError(LaunchLimit(what, value, high))
-
-
-def _check_threads(block: tuple[Any, Any, Any]) -> None:
-    x, y, z = block
-    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x * y * z > MAX_THREADS:
-        _check_size(f"the number of threads in a block ({x} × {y} × {z})", x * y * z, MAX_THREADS)
+def _integer_or_run_time(what: str, value: Any, high: int) -> Any:
+    """`_integer`, but a run-time value of a kernel, which is no number, passes."""
+    is_number = value is None or isinstance(value, (float, complex, str, numbers.Integral))
+    return _integer(what, value, high) if is_number else value
 
 
 # Errors -------------------------------------------------------------------------------------------------------------

@@ -26,12 +26,14 @@ import numpy as np
 from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
-from stagekit.native_tables import ABSENT
-from stagekit.runtime import dlpack, numpy_fields
+from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
+from stagekit.runtime import dlpack
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _EXCHANGE_NAME = b"dlpack_exchange_api"
 _EXCHANGE_MAJOR = 1
+
+_Array = np.ndarray[Any, Any]
 
 
 class _MethodDef(ctypes.Structure):
@@ -67,32 +69,65 @@ def is_available() -> bool:
         and sys.byteorder == "little"
         and hasattr(ctypes.pythonapi, "_PyType_Lookup")
         and _has_plain_objects()
-        and numpy_fields.has_layout()
+        and has_array_layout()
         and _environment() is not None
     )
 
 
 def _has_plain_objects() -> bool:
-    """Is an object a count and a type, of one word each? Free-threaded builds have more."""
-    probe = (1, 2)
-    type_word = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["type"]).value
+    """Is an object a count and a type, of one word each, and do lists and ctypes arrays refer to their memory where it is looked
+    for? Free-threaded builds have more words.
+    """
+    if object.__basicsize__ != 2 * tables.WORD or list.__basicsize__ != 5 * tables.WORD:
+        return False
+    items, memory = [object()], (ctypes.c_uint64 * 100)()
     return (
-        object.__basicsize__ == 2 * tables.WORD
-        and type_word == id(tuple)
-        and _has_plain_lists()
-        and _has_plain_arrays()
+        _word_in(items, tables.OBJECT["type"]) == id(list)
+        and ctypes.c_size_t.from_address(_word_in(items, tables.OBJECT["list_items"])).value == id(items[0])
+        and _word_in(memory, tables.ARRAY_MEMORY) == ctypes.addressof(memory)
     )
 
 
-def _has_plain_lists() -> bool:
-    probe = [object()]
-    items = ctypes.c_size_t.from_address(id(probe) + tables.OBJECT["list_items"]).value
-    return list.__basicsize__ == 5 * tables.WORD and ctypes.c_size_t.from_address(items).value == id(probe[0])
+def _word_in(probe: Any, offset: int, kind: Any = ctypes.c_size_t) -> int:
+    number: int = kind.from_address(id(probe) + offset).value
+    return number
 
 
-def _has_plain_arrays() -> bool:
-    probe = (ctypes.c_uint64 * 100)()
-    return ctypes.c_size_t.from_address(id(probe) + tables.ARRAY_MEMORY).value == ctypes.addressof(probe)
+@functools.cache
+def has_array_layout() -> bool:
+    """Are NumPy's fields where `native_tables.NDARRAY` says, as far as arrays tell whose answers are known?
+
+    The layout is that of `PyArrayObject_fields` in NumPy's headers, whose macros every extension module compiles in, so it cannot
+    change within an ABI.
+    """
+    base = np.arange(24.0).reshape(4, 6)
+    frozen = base[1:]
+    frozen.flags.writeable = False
+    return all(map(_agrees, (base, base[::2, 1:], base.T, frozen, base[2, 3:3], np.array(1, "i1"))))
+
+
+def _agrees(probe: _Array) -> bool:
+    """Do the fields say what the attributes say? The rank first: with another layout the rest may be anything."""
+    fields, axes = tables.NDARRAY, ctypes.c_ssize_t * probe.ndim
+    bits = C_CONTIGUOUS * probe.flags.c_contiguous | WRITEABLE * probe.flags.writeable
+    return (
+        _word_in(probe, fields["rank"], ctypes.c_int) == probe.ndim
+        and _word_in(probe, fields["data"]) == probe.ctypes.data
+        and _word_in(probe, fields["flags"], ctypes.c_int) & (C_CONTIGUOUS | WRITEABLE) == bits
+        and _word_in(probe, fields["dtype"]) == id(probe.dtype)
+        and (not probe.ndim or tuple(axes.from_address(_word_in(probe, fields["shape"]))) == probe.shape)
+        and (not probe.ndim or tuple(axes.from_address(_word_in(probe, fields["strides"]))) == probe.strides)
+    )
+
+
+def _address_in_object(array: _Array) -> int:
+    return ctypes.c_size_t.from_address(id(array) + _DATA).value
+
+
+_DATA = tables.NDARRAY["data"]
+
+address_of: Callable[[_Array], int] = _address_in_object if has_array_layout() else lambda array: array.ctypes.data
+"""The address of an array's first element. Read from the object, it costs a tenth of what NumPy's own attribute costs."""
 
 
 def _environment() -> dict[bytes, bytes] | None:
@@ -278,21 +313,40 @@ class NativeCode:
 
 
 Guard = tuple[str, Any, Any, Any]
+"""What must be so at each call: (kind, holder, key, seen), as `native_tables.GUARD_KINDS` says; ABSENT: nothing may be there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Calling:
-    """How the parameters of a callable are given. defaults: `...` where there is none. expected: of constexprs.
+class CaptureGuards:
+    """What a native launcher checks before each launch: that all its kernel read outside is as it was.
 
-    guards: what must be so at each call: (kind, holder, key, seen), see `native_tables.GUARD_KINDS`; ABSENT where nothing
-    is to be there. ask: must then be true as well.
+    rows: all must hold. ask: must be true as well, where there is one: for what pointers cannot say.
     """
 
-    names: Sequence[str] = ()
-    defaults: Sequence[Any] = ()
-    expected: Sequence[Any] = ()
-    guards: Sequence[Guard] = ()
+    rows: tuple[Guard, ...] = ()
     ask: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True)
+class LaunchParameter:
+    """One parameter of a call. default: `...` where there is none. argument: which run-time argument; None: a constexpr, which
+    must be `expected`. is_declared: its annotation fixes the dtype.
+    """
+
+    name: str
+    default: Any
+    argument: int | None
+    is_declared: bool = True
+    expected: Any = None
+
+
+@dataclass(frozen=True)
+class CallShape:
+    """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
+
+    parameters: tuple[LaunchParameter, ...]
+    keyword_only: int
+    guards: CaptureGuards | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,31 +357,32 @@ class State:
     objects: Mapping[str, Any]
     keep: tuple[Any, ...]
 
-    def adding(self, words: Mapping[str, int], *keep: Any) -> State:
-        """The same with more."""
-        return State({**self.words, **words}, self.objects, (*self.keep, *keep))
-
 
 _new_function = dlpack.python_api(
     "PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
 )
 
 
-def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, calling: Calling) -> Any:
+def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, shape: CallShape) -> Any:
     """A built-in function that launches. general: what does a whole call that the code does not recognise."""
-    guards, compared = _guards(calling.guards)
-    words = {**state.words, "guards": ctypes.addressof(guards), "guard_count": len(calling.guards)}
-    objects = {**state.objects, "general": general, **({} if calling.ask is None else {"ask": calling.ask})}
-    tail = [*calling.names, *(ABSENT if d is ... else d for d in calling.defaults), *calling.expected]
-    return _function(code.address, name, words, objects, tail, code, state, guards, compared, calling)
+    parameters, guards = shape.parameters, shape.guards or CaptureGuards()
+    rows, compared = _guards(guards.rows)
+    words = {**state.words, "guards": ctypes.addressof(rows), "guard_count": len(guards.rows)}
+    objects = {**state.objects, "general": general, **({} if guards.ask is None else {"ask": guards.ask})}
+    names, expected = [p.name for p in parameters], [p.expected for p in parameters]
+    tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected]
+    return _function(code.address, name, words, objects, tail, code, state, shape, rows, compared)
 
 
-def make_prepared(function: str, name: str, general: Callable[[], Any], state: State) -> Callable[[], None]:
-    """A built-in function that launches what `state` holds. general: also refuses a call with arguments. function: one of the
-    process's.
+def make_prepared(
+    function: str, name: str, general: Callable[[], Any], state: State, words: Mapping[str, int], *keep: Any
+) -> Callable[[], None]:
+    """A built-in function that launches what `state` and the words of a prepared launch say. function: one of the process's.
+
+    general: also refuses a call with arguments.
     """
-    objects = {**state.objects, "general": general}
-    return _function(process().functions[function], name, state.words, objects, (), state)  # type: ignore[no-any-return]
+    words, objects = {**state.words, **words}, {**state.objects, "general": general}
+    return _function(process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
 
 
 def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:

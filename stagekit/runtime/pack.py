@@ -20,15 +20,6 @@ from stagekit.dtypes import DType
 from stagekit.native_tables import WORD
 from stagekit.signature import ParamSlot, slot_offsets
 
-_FORMATS = {
-    "bool": "B",
-    **{f"int{8 << i}": code for i, code in enumerate("bhiq")},
-    **{f"uint{8 << i}": code for i, code in enumerate("BHIQ")},
-    "float32": "f",
-    "float64": "d",
-}
-_BITS_FORMATS = {8: "B", 16: "H"}  # narrower floats come as their bits
-
 
 class Buffer:
     """Memory for the parameters of one launch."""
@@ -72,4 +63,8 @@ def _slot_format(slot: ParamSlot) -> str:
 
 
 def _value_format(dtype: DType) -> str:
-    return _FORMATS.get(dtype.name) or _BITS_FORMATS[dtype.bits]
+    """The `struct` code of a dtype. Floats of less than 32 bits come as their bits."""
+    place = dtype.itemsize.bit_length() - 1
+    if dtype.is_float and dtype.bits >= 32:
+        return "fd"[place - 2]
+    return ("bhiq" if dtype.kind == "int" else "BHIQ")[place]

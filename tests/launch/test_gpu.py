@@ -14,13 +14,14 @@ import pytest
 from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Slot
-from stagekit.jit.native_launchers import CallShape, LaunchParameter, NativeLaunchers
+from stagekit.jit.native_launchers import NativeLaunchers
 from stagekit.runtime import driver, native_process
 from stagekit.runtime.args import read_array
 from stagekit.runtime.cuda import CudaKernel
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
+from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import (
     STREAM_OF_FIRST,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy, float32, float64
-from stagekit.runtime import args, dlpack, numpy_fields
+from stagekit.runtime import args, dlpack, native_process
 from stagekit.runtime.args import read_array
 from stagekit.runtime.views import CPU, ArrayView, Device
 
@@ -247,8 +247,8 @@ def test_real_torch_tensors_and_views() -> None:
 @given(views())
 @settings(max_examples=60, deadline=None)
 def test_the_address_of_a_numpy_array_is_read_from_the_object(array: Array) -> None:
-    assert numpy_fields.address_of(array) == array.ctypes.data
+    assert native_process.address_of(array) == array.ctypes.data
 
 
 def test_the_layout_of_this_numpy_is_known() -> None:
-    assert numpy_fields.has_layout()
+    assert native_process.has_array_layout()

@@ -21,7 +21,6 @@ from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, Pointe
 
 Target = Literal["cpu", "cuda"]
 
-C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 DEVICE_TYPES: dict[Target, int] = {"cpu": 1, "cuda": 2}  # DLPack's
 
 WANTS = (None, dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
@@ -80,14 +79,14 @@ def array_words(spec: ArraySpec | PointerSpec, target: Target) -> list[int]:
     is_packed = isinstance(spec, ArraySpec) and spec.is_contiguous
     is_strided = isinstance(spec, ArraySpec) and not spec.is_contiguous
     is_loose = isinstance(spec, ArraySpec) and is_strided and spec.strides is None
-    needed_flags = WRITEABLE * spec.is_written
+    needed_flags = tables.WRITEABLE * spec.is_written
     words: dict[str, int] = {
         "dtype": tables.PROCESS[f"dtype_{spec.dtype.name}"],
         "dlpack_dtype": tables.dlpack_dtype(spec.dtype),
         "device_type": DEVICE_TYPES[target],
         "rank": rank,
-        "needed_flags": needed_flags | C_CONTIGUOUS * is_packed,
-        "checked_flags": needed_flags | C_CONTIGUOUS * (is_packed or is_loose),
+        "needed_flags": needed_flags | tables.C_CONTIGUOUS * is_packed,
+        "checked_flags": needed_flags | tables.C_CONTIGUOUS * (is_packed or is_loose),
         "unit_shift": spec.dtype.itemsize.bit_length() - 1,
         "is_written": spec.is_written,
         "is_packed": is_packed,
