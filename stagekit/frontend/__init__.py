@@ -6,7 +6,7 @@ In the order in which a kernel passes through:
 |---|---|
 | `source`, `markers`, `parameters` | text to tree; what annotations mean |
 | `kernel` | one trace, from parameters to a signature |
-| `tracer`, `frame`, `journal` | the state of a trace and of a call; every change |
+| `tracer`, `frame`, `journal` | the state of a trace and of a call; every change, and who holds what |
 | `captures`, `state` | what was read outside; what the state of an object is |
 | `statements` | lists of statements, early exits, the table of kinds; `assignments`, `loop_statements`, `matching` |
 | `expressions` | the table of expressions; `names`, `displays`, `operators`, `powers`, `methods`, `comparisons`, |

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import functools
 import types
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from stagekit.frontend.state import (
     asking,
     contents,
     freeze,
+    held_by,
     holds,
     is_atomic,
     is_equal,
@@ -38,11 +38,7 @@ from stagekit.native_tables import ABSENT
 
 Rows = Callable[[], list[Row]]
 _MOST_READS = 5_000
-_NAMELESS = (
-    "state",
-    "contents",
-    "type",
-)  # places that a person would call otherwise, and that were mostly read by a name too
+_NAMELESS = ("state", "contents", "type")  # a person would call them otherwise; mostly they were read by a name too
 
 
 class Read:
@@ -111,7 +107,8 @@ class Captures:
     def note_presence(self, owner: Any, name: str) -> None:
         """Record whether an object has an attribute."""
         if not is_atomic(owner) and type(owner) is not np.ndarray:
-            self._note(owner, f"has .{name}", f"whether there is `.{name}`", lambda: [_presence(owner, name)])
+            row = functools.partial(_by_pointer, owner, name, lambda: hasattr(owner, name))
+            self._note(owner, f"has .{name}", f"whether there is `.{name}`", lambda: [row()])
             self.note_type(owner)
 
     def note_member(self, cls: type, name: str) -> None:
@@ -123,20 +120,15 @@ class Captures:
     def note_own(self, owner: Any, name: str) -> None:
         """Record that an object leaves an attribute to its class: one of its own by that name would hide it."""
         if type(getattr(owner, "__dict__", None)) is dict:
-            self._note(
-                owner,
-                f".{name}",
-                f"`.{name}`",
-                lambda: [_seen("item", vars(owner), name), _seen("attribute", owner, "__dict__")],
-            )
+            places = ("item", vars(owner), name), ("attribute", owner, "__dict__")
+            self._note(owner, f".{name}", f"`.{name}`", lambda: [_seen(*place) for place in places])
             self.note_type(owner)
 
     def note_type(self, owner: Any) -> None:
         """Record of which class an object is."""
         if not self.has(owner, "type") and not isinstance(owner, type) and not is_atomic(owner):
-            self._note(
-                owner, "type", f"the class of a {type(owner).__name__}", lambda: [("type", owner, None, type(owner))]
-            )
+            what = f"the class of a {type(owner).__name__}"
+            self._note(owner, "type", what, lambda: [("type", owner, None, type(owner))])
 
     def note_function(self, fn: types.FunctionType) -> None:
         """Record the code and the defaults of a function, which reloading tools replace."""
@@ -192,7 +184,7 @@ class Captures:
             return [part for name in _PARTS if (part := getattr(value, name, None)) is not None]
         if not is_own:
             self.note_state(value)
-        return [*_items(value), *stored(value).values(), type(value)]
+        return [*held_by(value), *stored(value).values(), type(value)]
 
     def _take_in_function(self, fn: types.FunctionType) -> Iterator[Any]:
         self.note_function(fn)
@@ -230,11 +222,9 @@ class Captures:
 
     def rows(self) -> list[Row]:
         """All rows, each once."""
-        found = {(row[0], id(row[1]), row[2] if isinstance(row[2], str) else None): row for row in self._all_rows()}
+        rows = (row for read in self._reads.values() for row in read.rows)
+        found = {(row[0], id(row[1]), row[2] if isinstance(row[2], str) else None): row for row in rows}
         return list(found.values())
-
-    def _all_rows(self) -> Iterator[Row]:
-        return (row for read in self._reads.values() for row in read.rows)
 
     def is_current(self) -> bool:
         """Would reading everything again give the same values?"""
@@ -250,10 +240,10 @@ class Captures:
         stale = {key: read for key, read in self._reads.items() if not all(map(is_equal, read.rows))}
         named = [read for (_, place), read in stale.items() if place not in _NAMELESS]
         found = [read.describe_change() for read in named or stale.values()]
-        too_much = (
-            "Python was handed more objects at compile time than can be watched: the kernel is traced at every call"
-        )
-        return [*found, too_much] if self._is_too_much else found
+        if self._is_too_much:
+            what = "Python was handed more objects at compile time than can be watched"
+            found.append(f"{what}: the kernel is traced at every call")
+        return found
 
 
 def _with_contents(*rows: Row) -> list[Row]:
@@ -281,12 +271,13 @@ def _attribute(owner: Any, name: str) -> Row:
         return _seen("item", vars(owner), name)
     if isinstance(owner, type) and lookup(type(owner), name) is ABSENT and lookup(owner, name) is row[3]:
         return _seen("member", owner, name)
-    return row if holds(row) else asking(lambda: freeze(getattr(owner, name)))
+    return _by_pointer(owner, name, lambda: freeze(getattr(owner, name)))
 
 
-def _presence(owner: Any, name: str) -> Row:
+def _by_pointer(owner: Any, name: str, look: Callable[[], Any]) -> Row:
+    """A row for an attribute: where each look at it makes another object, Python is asked by `look`."""
     row = _seen("attribute", owner, name)
-    return row if holds(row) else asking(lambda: hasattr(owner, name))
+    return row if holds(row) else asking(look)
 
 
 def _function(fn: types.FunctionType) -> list[Row]:
@@ -324,15 +315,6 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names_in(constant)
-
-
-def _items(value: Any) -> list[Any]:
-    """What a container holds, whatever its class says of it."""
-    if isinstance(value, dict | types.MappingProxyType):
-        entries = dict.items(value) if isinstance(value, dict) else value.items()
-        return [part for item in entries for part in item]
-    base = next((base for base in (tuple, list, set, frozenset, deque) if isinstance(value, base)), None)
-    return [] if base is None else list(base.__iter__(value))
 
 
 def _is_fixed_object(value: Any) -> bool:

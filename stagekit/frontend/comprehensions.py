@@ -77,7 +77,7 @@ def _inside(frame: Frame, scope: Scope) -> Iterator[None]:
 def _comprehension_names(node: Comprehension) -> Any:
     targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
     names = names_of(node)
-    return type(names)(frozenset(targets), names.nonlocal_, names.global_)
+    return type(names)(frozenset(targets), names.nonlocal_)
 
 
 def _comprehended(frame: Frame, node: Any, scope: Scope) -> Any:

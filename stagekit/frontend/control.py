@@ -22,8 +22,7 @@ from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
 from stagekit.frontend.frame import Frame, is_exit_flag, is_guarded
-from stagekit.frontend.holders import UNKNOWN, holders, may_merge
-from stagekit.frontend.journal import MISSING, Change, Location
+from stagekit.frontend.journal import MISSING, UNKNOWN, Change, Location, holders, may_merge
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.state import stored
 from stagekit.frontend.tracer import Assigned, Thunk, Tracer

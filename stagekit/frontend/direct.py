@@ -84,7 +84,7 @@ def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
     nothing: frozenset[str] = frozenset()
     place = ast.Pass(lineno=code.co_firstlineno, col_offset=0, end_lineno=code.co_firstlineno, end_col_offset=0)
     node = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=code.co_firstlineno)
-    return Source(code.co_filename, code.co_name, node, Names(nothing, nothing, nothing)), place
+    return Source(code.co_filename, code.co_name, node, Names(nothing, nothing)), place
 
 
 # -- Python's operators as functions of the language ---------------------------------------------------------------------

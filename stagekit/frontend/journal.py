@@ -10,16 +10,26 @@ each location's former value, can undo back to a mark, and says which locations 
 Objects made while tracing are *born* in it. What is born after a mark is private to that piece of code: its changes are not
 undone and not reported, since nobody outside can see them. What is not born in the trace at all belongs to the user's program
 and may not be changed.
+
+All that the traced code makes and can change is born here, the variables of calls too. So a walk over it finds each place that
+holds a container (`holders`). Two containers that meet after a run-time `if` become one that may be changed, where no other place
+holds either: nobody can tell that they were two.
 """
 
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType
+from stagekit.frontend.state import stored
+from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Partial, Poison, StaticRange, is_open
 
 
 class _Missing:
@@ -86,7 +96,7 @@ class Mark:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
     """A location, what it held at the mark, what it holds after, and the line that put it there, where there is one."""
 
@@ -96,33 +106,24 @@ class Change:
     place: Loc | None
 
 
-@dataclass(slots=True, eq=False)
-class _Assigned:
-    location: Location
-    before: Any
-    place: Loc | None  # of the assignment in the user's text
+@dataclass(slots=True, eq=False)  # never changed; a frozen one takes longer to make
+class _Entry:
+    """A location that was assigned, or (`location` is None) a container that gained or lost items.
 
-    def undo(self) -> None:
-        self.location.put(self.before)
-
-    @property
-    def container(self) -> Any:
-        return self.location.container
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Restructured:
-    """A container gained or lost items. `restore` brings the old contents back."""
+    before: what the location held, or a function that brings the old items back. note: the line of the assignment in the user's
+    text, or what was done to the items, in words.
+    """
 
     container: Any
-    what: str
-    restore: Callable[[], None]
+    location: Location | None
+    before: Any
+    note: Any
 
     def undo(self) -> None:
-        self.restore()
-
-
-_Entry = _Assigned | _Restructured
+        if self.location is None:
+            self.before()
+        else:
+            self.location.put(self.before)
 
 
 class Journal:
@@ -189,56 +190,128 @@ class Journal:
 
     def assign(self, location: Location, value: Any, place: Loc | None = None) -> None:
         """Store a value. place: of the line that does so; None for what only a join or a loop says."""
-        self._log.append(_Assigned(location, location.get(), place))
+        self._log.append(_Entry(location.container, location, location.get(), place))
         location.put(value)
 
     def place_of(self, location: Location) -> Loc | None:
         """The line that last assigned this location, for error texts."""
         wanted = location.identity
-        return next(
-            (
-                e.place
-                for e in reversed(self._log)
-                if isinstance(e, _Assigned) and e.place and e.location.identity == wanted
-            ),
-            None,
-        )
+        entries = (each for each in reversed(self._log) if each.location is not None and each.note)
+        return next((each.note for each in entries if each.location.identity == wanted), None)  # type: ignore[union-attr]
 
     def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
         """Record that items were added to or removed from `container`; call before doing so."""
-        self._log.append(_Restructured(container, what, restore))
+        self._log.append(_Entry(container, None, restore, what))
 
-    def _is_private(self, entry: _Entry, mark: Mark) -> bool:
-        birth = self._births.get(id(entry.container))
-        return birth is not None and birth[1] > mark.time
+    def _since(self, mark: Mark) -> Iterator[_Entry]:
+        """The entries since the mark about what is older than it, newest first."""
+        for entry in reversed(self._log[mark.length :]):
+            birth = self._births.get(id(entry.container))
+            if birth is None or birth[1] <= mark.time:
+                yield entry
 
-    def restructured_since(self, mark: Mark) -> tuple[Any, str] | None:
-        """A container older than the mark whose structure changed since, with what happened; None if there is none."""
-        for entry in self._log[mark.length :]:
-            if isinstance(entry, _Restructured) and not self._is_private(entry, mark):
-                return entry.container, entry.what
-        return None
+    def restructured_since(self, mark: Mark) -> str | None:
+        """What was first done since the mark to the items of a container older than it; None where nothing was."""
+        found = [entry.note for entry in self._since(mark) if entry.location is None]
+        return found[-1] if found else None
 
     def changes(self, mark: Mark) -> dict[Any, Change]:
-        """What changed since the mark in locations that are older than it, by location identity."""
-        found: dict[Any, _Assigned] = {}
-        places: dict[Any, Loc] = {}
-        for entry in self._log[mark.length :]:
-            if isinstance(entry, _Assigned) and not self._is_private(entry, mark):
-                identity = entry.location.identity
-                found.setdefault(identity, entry)
-                if entry.place is not None:
-                    places[identity] = entry.place
-        return {
-            identity: Change(first.location, first.before, first.location.get(), places.get(identity))
-            for identity, first in found.items()
-        }
+        """What changed since the mark in locations that are older than it, by location identity, in order."""
+        found: dict[Any, Change] = {}
+        for entry in [*self._since(mark)][::-1]:
+            location = entry.location
+            if location is None:
+                continue
+            known = found.get(location.identity)
+            if known is None:
+                found[location.identity] = Change(location, entry.before, location.get(), entry.note)
+            elif entry.note is not None:
+                known.place = entry.note
+        return found
 
     def undo(self, mark: Mark, found: dict[Any, Change] | None = None) -> dict[Any, Change]:
         """Bring every older location back to what it held at the mark; says what had changed (`found`, if asked before)."""
         found = self.changes(mark) if found is None else found
-        for entry in reversed(self._log[mark.length :]):
-            if not self._is_private(entry, mark):
-                entry.undo()
+        for entry in self._since(mark):
+            entry.undo()
         del self._log[mark.length :]
         return found
+
+
+# -- who holds what -------------------------------------------------------------------------------------------------------
+
+_HOLD_NOTHING = (
+    *(*STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic),
+    *(
+        type(None),
+        _Missing,
+        np.ndarray,
+        set,
+        frozenset,
+        types.ModuleType,
+        types.FunctionType,
+        types.BuiltinFunctionType,
+    ),
+)
+UNKNOWN = -1  # counted where something holds others in a way that is not looked into
+
+
+def holders(journal: Journal) -> Counter[int]:
+    """By the id of each container: in how many places the traced program holds it."""
+    found: Counter[int] = Counter()
+    for made in journal.living():
+        for held in _contents(made):
+            _count(held, found)
+    return found
+
+
+def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
+    """Does one place hold this container, which the traced code has made, and one place each container in it?"""
+    if is_changeable(value) and (not journal.is_born(value) or journal.is_sealed(value) or counts[id(value)] > 1):
+        return False
+    return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
+
+
+def any_held(journal: Journal, copies: list[Any], may_be_temporary: Callable[[Any], bool]) -> bool:
+    """Can the traced program, or a statement that is not done, still reach one of these?"""
+    counts = holders(journal) if copies else Counter()
+    return any(counts[id(each)] or counts[UNKNOWN] or may_be_temporary(each) for each in copies)
+
+
+def is_changeable(value: Any) -> bool:
+    """Is this a container that the program could change?"""
+    if isinstance(value, list | dict):
+        return True
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return is_open(value) and not isinstance(value, tuple) and not (parameters and parameters.frozen)
+
+
+def may_merge(value: Any) -> bool:
+    """Is this, or holds it, a container that the program could change?"""
+    return is_changeable(value) or (isinstance(value, tuple) and any(map(may_merge, value)))
+
+
+def _contents(made: Any) -> Iterable[Any]:
+    if isinstance(made, dict):
+        return list(made.values())
+    if isinstance(made, list | tuple | set | frozenset):
+        return list(made)
+    return stored(made).values() if is_open(made) else ()  # an iterator matters where a variable or a `for` holds it
+
+
+def _count(held: Any, found: Counter[int]) -> None:
+    if isinstance(held, Partial):
+        _count(held.value, found)
+    elif isinstance(held, _HOLD_NOTHING):
+        return
+    elif isinstance(held, Closure):
+        _count((*held.defaults, *held.kw_defaults.values()), found)
+    elif isinstance(held, BoundMethod):
+        _count(held.owner, found)
+    elif is_changeable(held):
+        found[id(held)] += 1
+    elif isinstance(held, tuple):
+        for each in held:
+            _count(each, found)
+    elif not is_open(held):
+        found[UNKNOWN] += 1

@@ -34,8 +34,7 @@ from stagekit.frontend.control import (
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
 from stagekit.frontend.frame import VALUE, Frame
-from stagekit.frontend.holders import holders, is_alone, may_merge
-from stagekit.frontend.journal import MISSING, Change, Location
+from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.tracer import Assigned, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time

@@ -7,13 +7,14 @@ Only the markers count; any other annotation (`int`, a forward reference) is doc
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import inspect
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -76,17 +77,13 @@ class Parameters:
         self.snapshot = snapshot
         self.outer = dict(outer)
         self.signature = inspect.signature(self.function, follow_wrapped=False)
-        self._refuse_kinds()
+        for p in self.signature.parameters.values():
+            if p.kind in _REFUSED_KINDS:
+                raise SpecializeError(BadParameter(p.name, p.kind.description, *_REFUSED_KINDS[p.kind]), snapshot.loc)
         self.all = tuple(self._parameter(p) for p in self.signature.parameters.values())
         self.constexprs = tuple(p for p in self.all if p.is_constexpr)
         self.run_time = tuple(p for p in self.all if not p.is_constexpr)
         self.names = tuple(p.name for p in self.all)
-
-    def _refuse_kinds(self) -> None:
-        for p in self.signature.parameters.values():
-            why = _REFUSED_KINDS.get(p.kind)
-            if why is not None:
-                raise SpecializeError(BadParameter(p.name, p.kind.description, *why), self.snapshot.loc)
 
     def _parameter(self, p: inspect.Parameter) -> Parameter:
         default = ... if p.default is p.empty else p.default
@@ -127,8 +124,10 @@ class Parameters:
         return annotation
 
     def _namespace(self, constexprs: Mapping[str, Any]) -> dict[str, Any]:
-        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or ())
-        closure = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+        closure = {}
+        for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or ()):
+            with contextlib.suppress(ValueError):  # it is empty yet
+                closure[name] = cell.cell_contents
         type_params = {p.__name__: p for p in getattr(self.function, "__type_params__", ())}
         return {**self.outer, **type_params, **closure, **constexprs}
 
@@ -138,26 +137,26 @@ class Parameters:
         try:
             value = strip(self._evaluate(annotation, constexprs))
         except Exception as error:
-            if isinstance(error, NameError) and not _mentions_marker(annotation):
+            words = shown(annotation, most=10_000)
+            if isinstance(error, NameError) and not any(each in words for each in ("constexpr", "Tensor", "Pointer")):
                 return None
             raise self._bad(name, annotation, f"{type(error).__name__}: {error}", constexprs) from None
         if isinstance(value, tuple) and len(value) == 2 and value[1] is None:
             value = Optional(value[0])
         if isinstance(value, _Constexpr):
             raise self._bad(name, annotation, "it means a constexpr, which an annotation has to spell")
-        if not isinstance(value, MARKERS):
-            return None
-        resolved = self._with_sizes(name, annotation, value, constexprs)
-        self._check(name, annotation, resolved, constexprs)
-        return resolved
+        return self._resolved(name, annotation, value, constexprs) if isinstance(value, MARKERS) else None
+
+    def said(self, name: str, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
+        """The same for what `.specialize(...)` says of the parameter."""
+        return self._resolved(name, value, value, constexprs)
 
     def check_known(self, constexprs: Mapping[str, Any]) -> None:
         """Refuse annotations that mean nothing with some of the constexprs known; those that need the others have to wait."""
         for parameter in self.run_time:
             annotation = self.signature.parameters[parameter.name].annotation
             try:
-                value = strip(self._evaluate(annotation, constexprs))
-                resolved = _with_quoted(value, lambda text: self._evaluate(text, constexprs))
+                resolved = self._with_sizes(strip(self._evaluate(annotation, constexprs)), constexprs)
             except NameError as error:
                 if error.name not in self.names:  # no other constexpr, so it will never mean anything
                     self.meaning(parameter.name, constexprs)
@@ -167,29 +166,34 @@ class Parameters:
             if isinstance(resolved, MARKERS):
                 self._check(parameter.name, annotation, resolved, constexprs)
 
-    def said(self, name: str, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
-        """The same for what `.specialize(...)` says of the parameter."""
-        resolved = self._with_sizes(name, value, value, constexprs)
-        self._check(name, value, resolved, constexprs)
-        return resolved
-
-    def _with_sizes(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
-        """The marker with its quoted sizes evaluated over the constexprs."""
+    def _resolved(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
+        """The marker with its quoted sizes evaluated over the constexprs, if it is a good one."""
         try:
-            resolved: Meaning = _with_quoted(value, lambda text: self._evaluate(text, constexprs))
+            resolved: Meaning = self._with_sizes(value, constexprs)
         except Exception as error:
             known = ", ".join(f"`{p.name}`" for p in self.constexprs) or "there are none"
             why = f"{type(error).__name__}: {error}; a quoted size names constexprs ({known}), others are `sk.dynamic(...)`"
             raise self._bad(name, annotation, why) from None
+        self._check(name, annotation, resolved, constexprs)
         return resolved
 
-    def _check(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> None:
+    def _with_sizes(self, value: Any, constexprs: Mapping[str, Any]) -> Any:
+        """A marker whose quoted sizes are replaced by what they mean; anything else as it is."""
         if isinstance(value, Optional):
-            return self._check(name, annotation, value.inner, constexprs)
-        why = _misfit(value)
+            return Optional(self._with_sizes(value.inner, constexprs))
+        if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
+            return value
+
+        def plain(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(self._evaluate(s, constexprs) if isinstance(s, str) else s for s in sizes)
+
+        strides = None if value.strides is None else plain(value.strides)
+        return dataclasses.replace(value, shape=plain(value.shape), strides=strides)
+
+    def _check(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> None:
+        why = _misfit(value.inner if isinstance(value, Optional) else value)
         if why is not None:
             raise self._bad(name, annotation, why, constexprs)
-        return None
 
     def _bad(
         self, name: str, annotation: Any, why: str, constexprs: Mapping[str, Any] = NOTHING_KNOWN
@@ -203,18 +207,16 @@ class Parameters:
         self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]
     ) -> Iterator[tuple[str, int]]:
         """Parameters with an axis whose size is the constexpr `name`, for inferring it from arguments. missing: it and others."""
-        probes = {each: Dynamic(each) for each in missing}
-        probe = probes[name]
+        known = {**constexprs, **{each: Dynamic(each) for each in missing}}
         for parameter in self.run_time:
             annotation = self.signature.parameters[parameter.name].annotation
             try:
-                known = {**constexprs, **probes}
-                value = _with_quoted(strip(self._evaluate(annotation, known)), lambda text: self._evaluate(text, known))  # noqa: B023
+                value = self._with_sizes(strip(self._evaluate(annotation, known)), known)
             except Exception:
                 continue  # it needs the value of a constexpr that is missing
             inner = value.inner if isinstance(value, Optional) else value
-            if isinstance(inner, Tensor) and probe in inner.shape:
-                yield parameter.name, inner.shape.index(probe)
+            if isinstance(inner, Tensor) and known[name] in inner.shape:
+                yield parameter.name, inner.shape.index(known[name])
 
 
 def _misfit(value: Meaning) -> str | None:
@@ -237,20 +239,6 @@ def _misfit(value: Meaning) -> str | None:
     return None
 
 
-def _with_quoted(value: Any, evaluate: Callable[[str], Any]) -> Any:
-    """A marker whose quoted sizes are replaced by what they mean; anything else as it is."""
-    if isinstance(value, Optional):
-        return Optional(_with_quoted(value.inner, evaluate))
-    if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
-        return value
-
-    def plain(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(evaluate(s) if isinstance(s, str) else s for s in sizes)
-
-    strides = None if value.strides is None else plain(value.strides)
-    return dataclasses.replace(value, shape=plain(value.shape), strides=strides)
-
-
 _FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a list of arrays one by one"
 _REFUSED_KINDS: dict[object, tuple[str, str]] = {
     inspect.Parameter.VAR_POSITIONAL: _FIXED,
@@ -268,28 +256,13 @@ def _classes(annotation: Any) -> tuple[type, ...] | None:
     if annotation is Any:
         return (object,)
     found = type(None) if annotation is None else origin or annotation
-    return (found,) if isinstance(found, type) and _answers_isinstance(found) else None
-
-
-def _answers_isinstance(cls: type) -> bool:
-    """Not every class does: a protocol may be for type checkers only."""
+    if not isinstance(found, type):
+        return None
     try:
-        isinstance(None, cls)
+        isinstance(None, found)  # not every class answers: a protocol may be for type checkers only
     except Exception:  # a metaclass may raise anything
-        return False
-    return True
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _mentions_marker(annotation: Any) -> bool:
-    return any(word in shown(annotation, most=10_000) for word in ("constexpr", "Tensor", "Pointer"))
+        return None
+    return (found,)
 
 
 def strip(annotation: Any) -> Any:
@@ -302,31 +275,29 @@ def strip(annotation: Any) -> Any:
     return annotation
 
 
-def names_in_annotations(function: types.FunctionType) -> set[str]:
-    """Names that the texts of annotations mention."""
+def _names_in_annotations(function: types.FunctionType) -> set[str]:
+    """Names in the annotations that are quoted or postponed. Python 3.14 gives the others as text too, rather than evaluate
+    them.
+    """
+    texts: list[Any] = list(function.__annotations__.values()) if sys.version_info < (3, 14) else []
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        texts = list(annotationlib.get_annotations(function, format=annotationlib.Format.STRING).values())
     found: set[str] = set()
-    for text in _annotation_texts(function):
-        try:
-            with without_warnings():
-                tree = ast.parse(text, mode="eval")
-        except (SyntaxError, ValueError):  # ValueError: half of a surrogate pair, a null character
-            continue
-        found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    for text in texts:
+        with (
+            contextlib.suppress(SyntaxError, ValueError),
+            without_warnings(),
+        ):  # a null character, half of a surrogate pair
+            tree = ast.parse(text, mode="eval") if type(text) is str else ast.Constant(text)
+            found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
     return found
-
-
-def _annotation_texts(function: types.FunctionType) -> list[str]:
-    """Annotations that are quoted or postponed. Python 3.14 gives the others as text too, rather than evaluate them."""
-    if sys.version_info < (3, 14):
-        return [each for each in function.__annotations__.values() if type(each) is str]
-    import annotationlib
-
-    return list(annotationlib.get_annotations(function, format=annotationlib.Format.STRING).values())
 
 
 def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> dict[str, Any]:
     """Values, in the frames around a definition, of names that its annotations use and its closure and module lack."""
-    wanted = names_in_annotations(function) - set(function.__code__.co_freevars) - set(function.__globals__)
+    wanted = _names_in_annotations(function) - set(function.__code__.co_freevars) - set(function.__globals__)
     found: dict[str, Any] = {}
     while frame is not None and wanted:
         for name in [n for n in wanted if n in frame.f_locals]:

@@ -13,7 +13,6 @@ import contextlib
 import dis
 import inspect
 import linecache
-import sys
 import textwrap
 import tokenize
 import types
@@ -57,7 +56,6 @@ class Names:
 
     local: frozenset[str]
     nonlocal_: frozenset[str]
-    global_: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -98,12 +96,10 @@ class Snapshot:
     def source(self) -> Source:
         """Parse. Raises StagingError when there is no text, or not this function's text."""
         if self.lines is None:
-            raise _unavailable(self)
+            raise _not_its_text(self)
         node = _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
-        nodes = all_nodes(node)
-        check_syntax(source, nodes)
-        _note_names(nodes)
+        _check_syntax(source)
         return source
 
 
@@ -206,20 +202,16 @@ def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) ->
 
 
 def _not_its_text(snapshot: Snapshot) -> StagingError:
-    """The lines are another function's: a file was edited. What is in no file cannot have been, so its text is another's
-    (`python -c` and `exec` share the name `<string>`, and Python 3.13 keeps the text of the first).
+    """There are no lines, or they are another function's: a file was edited. What is in no file cannot have been, so its text is
+    another's (`python -c` and `exec` share the name `<string>`, and Python 3.13 keeps the text of the first).
     """
-    if snapshot.loc.file.startswith("<"):
-        return _unavailable(snapshot)
+    if snapshot.lines is None or snapshot.loc.file.startswith("<"):
+        return StagingError(SourceUnavailable(name=snapshot.function.__qualname__, file=snapshot.loc.file))
     return StagingError(SourceStale(name=snapshot.function.__qualname__), snapshot.loc)
 
 
-def _unavailable(snapshot: Snapshot) -> StagingError:
-    return StagingError(SourceUnavailable(name=snapshot.function.__qualname__, file=snapshot.loc.file))
-
-
 def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
-    """Does `node` compile to the function's code? Free variables are given by an enclosing function made for the purpose."""
+    """Does `node` compile to the function's code?"""
     code = function.__code__
     modules = [name for name in code.co_names if issubclass(type(function.__globals__.get(name)), types.ModuleType)]
     made = _compile_alone(node, code, modules)
@@ -231,67 +223,56 @@ def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
 
 
 def _compile_alone(node: FunctionNode, code: types.CodeType, imported: Iterable[str]) -> types.CodeType:
-    bare: ast.stmt
-    if isinstance(node, ast.FunctionDef):
-        # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
-        bare = ast.FunctionDef("alone", _without_annotations(node.args), node.body, [], None, None, **_PLACE)
-        if sys.version_info >= (3, 12):
-            bare.type_params = []
-    else:
-        bare = ast.Expr(ast.Lambda(_without_annotations(node.args), node.body, **_PLACE), **_PLACE)
-    cells = [ast.Assign([ast.Name(name, ast.Store(), **_PLACE)], _none(), **_PLACE) for name in code.co_freevars]
-    nothing = ast.arguments([], [], None, [], [], None, [])
-    outer = ast.FunctionDef("outer", nothing, [*cells, bare], [], None, None, **_PLACE)
-    if sys.version_info >= (3, 12):
-        outer.type_params = []
-    imports = [
-        ast.Import([ast.alias(name, **_PLACE)], **_PLACE) for name in imported
-    ]  # they change how calls are compiled
-    module = ast.Module([*imports, outer], [])
+    """The code that `node` compiles to. Free variables are given by an enclosing function made for the purpose; imports of names
+    change how calls are compiled.
+    """
+    # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
+    signature = _bare_signature(node.args)
+    text = f"lambda {signature}: 0" if isinstance(node, ast.Lambda) else f"def alone({signature}): 0"
+    cells = [f" {name} = None" for name in code.co_freevars]
     flags = code.co_flags & _FUTURE_ANNOTATIONS
     with without_warnings():
+        module = ast.parse("\n".join([*(f"import {name}" for name in imported), "def outer():", *cells, f" {text}"]))
+        bare: Any = module.body[-1].body[-1]  # type: ignore[attr-defined]  # the last statement of `outer`
+        (bare.value if isinstance(node, ast.Lambda) else bare).body = node.body
         compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=flags)
     (outer_code,) = (c for c in compiled.co_consts if isinstance(c, types.CodeType))
     return next(c for c in outer_code.co_consts if isinstance(c, types.CodeType))
 
 
 _FUTURE_ANNOTATIONS = 0x1000000
-_PLACE: dict[str, Any] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}  # of a node made here
 
 
-def _none() -> ast.Constant:
-    return ast.Constant(None, **_PLACE)
+def _bare_signature(args: ast.arguments) -> str:
+    """The same parameters without annotations. Defaults become None: they are evaluated outside the function's own code."""
 
+    def bare(*found: ast.arg | None) -> list[ast.arg]:
+        return [ast.arg(each.arg) for each in found if each]
 
-def _without_annotations(args: ast.arguments) -> ast.arguments:
-    """The same parameters; defaults become None, since they are evaluated outside the function's own code."""
-
-    def bare(arg: ast.arg) -> ast.arg:
-        return ast.arg(arg.arg, **_PLACE)
-
-    return ast.arguments(
-        [bare(a) for a in args.posonlyargs],
-        [bare(a) for a in args.args],
-        bare(args.vararg) if args.vararg else None,
-        [bare(a) for a in args.kwonlyargs],
-        [None if d is None else _none() for d in args.kw_defaults],
-        bare(args.kwarg) if args.kwarg else None,
-        [_none() for _ in args.defaults],
+    star, double_star = bare(args.vararg), bare(args.kwarg)
+    none = ast.Constant(None)
+    return ast.unparse(
+        ast.arguments(
+            posonlyargs=bare(*args.posonlyargs),
+            args=bare(*args.args),
+            vararg=star[0] if star else None,
+            kwonlyargs=bare(*args.kwonlyargs),
+            kw_defaults=[d and none for d in args.kw_defaults],
+            kwarg=double_star[0] if double_star else None,
+            defaults=[none for _ in args.defaults],
+        )
     )
 
 
-def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
+def _same_code(a: object, b: object) -> bool:
+    """Are two pieces of code, or constants in them, the same?"""
+    if not (isinstance(a, types.CodeType) and isinstance(b, types.CodeType)):
+        return type(a) is type(b) and _text(a) == _text(b)
     if a.co_varnames != b.co_varnames or len(a.co_consts) != len(b.co_consts):
         return False
     if (a.co_code, a.co_names) != (b.co_code, b.co_names) and _instructions(a) != _instructions(b):
         return False
-    return all(_same_constant(x, y) for x, y in zip(a.co_consts, b.co_consts))
-
-
-def _same_constant(x: object, y: object) -> bool:
-    if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
-        return _same_code(x, y)
-    return type(x) is type(y) and _text(x) == _text(y)
+    return all(map(_same_code, a.co_consts, b.co_consts))
 
 
 def _text(constant: object) -> str:
@@ -322,31 +303,22 @@ def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
 def names_of(scope: Scope) -> Names:
     """Names that `scope` binds itself: parameters, assignments, imports, nested definitions. Remembered on the node."""
     known: Names | None = getattr(scope, "_names", None)
-    if known is None:
-        known = scope._names = _names_of(scope)  # type: ignore[union-attr]
-    return known
-
-
-def _names_of(scope: Scope) -> Names:
-    local: set[str] = set()
+    if known is not None:
+        return known
+    parameters = all_arguments(scope.args) if isinstance(scope, ast.FunctionDef | ast.Lambda) else []
+    local = {a.arg for a in parameters}
     nonlocal_: set[str] = set()
-    global_: set[str] = set()
-    if isinstance(scope, ast.FunctionDef | ast.Lambda):
-        local.update(a.arg for a in all_arguments(scope.args))
     for node in own_nodes(scope):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             local.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            local.add(node.name)
         elif isinstance(node, ast.Nonlocal):
             nonlocal_.update(node.names)
-        elif isinstance(node, ast.Global):
-            global_.update(node.names)
-        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.MatchAs | ast.MatchStar) and node.name:
             local.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             local.add(node.rest)
-    return Names(frozenset(local - nonlocal_ - global_), frozenset(nonlocal_), frozenset(global_))
+    found = scope._names = Names(frozenset(local - nonlocal_), frozenset(nonlocal_))  # type: ignore[union-attr]
+    return found
 
 
 def all_arguments(args: ast.arguments) -> list[ast.arg]:
@@ -373,36 +345,34 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 # -- what the language leaves out ------------------------------------------------------------------------------------
 
+_NO_ERRORS = "a kernel cannot raise or catch; test the condition instead"
+_NO_WAITING = "there is nothing to await in a kernel"
+_NO_YIELD = "return a tuple or a list instead"
 _UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Try: ("`try`", "a kernel cannot raise or catch; test the condition instead"),
-    ast.TryStar: ("`try`", "a kernel cannot raise or catch; test the condition instead"),
+    **dict.fromkeys((ast.Try, ast.TryStar), ("`try`", _NO_ERRORS)),
     ast.Raise: ("`raise`", "use `assert` for run-time checks and `static_assert` for compile-time ones"),
     ast.With: ("`with`", "call the enter and exit steps by name"),
-    ast.AsyncWith: ("`async with`", "there is nothing to await in a kernel"),
-    ast.AsyncFor: ("`async for`", "there is nothing to await in a kernel"),
+    ast.AsyncWith: ("`async with`", _NO_WAITING),
+    ast.AsyncFor: ("`async for`", _NO_WAITING),
     ast.AsyncFunctionDef: ("`async def`", "write `def`"),
-    ast.Await: ("`await`", "there is nothing to await in a kernel"),
-    ast.Yield: ("`yield`", "return a tuple or a list instead"),
-    ast.YieldFrom: ("`yield from`", "return a tuple or a list instead"),
-    ast.Import: ("`import`", "import at the top of the module"),
-    ast.ImportFrom: ("`import`", "import at the top of the module"),
+    ast.Await: ("`await`", _NO_WAITING),
+    ast.Yield: ("`yield`", _NO_YIELD),
+    ast.YieldFrom: ("`yield from`", _NO_YIELD),
+    **dict.fromkeys((ast.Import, ast.ImportFrom), ("`import`", "import at the top of the module")),
     ast.Global: ("`global`", "a kernel cannot rebind globals; pass the value in and return the new one"),
     ast.ClassDef: ("a class definition", "define the class outside the kernel"),
 }
 
 
-def check_syntax(source: Source, nodes: list[Any]) -> None:
-    """Refuse, with a caret, what the language does not have. Nested functions are part of the text."""
-    for node in nodes:
-        found = _UNSUPPORTED.get(type(node))
-        if found:
-            what, hint = found
-            raise StagingError(UnsupportedSyntax(what=what, hint=hint), source.loc(node, None, ()))
+def _check_syntax(source: Source) -> None:
+    """Refuse, with a caret, what the language does not have. Nested functions are part of the text.
 
-
-def _note_names(nodes: list[Any]) -> None:
-    """Tell each call whose value a statement gives to one name what that name is: memory is called by it."""
-    for node in nodes:
+    Each call whose value a statement gives to one name is told what that name is: memory is called by it.
+    """
+    for node in all_nodes(source.node):
+        if type(node) in _UNSUPPORTED:
+            what, hint = _UNSUPPORTED[type(node)]
+            raise StagingError(UnsupportedSyntax(what, hint), source.loc(node, None, ()))
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[-1], ast.Name):
             node.value._assigned_to = node.targets[-1].id  # type: ignore[attr-defined]
 

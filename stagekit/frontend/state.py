@@ -97,13 +97,9 @@ _BY_BITS: dict[type, Callable[[Any], bytes]] = {
 _BY_PARTS: dict[type, Callable[[Any], Iterable[Any] | None]] = {
     range: lambda value: (value.start, value.stop, value.step),
     slice: lambda value: (value.start, value.stop, value.step),
-    tuple: iter,
-    list: iter,
-    dict: lambda value: (part for item in value.items() for part in item),
-    set: iter,  # in its order, which a kernel can see
-    frozenset: iter,
+    **dict.fromkeys((tuple, list, set, frozenset), iter),  # sets in their order, which a kernel can see
+    dict: lambda value: _flat(value.items()),
     functools.partial: lambda value: None if vars(value) else (value.func, value.args, value.keywords),
-    np.ndarray: lambda value: None if value.dtype.hasobject else _parts_of_array(value),
 }
 
 
@@ -112,18 +108,28 @@ def _parts(value: Any) -> Iterable[Any] | None:
     kind = type(value)
     if kind in _BY_PARTS:
         return _BY_PARTS[kind](value)
+    if kind is np.ndarray:
+        _refuse_large(value, value.nbytes)
+        layout = value.dtype, value.shape, value.strides, value.flags.num
+        return None if value.dtype.hasobject else (*layout, value.tobytes())
     if issubclass(kind, np.dtype):
-        return _parts_of_dtype(value)
+        has_more = value.fields is not None or value.subdtype is not None or value.metadata is not None
+        return None if has_more or value.hasobject else (value.str, value.char, value.type)
     if issubclass(kind, np.generic):
         return (value.dtype, value.tobytes()) if kind is value.dtype.type and not value.dtype.hasobject else None
     if issubclass(kind, enum.Enum):
-        return None if set(vars(value)) - _OF_UNNAMED_MEMBERS else (value._value_,)
+        # What `Perm(4)` of a flag holds that names no 4. Members with a name are one object each.
+        return None if set(vars(value)) - {"_value_", "_name_", "_inverted_"} else (value._value_,)
     if (key := key_of(value)) is not None:
         return (key(),)
     if not _is_plain_class(kind):
         return None
     base = next((base for base in _PLAIN_VALUES if issubclass(kind, base)), object)
-    if _holds_more(kind, base) or (base is object and not _is_record(kind)):
+    record = getattr(kind, "__dataclass_params__", None)
+    is_record = record is not None and bool(
+        record.eq
+    )  # a dataclass that does not say that equal fields make no equal objects
+    if _holds_more(kind, base) or (base is object and not is_record):
         return None
     plain = () if base is object else (_PLAIN_VALUES[base](value),)
     return (*plain, *_flat(stored(value).items()))
@@ -133,27 +139,11 @@ _OF_UNNAMED_MEMBERS = frozenset({"_value_", "_name_", "_inverted_"})
 """What `Perm(4)` of a flag holds that names no 4. Members with a name are one object each."""
 
 
-def _parts_of_array(value: Any) -> tuple[Any, ...]:
-    _refuse_large(value, value.nbytes)
-    return (value.dtype, value.shape, value.strides, value.flags.num, value.tobytes())
-
-
-def _parts_of_dtype(value: Any) -> tuple[Any, ...] | None:
-    has_more = value.fields is not None or value.subdtype is not None or value.metadata is not None
-    return None if has_more or value.hasobject else (value.str, value.char, value.type)
-
-
 _PLAIN_VALUES: dict[type, Callable[[Any], Any]] = {
     int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__,
     tuple: lambda value: tuple(tuple.__iter__(value)),
 }  # fmt: skip
 """What classes derive from to make values of their own, such as named tuples: these have digests, of all that they hold."""
-
-
-def _is_record(cls: Any) -> bool:
-    """A dataclass that does not say that equal fields make no equal objects."""
-    params = getattr(cls, "__dataclass_params__", None)
-    return params is not None and bool(params.eq)
 
 
 def _is_plain_class(cls: type) -> bool:
@@ -287,15 +277,21 @@ _NEVER_INSIDE = (type, types.FunctionType, types.ModuleType)
 
 def _look_inside(value: Any, rows: list[Row]) -> Iterable[Any]:
     """Add the rows of one object; gives what it holds."""
-    for base, look in _CONTENTS:
+    for base, items, rows_of in _CONTENTS:
         if isinstance(value, base):
-            held = look(value, rows)
+            held = tuple(items(value))
+            rows += rows_of(value, held)
             return held if type(value) in BUILT_IN_CONTAINERS else [*held, *state_rows(value, rows)]
     if key_of(value) is not None:
         rows.append(asking(lambda: freeze(value)))
         return ()
     is_record = not isinstance(value, type) and is_dataclass(value) and not isinstance(value, _ALWAYS_ATOMIC)
     return state_rows(value, rows) if is_record else ()
+
+
+def held_by(value: Any) -> tuple[Any, ...]:
+    """What a container holds, whatever its class says of it; nothing for other objects."""
+    return next((tuple(items(value)) for base, items, _ in _CONTENTS if isinstance(value, base)), ())
 
 
 def state_rows(value: Any, rows: list[Row]) -> Iterable[Any]:
@@ -326,49 +322,40 @@ def asking(look: Callable[[], Any]) -> Row:
     return ("ask", is_same, None, True)
 
 
-Look = Callable[[Any, list[Row]], Iterable[Any]]
-"""Adds the rows of one object, and gives what it holds."""
+Items = Callable[[Any], Iterable[Any]]
+RowsOf = Callable[[Any, tuple[Any, ...]], list[Row]]
+"""The rows of one container, which holds these items."""
 
 
-def _list(value: Any, rows: list[Row]) -> Iterable[Any]:
-    seen = tuple(list.__iter__(value))
-    rows.append(("list", value, None, seen))
-    return seen
+def _none(value: Any, held: tuple[Any, ...]) -> list[Row]:
+    return []
 
 
-def _dict(value: Any, rows: list[Row]) -> Iterable[Any]:
-    seen = _flat(dict.items(value))
-    rows.append(("dict", value, None, seen))
+def _rows_of_dict(value: Any, held: tuple[Any, ...]) -> list[Row]:
+    rows: list[Row] = [("dict", value, None, held)]
     if isinstance(value, OrderedDict):  # it keeps its order elsewhere
         rows.append(asking(lambda: [*map(ById, OrderedDict.keys(value))]))
     if isinstance(value, defaultdict):
         rows.append(("attribute", value, "default_factory", value.default_factory))
-    return seen
+    return rows
 
 
-def _items_of(base: Any) -> Look:
+def _iterated(base: Any) -> tuple[Any, Items, RowsOf]:
     """Of what gives its items by iterating alone."""
 
-    def look(value: Any, rows: list[Row]) -> Iterable[Any]:
-        seen = tuple(base.__iter__(value))
+    def rows_of(value: Any, held: tuple[Any, ...]) -> list[Row]:
         is_native = type(value) is base  # else iterating may run code of its class
-        rows.append(("items", value, None, seen) if is_native else asking(lambda: [*map(ById, base.__iter__(value))]))
-        return seen
+        return [("items", value, None, held) if is_native else asking(lambda: [*map(ById, base.__iter__(value))])]
 
-    return look
+    return base, base.__iter__, rows_of
 
 
-def _asked(items: Callable[[Any], Iterable[Any]]) -> Look:
+def _asked(bases: Any, items: Items) -> tuple[Any, Items, RowsOf]:
     """Of what cannot be compared by addresses of its own: Python looks at its items."""
-
-    def look(value: Any, rows: list[Row]) -> Iterable[Any]:
-        rows.append(asking(lambda: [*map(ById, items(value))]))
-        return list(items(value))
-
-    return look
+    return bases, items, lambda value, _: [asking(lambda: [*map(ById, items(value))])]
 
 
-def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
+def _rows_of_bytes(value: Any, held: tuple[Any, ...]) -> list[Row]:
     def look() -> tuple[Any, ...]:
         try:
             view = memoryview(value)
@@ -377,20 +364,17 @@ def _bytes(value: Any, rows: list[Row]) -> Iterable[Any]:
         _refuse_large(value, view.nbytes)
         return (view.format, view.shape, view.strides, view.tobytes())
 
-    rows.append(asking(look))
-    return ()
+    return [asking(look)]
 
 
-def _array(value: Any, rows: list[Row]) -> Iterable[Any]:
+def _rows_of_array(value: Any, held: tuple[Any, ...]) -> list[Row]:
     """Contents are compared by their bytes: natively where they lie in one piece, else in Python."""
     _refuse_large(value, value.nbytes)
     if value.dtype.hasobject:
-        rows.append(asking(lambda: (_layout(value), [*map(ById, value.flat)])))
-        return list(value.flat)
-    is_native = type(value) is np.ndarray and value.flags.c_contiguous
-    layout, content = _layout(value), value.tobytes()
-    rows.append(("array", value, layout, content) if is_native else asking(lambda: (_layout(value), value.tobytes())))
-    return ()
+        return [asking(lambda: (_layout(value), [*map(ById, value.flat)]))]
+    if type(value) is np.ndarray and value.flags.c_contiguous:
+        return [("array", value, _layout(value), value.tobytes())]
+    return [asking(lambda: (_layout(value), value.tobytes()))]
 
 
 def _layout(value: Any) -> bytes:
@@ -399,19 +383,19 @@ def _layout(value: Any) -> bytes:
     return struct.pack(f"<{len(words)}q", *words)
 
 
-_CONTENTS: tuple[tuple[Any, Look], ...] = (
-    (tuple, lambda value, _: tuple.__iter__(value)),
-    (frozenset, lambda value, _: frozenset.__iter__(value)),
-    (list, _list),
-    (dict, _dict),
-    (set, _items_of(set)),
-    (deque, _items_of(deque)),
-    (types.MappingProxyType, _asked(lambda value: _flat(value.items()))),
-    (ItemsView, _asked(_flat)),
-    ((KeysView, ValuesView), _asked(list)),
-    (functools.partial, _asked(lambda value: (value.func, value.args, value.keywords))),
-    ((bytearray, memoryview, array), _bytes),
-    (np.ndarray, _array),
+_CONTENTS: tuple[tuple[Any, Items, RowsOf], ...] = (
+    (tuple, tuple.__iter__, _none),
+    (frozenset, frozenset.__iter__, _none),
+    (list, list.__iter__, lambda value, held: [("list", value, None, held)]),
+    (dict, lambda value: _flat(dict.items(value)), _rows_of_dict),
+    _iterated(set),
+    _iterated(deque),
+    _asked(types.MappingProxyType, lambda value: _flat(value.items())),
+    _asked(ItemsView, _flat),
+    _asked((KeysView, ValuesView), iter),
+    _asked(functools.partial, lambda value: (value.func, value.args, value.keywords)),
+    ((bytearray, memoryview, array), lambda value: (), _rows_of_bytes),
+    (np.ndarray, lambda value: value.flat if value.dtype.hasobject else (), _rows_of_array),
 )
 """What holds other values, with those that derive from it: its items, whatever its class says of them."""
 BUILT_IN_CONTAINERS = frozenset({

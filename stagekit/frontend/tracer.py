@@ -25,8 +25,7 @@ from stagekit.frontend.errors import (
     UnboundSize,
     UnrollBudget,
 )
-from stagekit.frontend.holders import any_held
-from stagekit.frontend.journal import Journal, Location, Mark
+from stagekit.frontend.journal import Journal, Location, Mark, any_held
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.values import Number, is_fixed
@@ -192,7 +191,7 @@ class Tracer:
         """Under run-time control containers may change items, not their length or keys."""
         found = self.journal.restructured_since(mark)
         if found is not None:
-            raise StagingError(StructureChange(found[1]), loc)
+            raise StagingError(StructureChange(found), loc)
 
     # -- budgets ------------------------------------------------------------------------------------------------
 
