@@ -11,7 +11,8 @@ import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, dataclass_transform
+from string import Formatter
+from typing import Any, ClassVar
 
 from stagekit.diagnostics.loc import Loc
 
@@ -19,14 +20,14 @@ _REGISTRY: dict[str, type[Diagnostic]] = {}
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
 
 
-@dataclass_transform(frozen_default=True)
 class Diagnostic:
     """Base of the catalogue: a frozen record. `title`, `label` and `help` are templates over the fields: `{name}`.
 
     title: what went wrong, no values. label: the same with values, shown under the caret. help: what to do.
 
-    Annotated names of a subclass are its fields, in order, as in a dataclass. Nothing is generated per class: a catalogue of
-    a hundred dataclasses would be a third of the time of `import stagekit`.
+    What the templates name are the fields of a class, in the order in which they first stand there; a class may annotate them
+    instead, as in a dataclass, where code reads them. Nothing is generated per class: a catalogue of a hundred dataclasses would
+    be a third of the time of `import stagekit`.
     """
 
     id: ClassVar[str]
@@ -37,8 +38,10 @@ class Diagnostic:
 
     def __init_subclass__(cls) -> None:
         cls.id = _WORD_STARTS.sub("_", cls.__name__).upper()
-        own = inspect.get_annotations(cls)
-        cls.FIELDS += tuple(name for name, kind in own.items() if "ClassVar" not in str(kind))
+        annotated = [name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)]
+        templates = "".join(getattr(cls, what, "") for what in ("title", "label", "help"))
+        own = annotated or [name for _, name, _, _ in Formatter().parse(templates) if name and name not in cls.FIELDS]
+        cls.FIELDS += tuple(dict.fromkeys(own))
         if cls.id in _REGISTRY:
             raise InternalError(f"two diagnostics have the id {cls.id}")
         _REGISTRY[cls.id] = cls

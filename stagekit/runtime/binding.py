@@ -53,7 +53,7 @@ class Binder:
         given = self._names[: len(args)]
         for name in kwargs:
             if name in given:
-                raise self._error(DuplicateArgument(self._kernel, name))
+                raise self._error(DuplicateArgument(name, self._kernel))
             if name not in self._names:
                 raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
 

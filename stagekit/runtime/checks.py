@@ -226,14 +226,14 @@ def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
         )
     for axis, (expected, size) in enumerate(zip(spec.shape, view.shape)):
         if isinstance(expected, int) and size != expected:
-            raise ArgumentError(WrongSize(spec.name, axis, expected, "", size, view.shape))
+            raise ArgumentError(WrongSize(spec.name, expected, axis, "", size, view.shape))
     if view.strides is None:
         raise ArgumentError(UnevenStrides(spec.name, spec.dtype.name, str(view)))
     if spec.is_contiguous and not view.is_contiguous:
         raise ArgumentError(NotContiguous(spec.name, view.shape, view.strides))
     for axis, (expected, stride) in enumerate(zip(spec.strides or (), view.strides)):
         if isinstance(expected, int) and stride != expected and _is_stepped(view.shape, axis):
-            raise ArgumentError(WrongStride(spec.name, axis, expected, stride, view.shape))
+            raise ArgumentError(WrongStride(spec.name, expected, axis, stride, view.shape))
 
 
 def _is_stepped(shape: Sequence[int], axis: int) -> bool:
@@ -289,9 +289,9 @@ def _size_check(signature: Signature, starts: Sequence[int]) -> Callable[[list[i
             shape: Any = tuple(flat[start + 1 : start + 1 + spec.rank])
             if found != expected and kind == "size":
                 bound_by = _bound_by(signature, expression)
-                raise ArgumentError(WrongSize(spec.name, axis, expected, bound_by, int(found), shape))
+                raise ArgumentError(WrongSize(spec.name, expected, axis, bound_by, int(found), shape))
             if found != expected and _is_stepped(shape, axis):
-                raise ArgumentError(WrongStride(spec.name, axis, expected, int(found), shape))
+                raise ArgumentError(WrongStride(spec.name, expected, axis, int(found), shape))
 
     return check
 

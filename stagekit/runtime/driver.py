@@ -120,7 +120,7 @@ def _context_lost(call: str, status: Any, device: int, culprit: str) -> ContextL
     else:
         blamed, advice = "stagekit launched no kernel there: another library's failed", "its documentation tells more"
     error_name, text = _status_text(api(), status).split(" ", 1)
-    return ContextLost(f"cuda:{device}", call, error_name, text, blamed, advice)
+    return ContextLost(f"cuda:{device}", blamed, call, error_name, text, advice)
 
 
 def _failing_device(status: Any) -> int | None:

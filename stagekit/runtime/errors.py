@@ -50,35 +50,21 @@ class TooManyArguments(Diagnostic):
     title = "Too many arguments"
     label = "`{kernel}` takes {accepted} by position, {received} were given"
 
-    kernel: str
-    accepted: int
-    received: int
-
 
 class MissingArgument(Diagnostic):
     title = "An argument is missing"
     label = "`{kernel}` needs {names}"
-
-    kernel: str
-    names: str
 
 
 class DuplicateArgument(Diagnostic):
     title = "An argument is given twice"
     label = "`{name}` of `{kernel}` is given by position and by keyword"
 
-    kernel: str
-    name: str
-
 
 class UnknownArgument(Diagnostic):
     title = "No parameter has this name"
     label = "`{kernel}` has no parameter `{name}`"
     help = "{advice}"
-
-    kernel: str
-    name: str
-    advice: str
 
 
 # Arrays -----------------------------------------------------------------------------------------------------------
@@ -89,48 +75,26 @@ class NotAnArray(Diagnostic):
     label = "`{name}`: expected an array of {dtype}, got {received}"
     help = "NumPy arrays, DLPack and __cuda_array_interface__ objects are arrays; numpy.asarray makes one of a list"
 
-    name: str
-    dtype: str
-    received: str
-
 
 class WrongDtype(Diagnostic):
     title = "Wrong dtype"
     label = "`{name}`: expected {dtype}, got {received}"
     help = "{conversion}"
 
-    name: str
-    dtype: str
-    received: str
-    conversion: str
-
 
 class UnsupportedDtype(Diagnostic):
     title = "Kernels have no such dtype"
     label = "{dtype} has no counterpart in stagekit"
-
-    dtype: str
 
 
 class WrongRank(Diagnostic):
     title = "Wrong number of dimensions"
     label = "`{name}`: expected {expected}, got {received}"
 
-    name: str
-    expected: str
-    received: str
-
 
 class WrongSize(Diagnostic):
     title = "Wrong size"
     label = "`{name}`: expected {expected} element(s) along axis {axis}{bound_by}, got {size} (shape {shape})"
-
-    name: str
-    axis: int
-    expected: int
-    bound_by: str
-    size: int
-    shape: tuple[int, ...]
 
 
 class NotContiguous(Diagnostic):
@@ -138,21 +102,11 @@ class NotContiguous(Diagnostic):
     label = "`{name}`: expected C order without gaps, got shape {shape} with element strides {strides}"
     help = "numpy.ascontiguousarray({name}), or .contiguous() of a torch tensor"
 
-    name: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
 
 class WrongStride(Diagnostic):
     title = "Wrong stride"
     label = "`{name}`: expected steps of {expected} element(s) along axis {axis}, got {stride} (shape {shape})"
     help = "pass an array with the layout that the parameter declares, or leave its `strides` out"
-
-    name: str
-    axis: int
-    expected: int
-    stride: int
-    shape: tuple[int, ...]
 
 
 class UnevenStrides(Diagnostic):
@@ -160,28 +114,16 @@ class UnevenStrides(Diagnostic):
     label = "`{name}`: expected steps of whole elements of {dtype}, got {received} with gaps of part of an element"
     help = "a view into a structured array is one such; copy it with {name}.copy()"
 
-    name: str
-    dtype: str
-    received: str
-
 
 class Misaligned(Diagnostic):
     title = "The array is not aligned"
     label = "`{name}`: expected an address that is a multiple of {align} bytes, got {address:#x} ({excess} too many)"
     help = "a copy of the array is aligned; a view that starts inside another array need not be"
 
-    name: str
-    align: int
-    address: int
-    excess: int
-
 
 class ReadOnlyOutput(Diagnostic):
     title = "The array is read-only"
     label = "`{name}`: the kernel writes it, got {received}, which is read-only"
-
-    name: str
-    received: str
 
 
 class WrongDevice(Diagnostic):
@@ -189,40 +131,22 @@ class WrongDevice(Diagnostic):
     label = "`{name}`: expected an array that the {target} target can reach, got {received} on {device}"
     help = "{advice}"
 
-    name: str
-    target: str
-    received: str
-    device: str
-    advice: str
-
 
 class DeviceMismatch(Diagnostic):
     title = "Arrays of two devices"
     label = "`{name}` is on cuda:{device}, `{other}` is on cuda:{other_device}"
     help = "one launch runs on one device: move one of them"
 
-    name: str
-    device: int
-    other: str
-    other_device: int
-
 
 class UnreadableArray(Diagnostic):
     title = "The array could not be read"
     label = "`{name}`: {received} refused: {reason}"
-
-    name: str
-    received: str
-    reason: str
 
 
 class MaskedArray(Diagnostic):
     title = "A masked array"
     label = "`{name}`: kernels know nothing of the mask of {received}"
     help = "pass {name}.filled(value), or {name}.data to ignore the mask"
-
-    name: str
-    received: str
 
 
 # Numbers ----------------------------------------------------------------------------------------------------------
@@ -233,20 +157,11 @@ class NotANumber(Diagnostic):
     label = "`{name}`: expected {dtype}, got {received}"
     help = "{hint}"
 
-    name: str
-    dtype: str
-    received: str
-    hint: str
-
 
 class FloatForInteger(Diagnostic):
     title = "A float where an integer is needed"
     label = "`{name}`: expected {dtype}, got {received}"
     help = "int({name}) drops the fraction, round({name}) rounds"
-
-    name: str
-    dtype: str
-    received: str
 
 
 class IntegerOutOfRange(Diagnostic):
@@ -254,19 +169,10 @@ class IntegerOutOfRange(Diagnostic):
     label = "`{name}`: {value} is outside {dtype} ({low} to {high})"
     help = "give the parameter a wider dtype"
 
-    name: str
-    dtype: str
-    value: int
-    low: int
-    high: int
-
 
 class NotNone(Diagnostic):
     title = "This specialisation has no such argument"
     label = "`{name}`: this kernel was specialised for None, got {received}"
-
-    name: str
-    received: str
 
 
 # Launch geometry --------------------------------------------------------------------------------------------------
@@ -277,37 +183,21 @@ class BracketsMisfit(Diagnostic):
     label = "`{written}`: `{kernel}` {takes}"
     help = "{readings}"
 
-    kernel: str
-    written: str
-    takes: str
-    readings: str
-
 
 class GridFunctionFailed(Diagnostic):
     title = "A grid function raised"
     label = "{reason}"
     help = "it is called with one mapping, from names to constexprs and arguments: {names}"
 
-    reason: str
-    names: str
-
 
 class LaunchSizeType(Diagnostic):
     title = "A launch size must be an integer"
     label = "{what}: expected {expected}, got {received}"
 
-    what: str
-    expected: str
-    received: str
-
 
 class LaunchLimit(Diagnostic):
     title = "A launch size is out of range"
     label = "{what} is {value}, it must lie between 0 and {high}"
-
-    what: str
-    value: int
-    high: int
 
 
 class SharedMemoryTooSmall(Diagnostic):
@@ -315,18 +205,10 @@ class SharedMemoryTooSmall(Diagnostic):
     label = "`{kernel}` uses {needed} bytes of dynamic shared memory at least, the launch gives {given}"
     help = "give them in the launch: `{kernel}[grid, block, {needed}]`, or LaunchConfig(grid=, block=, shared_bytes={needed})"
 
-    kernel: str
-    needed: int
-    given: int
-
 
 class BlockMismatch(Diagnostic):
     title = "The block is fixed"
     label = "`{kernel}` was compiled for blocks of {fixed} threads, the launch asks for {given}"
-
-    kernel: str
-    fixed: tuple[int, int, int]
-    given: tuple[int, int, int]
 
 
 # CUDA -------------------------------------------------------------------------------------------------------------
@@ -355,29 +237,16 @@ class NoCudaDriver(Diagnostic):
     label = "{reason}"
     help = "kernels run on the CPU with NumPy arrays; .ptx and .ir need no GPU"
 
-    reason: str
-
 
 class DriverCallFailed(Diagnostic):
     title = "A CUDA call failed"
     label = "{call}: {name} ({text})"
-
-    call: str
-    name: str
-    text: str
 
 
 class ContextLost(Diagnostic):
     title = "A fault on the GPU has ended the CUDA context"
     label = "{device}: {blamed}; {call} reports {name} ({text})"
     help = "start the process anew, since every CUDA call in it fails from now on. {advice}"
-
-    device: str
-    call: str
-    name: str
-    text: str
-    blamed: str
-    advice: str
 
 
 class ForkedProcess(Diagnostic):
@@ -394,31 +263,15 @@ class ModuleRefused(Diagnostic):
     label = "`{kernel}` on {device}: {name}"
     help = "{log}"
 
-    kernel: str
-    device: str
-    name: str
-    log: str
-
 
 class CapabilityTooLow(Diagnostic):
     title = "The GPU is older than the kernel"
     label = "`{kernel}` was compiled for compute capability {needed}, {device} has {capability}"
 
-    kernel: str
-    needed: str
-    device: str
-    capability: str
-
 
 class SharedMemoryLimit(Diagnostic):
     title = "Too much shared memory"
     label = "`{kernel}` asks for {static} static and {dynamic} dynamic bytes per block, {device} has {limit}"
-
-    kernel: str
-    static: int
-    dynamic: int
-    device: str
-    limit: int
 
 
 # Records ----------------------------------------------------------------------------------------------------------
@@ -441,4 +294,3 @@ class MissedBarrier(Diagnostic):
         "a barrier must be reached by all threads of a block: move it out of the condition; "
         "`sk.sanitize({kernel})` shows where"
     )
-    kernel: str

@@ -144,7 +144,7 @@ def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
 
 def missing_brackets(style: Style, kernel: str) -> LaunchError:
     """The error for a launch without brackets of a kernel that needs them."""
-    return LaunchError(BracketsMisfit(kernel, f"{kernel}(...)", _TAKES[style], _HOW_TO_WRITE[style].format(kernel)))
+    return LaunchError(BracketsMisfit(f"{kernel}(...)", kernel, _TAKES[style], _HOW_TO_WRITE[style].format(kernel)))
 
 
 def _request(
@@ -257,7 +257,7 @@ _HOW_TO_WRITE: dict[Style, str] = {
 def _misfit(key: Any, style: Style, kernel: str) -> LaunchError:
     written = f"{kernel}[{_key_text(key)}]"
     readings = f"{_readings(key)}; write {_HOW_TO_WRITE[style].format(kernel)}"
-    return LaunchError(BracketsMisfit(kernel, written, _TAKES[style], readings))
+    return LaunchError(BracketsMisfit(written, kernel, _TAKES[style], readings))
 
 
 def _key_text(key: Any) -> str:

@@ -41,7 +41,7 @@ def convert(spec: ScalarSpec, value: Any) -> int | float:
     if isinstance(number, float):
         raise ArgumentError(FloatForInteger(spec.name, dtype.name, describe(value)))
     if not dtype.holds(number):
-        raise ArgumentError(IntegerOutOfRange(spec.name, dtype.name, number, dtype.min, dtype.max))
+        raise ArgumentError(IntegerOutOfRange(spec.name, number, dtype.name, dtype.min, dtype.max))
     return number
 
 

@@ -6,6 +6,7 @@ written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# g
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import traceback
@@ -70,6 +71,26 @@ def test_every_diagnostic_has_a_golden_and_a_page(name: str) -> None:
 
     assert goldens, f"no tests/errors/*.err holds error[{name}]"
     assert f"\n## {name}\n" in ERROR_PAGE.read_text(encoding="utf-8"), "no entry in docs/errors.md"
+
+
+def test_each_diagnostic_is_made_with_all_its_values() -> None:
+    """Their fields are what their templates name, which no type checker reads."""
+    fields = {kind.__name__: kind.FIELDS for kind in all_diagnostics().values()}
+    wrong, seen = [], set()
+    for path in Path(sk.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in fields:
+                continue
+            names = [keyword.arg for keyword in call.keywords]
+            if None in names or any(isinstance(arg, ast.Starred) for arg in call.args):
+                continue
+            wanted = fields[call.func.id]
+            seen.add(call.func.id)
+            if len(call.args) + len(names) != len(wanted) or not set(names) <= set(wanted[len(call.args) :]):
+                wrong.append(f"{path.name}:{call.lineno} {call.func.id}")
+
+    assert not wrong
+    assert len(seen) > 100
 
 
 def test_every_golden_has_its_program() -> None:
