@@ -45,7 +45,7 @@ def add_one_pairs(A: sk.Tensor((n,), sk.float32), B: sk.Tensor((n,), sk.float32)
 
 
 @sk.jit
-def add_one_fixed(A: sk.Tensor((N,), sk.float32), B: sk.Tensor((N,), sk.float32), *, N: sk.constexpr):  # noqa: F821
+def add_one_fixed(A: sk.Tensor(("N",), sk.float32), B: sk.Tensor(("N",), sk.float32), *, N: sk.constexpr):
     """3. Specialisation: N has no value yet when this is defined."""
     sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(N, 256), block=256))
     i = sk.cuda.block_idx("x") * 256 + sk.cuda.thread_idx("x")

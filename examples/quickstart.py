@@ -46,7 +46,7 @@ def make_add_one_pairs(dtype):
 
 
 @sk.jit
-def add_one_fixed(A: sk.Tensor((N,), sk.float32), B: sk.Tensor((N,), sk.float32), *, N: sk.constexpr):  # noqa: F821
+def add_one_fixed(A: sk.Tensor(("N",), sk.float32), B: sk.Tensor(("N",), sk.float32), *, N: sk.constexpr):
     """Not even parsed until N is fixed."""
     sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(N, 256), block=256))
     i = sk.cuda.block_idx("x") * 256 + sk.cuda.thread_idx("x")

@@ -152,6 +152,11 @@ class _Annotation:
 
 
 @public_class
+class Array:
+    """An array argument, to type checkers: `A: Annotated[sk.Array, sk.Tensor((n,), sk.float32)]`. Alone it promises nothing."""
+
+
+@public_class
 @dataclass(frozen=True)
 class Tensor(_Annotation):
     """An array parameter. shape: sizes per axis, each an int, a `dynamic` size, arithmetic on those, the name of a constexpr, or

@@ -160,9 +160,9 @@ class SanitizeOptions(TypedDict, total=False):
 
 
 @overload
-def sanitize(kernel: None = None, **options: Unpack[SanitizeOptions]) -> Sanitizer: ...
-@overload
 def sanitize(kernel: Any, **options: Unpack[SanitizeOptions]) -> Any: ...
+@overload
+def sanitize(kernel: None = None, **options: Unpack[SanitizeOptions]) -> Sanitizer: ...
 @hide_frames
 def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     """Check launches: those of `kernel`, or without one those inside `with sk.sanitize():`.

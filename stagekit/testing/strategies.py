@@ -44,7 +44,7 @@ def lengths(block: int, *, least: int = 0, most_blocks: int = 3) -> SearchStrate
 _SIMPLEST = (known.float32, known.int32)
 
 
-def dtypes(*kinds: str | DType) -> SearchStrategy[DType]:
+def dtypes(*kinds: Any) -> SearchStrategy[DType]:
     """Dtypes, or those of some kinds ("bool", "int", "uint", "float"). Without any, all but float8: it has no arithmetic."""
     wanted = [d for d in ALL_DTYPES if d in kinds or d.kind in kinds] if kinds else list(ARITHMETIC_DTYPES)
     simplest = [d for d in _SIMPLEST if d in wanted]
