@@ -33,7 +33,7 @@ class Artifact:
     that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
     is_debug: each launch on a GPU is waited for.
     has_records: the last native parameter is the address of a record buffer (`runtime/records.py`).
-    stages: text by stage name, `ir`, `llvm`, `ptx`, for people.
+    stages: text by stage name, `llvm` and `ptx`, for people; the IR is the trace's, and printed when somebody asks for it.
 
     Native parameters: cuda takes one kernel parameter per slot of its own type. cpu: `entry(args, grid, first, last,
     scratch)`: args is an array of 8-byte slots, grid of three int64, first/last a range of linear block numbers (x fastest).

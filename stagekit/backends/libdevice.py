@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from stagekit.backends.errors import LibdeviceMissing
+from stagekit.backends.llvm import llvm
 from stagekit.backends.llvm.writer import Module
 from stagekit.diagnostics import InternalError, Loc, StagekitError
 

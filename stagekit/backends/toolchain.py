@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 
 import llvmlite
-import llvmlite.binding as llvm
 
 from stagekit.backends.host.target import this_processor
-from stagekit.forks import hold_while_forking
-
-hold_while_forking(llvm.ffi.lib._lock)  # llvmlite's: every call of LLVM is made under it
+from stagekit.backends.llvm import llvm
 
 
 @functools.cache

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -153,6 +152,8 @@ def _fma_exact(x: float, y: float, z: float) -> float:
         return x * y + z
     if not math.isfinite(z):
         return z  # whatever the product overflows to
+    from fractions import Fraction  # here, since it is seldom needed and brings `decimal`
+
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return x * y + z  # for the sign of the zero

@@ -6,7 +6,6 @@ from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, 
 from stagekit.ir.intrinsic import (
     EXACT,
     TARGETS,
-    Asm,
     Expand,
     Extern,
     Intrinsic,
@@ -24,7 +23,7 @@ from stagekit.ir.typing import IrError
 
 __all__ = [
     "BOOL", "EXACT", "I32", "INDEX", "PURE", "TARGETS", "U32",
-    "Asm", "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
+    "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
     "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
     "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "flow", "has_effect", "nesting", "semantics", "walk",
 ]  # fmt: skip

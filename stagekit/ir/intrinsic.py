@@ -94,14 +94,6 @@ class Extern(NamedTuple):
     symbol: str
 
 
-class Asm(NamedTuple):
-    """PTX text with LLVM constraints; cuda only."""
-
-    text: str
-    constraints: str
-    has_side_effects: bool = False
-
-
 class Expand(NamedTuple):
     """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`."""
 
@@ -114,7 +106,7 @@ class Unsupported(NamedTuple):
     reason: str
 
 
-Lowering = Llvm | Extern | Asm | Expand | Native | Unsupported
+Lowering = Llvm | Extern | Expand | Native | Unsupported
 
 
 class Tolerance(NamedTuple):

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
@@ -35,6 +34,7 @@ _TOKENS = re.compile(
       | (?P<string>"(?:[^"\\]|\\.)*")
       | (?P<word>[A-Za-z_][\w.]*)
       | (?P<mark>[@(){}<>,:=])
+      | (?P<end>\Z)
       | (?P<wrong>.)""",
     re.VERBOSE,
 )
@@ -45,34 +45,20 @@ class ParseError(ValueError):
     """Text that is not IR."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-
-
 def parse_function(text: str, resolve: Resolve) -> Function:
     """The function written in `text`. resolve: finds an intrinsic by name, KeyError if there is none."""
     parser = _Parser(text, resolve)
     fn = parser.function()
-    parser.expect_end()
+    if parser.kind != "end":
+        parser.fail("expected the end of the text")
     return fn
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    for match in _TOKENS.finditer(text):
-        kind = str(match.lastgroup)
-        if kind != "space":
-            yield _Token(kind, match.group(), match.start())
-    yield _Token("end", "", len(text))
 
 
 class _Parser:
     def __init__(self, text: str, resolve: Resolve) -> None:
         self.text = text
         self.resolve = resolve
-        self.tokens = list(_tokens(text))
+        self.tokens = [token for token in _TOKENS.finditer(text) if token.lastgroup != "space"]
         self.position = 0
         self.visible: dict[str, Value | None] = {}
         self.hidden: dict[str, Value | None] = {}  # what names of the innermost body meant outside it
@@ -80,22 +66,28 @@ class _Parser:
     # -- tokens -------------------------------------------------------------------------------------------------
 
     @property
-    def next(self) -> _Token:
-        return self.tokens[self.position]
+    def next(self) -> str:
+        """The text of the next token."""
+        return self.tokens[self.position].group()
 
-    def take(self) -> _Token:
-        token = self.next
+    @property
+    def kind(self) -> str | None:
+        """Which group of `_TOKENS` the next token is."""
+        return self.tokens[self.position].lastgroup
+
+    def take(self) -> str:
+        text = self.next
         self.position += 1
-        return token
+        return text
 
     def take_kind(self, kind: str, expected: str) -> str:
-        if self.next.kind != kind:
+        if self.kind != kind:
             self.fail(f"expected {expected}")
-        return self.take().text
+        return self.take()
 
     def accept(self, text: str) -> bool:
         """Take the next token if it is this mark or word."""
-        found = self.next.text == text and self.next.kind in ("mark", "word")
+        found = self.next == text and self.kind in ("mark", "word")
         self.position += found
         return found
 
@@ -103,16 +95,12 @@ class _Parser:
         if not self.accept(text):
             self.fail(f"expected `{text}`")
 
-    def expect_end(self) -> None:
-        if self.next.kind != "end":
-            self.fail("expected the end of the text")
-
     def fail(self, message: str) -> NoReturn:
         """Raise ParseError at the next token."""
-        start = self.next.start
+        start = self.tokens[self.position].start()
         line, col = self.text.count("\n", 0, start) + 1, start - (self.text.rfind("\n", 0, start) + 1)
-        shown = (self.text.splitlines() or [""])[line - 1] if self.next.kind != "end" else "<end of text>"
-        found = self.next.text or "nothing"
+        shown = (self.text.splitlines() or [""])[line - 1] if self.kind != "end" else "<end of text>"
+        found = self.next or "nothing"
         raise ParseError(f"line {line}:{col + 1}: {message}, found `{found}`\n{shown}\n{' ' * col}^")
 
     def listed(self, opening: str, closing: str, item: Callable[[], T]) -> list[T]:
@@ -136,14 +124,14 @@ class _Parser:
         return Function(name, self.braced(params), tuple(attributes.items()))
 
     def symbol(self) -> str:
-        if self.next.kind == "string":
-            return str(json.loads(self.take().text))
+        if self.kind == "string":
+            return str(json.loads(self.take()))
         return self.take_kind("word", "a name")
 
     def at_attributes(self) -> bool:
         """Does `{name=` come next, not a body?"""
         brace, *following = self.tokens[self.position : self.position + 3]
-        return brace.text == "{" and [t.kind for t in following] == ["word", "mark"] and following[1].text == "="
+        return brace[0] == "{" and [t.lastgroup for t in following] == ["word", "mark"] and following[1][0] == "="
 
     def params(self) -> tuple[Value, ...]:
         return tuple(self.listed("(", ")", self.param))
@@ -163,7 +151,7 @@ class _Parser:
     def body(self) -> Block:
         """Parameters and ops of a nested block; what it defines is not visible behind it."""
         outer, self.hidden = self.hidden, {}
-        params = self.params() if self.next.text == "(" else ()
+        params = self.params() if self.next == "(" else ()
         parsed = self.braced(params)
         self.visible.update(self.hidden)
         self.hidden = outer
@@ -186,17 +174,17 @@ class _Parser:
 
     def result_names(self) -> list[str]:
         names: list[str] = []
-        while self.next.kind == "value":
-            names.append(self.take().text)
+        while self.kind == "value":
+            names.append(self.take())
             if not self.accept(","):
                 self.expect("=")
                 break
         return names
 
     def opcode(self) -> str:
-        if self.next.kind != "word" or self.next.text.partition(".")[0] not in OP_CLASSES:
+        if self.kind != "word" or self.next.partition(".")[0] not in OP_CLASSES:
             self.fail("expected an op")
-        return self.take().text
+        return self.take()
 
     def member(self, kind: type[Enum | Intrinsic], word: str) -> Any:
         """What `word`, which has just been taken, means as an enum or an intrinsic."""
@@ -219,14 +207,14 @@ class _Parser:
         return fields
 
     def optional_operand(self, name: str) -> Value | None:
-        if self.next.text != "," or self.tokens[self.position + 1].text != name:
+        if self.next != "," or self.tokens[self.position + 1][0] != name:
             return None
         self.position += 2
         self.expect("=")
         return self.use()
 
     def use(self) -> Value:
-        found = self.visible.get(self.next.text)
+        found = self.visible.get(self.next)
         if found is None:
             self.fail("expected a value that is defined here")
         self.position += 1
@@ -258,23 +246,20 @@ class _Parser:
 
     def result_types(self, count: int) -> list[Type]:
         types: list[Type] = []
-        if count:
-            self.expect(":")
-            types.append(self.type())
         while len(types) < count:
-            self.expect(",")
+            self.expect("," if types else ":")
             types.append(self.type())
         return types
 
     def place(self) -> Loc:
-        found = self.literal() if self.next.text == "loc" else UNKNOWN
+        found = self.literal() if self.next == "loc" else UNKNOWN
         return found if isinstance(found, Loc) else UNKNOWN
 
     def bodies(self, form: Spelling) -> dict[str, Block | None]:
         return {field: self.optional_body(field, word, form) for field, word in form.body_words.items()}
 
     def optional_body(self, field: str, word: str, form: Spelling) -> Block | None:
-        if self.next.text != word and field in form.optional_bodies:
+        if self.next != word and field in form.optional_bodies:
             return None
         self.expect(word)
         return self.body()
@@ -287,30 +272,29 @@ class _Parser:
         self.expect("<")
         dtype = self.dtype()
         self.expect(",")
-        space = self.member(Space, self.take().text)
+        space = self.member(Space, self.take())
         self.expect(">")
         return Pointer(dtype, space)
 
     def dtype(self) -> DType:
         try:
-            found = dtype_from_short(self.next.text)
+            found = dtype_from_short(self.next)
         except KeyError:
             self.fail("expected a type")
         self.position += 1
         return found
 
     def literal(self) -> Any:
-        token = self.next
-        if token.kind == "number":
-            return _number(self.take().text)
-        if token.kind == "string":
-            return json.loads(self.take().text)
-        if token.text == "(":
+        if self.kind == "number":
+            return _number(self.take())
+        if self.kind == "string":
+            return json.loads(self.take())
+        if self.next == "(":
             return tuple(self.listed("(", ")", self.literal))
-        if token.text in _WORD_LITERALS:
-            return _WORD_LITERALS[self.take().text]
-        if token.text in _RECORDS:
-            return _RECORDS[self.take().text](*self.literal())
+        if self.next in _WORD_LITERALS:
+            return _WORD_LITERALS[self.take()]
+        if self.next in _RECORDS:
+            return _RECORDS[self.take()](*self.literal())
         return self.dtype()
 
 

@@ -135,7 +135,7 @@ def _if(op: ops.If) -> tuple[Type, ...]:
         _fail(f"if condition is {op.condition.type}")
     then_types, else_types = _yielded(op.then_body), _yielded(op.else_body)
     if then_types != else_types:
-        _fail(f"arms yield {_show(then_types)} and {_show(else_types)}")
+        _fail(f"arms yield {listed(then_types)} and {listed(else_types)}")
     return then_types
 
 
@@ -149,7 +149,7 @@ def _for(op: ops.For) -> tuple[Type, ...]:
     if types_of(op.loop_body.params) != (bound, *carried):
         _fail("for body parameters do not match bounds and inits")
     if _yielded(op.loop_body) != carried:
-        _fail(f"for yields {_show(_yielded(op.loop_body))}, carries {_show(carried)}")
+        _fail(f"for yields {listed(_yielded(op.loop_body))}, carries {listed(carried)}")
     return carried
 
 
@@ -166,7 +166,7 @@ def _while(op: ops.While) -> tuple[Type, ...]:
     if types_of(op.after.params) != forwarded:
         _fail("while body parameters do not match condition")
     if _yielded(op.after) != carried:
-        _fail(f"while yields {_show(_yielded(op.after))}, carries {_show(carried)}")
+        _fail(f"while yields {listed(_yielded(op.after))}, carries {listed(carried)}")
     return forwarded
 
 
@@ -180,7 +180,7 @@ def _intrinsic(op: ops.IntrinsicOp) -> tuple[Type, ...]:
     spec = op.spec
     sig = spec.overload(types_of(op.args))
     if sig is None:
-        _fail(f"{spec.name} has no overload for ({_show(types_of(op.args))})")
+        _fail(f"{spec.name} has no overload for ({listed(types_of(op.args))})")
     if len(op.params) != len(spec.params):
         _fail(f"{spec.name} needs {len(spec.params)} compile-time values")
     for param, value in zip(spec.params, op.params, strict=True):
@@ -233,7 +233,8 @@ def _nothing(op: Op) -> tuple[Type, ...]:
     return ()
 
 
-def _show(types: tuple[Type, ...]) -> str:
+def listed(types: tuple[Type, ...]) -> str:
+    """Types as an error shows them."""
     return ", ".join(map(str, types)) or "nothing"
 
 

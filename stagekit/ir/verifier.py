@@ -27,8 +27,7 @@ from stagekit.ir import ops
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.printer import print_function
 from stagekit.ir.semantics import round_to
-from stagekit.ir.types import Type
-from stagekit.ir.typing import IrError, infer, types_of
+from stagekit.ir.typing import IrError, infer, listed, types_of
 
 Legal = Callable[[Op], str | None]
 """Says why an op may not stand here, or None."""
@@ -103,7 +102,7 @@ class _Verifier:
         except IrError as error:
             self.fail(str(error), op)
         if expected != types_of(op.results):
-            self.fail(f"results are {_show(types_of(op.results))}, by the operands {_show(expected)}", op)
+            self.fail(f"results are {listed(types_of(op.results))}, by the operands {listed(expected)}", op)
 
     def define(self, values: tuple[Value, ...], op: Op | None) -> None:
         if not self.defined.isdisjoint(values) or len(set(values)) != len(values):
@@ -166,10 +165,6 @@ _MORE_RULES: dict[type[Op], Callable[[Any], str | None]] = {
 
 
 # -- the error --------------------------------------------------------------------------------------------------------
-
-
-def _show(types: tuple[Type, ...]) -> str:
-    return ", ".join(map(str, types)) or "nothing"
 
 
 def _explain(fn: Function, reason: str, op: Op | None) -> str:

@@ -13,8 +13,7 @@ import contextlib
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.diagnostics import StagekitError, hide_frames, wrong_arguments
 from stagekit.frontend.errors import NotAFunction, SpecializeError
@@ -24,6 +23,9 @@ from stagekit.jit.options import check_compile
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 Progress = Callable[[int, int], None]
 _BAR_WIDTH = 30
@@ -95,6 +97,8 @@ def _send(
     tell: Progress,
 ) -> set[int]:
     """Let the executor compile what it can; whatever it could not is compiled by the caller. Gives the places of what it got."""
+    from concurrent.futures import ThreadPoolExecutor, as_completed  # here, since it brings `logging`
+
     sent: dict[Future[bool], int] = {}
     with contextlib.suppress(RuntimeError):  # it is shut down, or its processes died
         for place, kernel in enumerate(kernels):

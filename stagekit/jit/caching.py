@@ -16,7 +16,6 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.backends import toolchain
 from stagekit.cache import keys, open_store
 from stagekit.cache.artifacts import NotPlain, from_bytes, to_bytes, to_plain
 from stagekit.frontend.kernel import Traced
@@ -37,6 +36,8 @@ def read_or_make(
     words = _words(traced) if open_store() else None
     if words is None:
         return make(), False
+    from stagekit.backends import toolchain  # here, since it brings LLVM, which an import of this package does not need
+
     return keys.read_or_make(
         "code", (*words, target, *map(str, made_for), *toolchain.identity(target)), make, _read, _write
     )

@@ -1,7 +1,7 @@
 """From traced IR to something that launches: passes, backend, artifact, kernel. One function per target.
 
-What loads machine code is imported at once, since every run needs it. What makes it is imported when a kernel is first compiled:
-a process that finds its kernels on disk never does.
+What loads machine code is imported with the first kernel of a process, and what makes it when one is first compiled: a process
+that finds its kernels on disk never does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stagekit.artifact import Artifact
-from stagekit.backends.host import loader
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import Function
 from stagekit.recursion import repeated_deeply
@@ -36,10 +35,9 @@ class Naming:
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
     from stagekit.backends.shared_memory import refuse_for_every_gpu
-    from stagekit.passes.manager import PassContext, dump_from_config, hooks_from_config
+    from stagekit.passes.manager import PassContext, hooks_from_config
     from stagekit.passes.pipeline import lower
 
-    dump_from_config().show("trace", lambda: traced.ir)
     fn = traced.function
     context = PassContext(
         target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
@@ -68,7 +66,7 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
         added_shared_bytes=code.dynamic_bytes,
         uses_dynamic_shared=code.uses_dynamic_shared,
         capability=capability,
-        stages={"ir": traced.ir, "llvm": code.llvm, "ptx": code.ptx},
+        stages={"llvm": code.llvm, "ptx": code.ptx},
     )
 
 
@@ -88,7 +86,7 @@ def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) ->
         block=block,
         shared_bytes=code.shared_bytes,
         scratch_bytes=code.scratch_bytes,
-        stages={"ir": traced.ir, "llvm": code.llvm},
+        stages={"llvm": code.llvm},
     )
 
 
@@ -113,6 +111,8 @@ def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: b
 
 def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     """Put an object file into this process."""
+    from stagekit.backends.host import loader
+
     loaded = loader.load(artifact.code, artifact.entry)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
 

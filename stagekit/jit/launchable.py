@@ -24,7 +24,7 @@ from stagekit.runtime.launch_config import is_exact
 from stagekit.signature import Signature
 
 if TYPE_CHECKING:
-    from stagekit.backends.report import CompileReport
+    from stagekit.backends.ptxas import CompileReport
     from stagekit.jit.specialization import Specialization
     from stagekit.jit.variant import Variant
 
@@ -237,7 +237,7 @@ class Launchable:
     @hide_frames
     def report(self) -> CompileReport:
         """Registers, spills, shared memory and instruction counts, from ptxas; lines where a variable widened."""
-        from stagekit.backends.report import report
+        from stagekit.backends.ptxas import report
 
         return report(self.ptx, self.trace().widened)
 

@@ -1,6 +1,6 @@
-"""Run passes in order, with one hook before and after each; checking, printing and timing hang on it.
+"""Run passes in order, with hooks that see what each gives; checking and printing hang on them.
 
-    run_passes(fn, PASSES["cpu"], PassContext("cpu", 0, fastmath=False, debug=False), hooks=(Timing(),))
+    run_passes(fn, PASSES["cpu"], PassContext("cpu", 0, fastmath=False, debug=False), hooks=(VerifyEach(),))
 
 Passes know nothing of hooks, and read no switch: this module does.
 """
@@ -8,9 +8,8 @@ Passes know nothing of hooks, and read no switch: this module does.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -39,22 +38,18 @@ class Pass(Protocol):
     def __call__(self, fn: Function, context: PassContext, /) -> Function: ...
 
 
-class Hook(Protocol):
-    """Called around each pass with its name."""
-
-    def before(self, stage: str, fn: Function) -> None: ...
-
-    def after(self, stage: str, fn: Function) -> None: ...
+Hook = Callable[[str, Function], object]
+"""Called with the name of each stage and what it gave: `trace`, which is what the front end did, and every pass."""
 
 
 def run_passes(fn: Function, passes: Iterable[Pass], context: PassContext, hooks: Sequence[Hook]) -> Function:
     """`fn` after all `passes`. A crash inside one becomes an InternalError that names it and shows the IR it was given."""
+    for hook in hooks:
+        hook("trace", fn)
     for each in passes:
-        for hook in hooks:
-            hook.before(each.__name__, fn)
         fn = _run_one(each, fn, context)
         for hook in hooks:
-            hook.after(each.__name__, fn)
+            hook(each.__name__, fn)
     return fn
 
 
@@ -74,11 +69,7 @@ class VerifyEach:
     def __init__(self) -> None:
         self.checked: Function | None = None
 
-    def before(self, stage: str, fn: Function) -> None:
-        if fn is not self.checked:
-            verify(fn)
-
-    def after(self, stage: str, fn: Function) -> None:
+    def __call__(self, stage: str, fn: Function) -> None:
         try:
             if fn is not self.checked:
                 verify(fn)
@@ -86,20 +77,6 @@ class VerifyEach:
             error.add_note(f"after pass `{stage}`")
             raise
         self.checked = fn
-
-
-@dataclass
-class Timing:
-    """Seconds spent in each pass so far."""
-
-    elapsed_s: dict[str, float] = field(default_factory=dict)
-    _start_s: float = 0.0
-
-    def before(self, stage: str, fn: Function) -> None:
-        self._start_s = time.perf_counter()
-
-    def after(self, stage: str, fn: Function) -> None:
-        self.elapsed_s[stage] = self.elapsed_s.get(stage, 0.0) + time.perf_counter() - self._start_s
 
 
 @dataclass(frozen=True)
@@ -112,10 +89,7 @@ class Dump:
     stages: frozenset[str]
     folder: Path | None
 
-    def before(self, stage: str, fn: Function) -> None:
-        """Nothing: the stage before has shown it."""
-
-    def after(self, stage: str, fn: Function) -> None:
+    def __call__(self, stage: str, fn: Function) -> None:
         self.show(stage, lambda: print_function(fn))
 
     def show(self, stage: str, text: Callable[[], str]) -> None:

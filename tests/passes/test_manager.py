@@ -17,7 +17,6 @@ from stagekit.passes.fold import fold
 from stagekit.passes.manager import (
     Dump,
     PassContext,
-    Timing,
     VerifyEach,
     dump_from_config,
     hooks_from_config,
@@ -40,24 +39,13 @@ def fn() -> Function:
     return parse_function(TEXT, by_name)
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def before(self, stage: str, fn: Function) -> None:
-        self.events.append(f"before {stage}")
-
-    def after(self, stage: str, fn: Function) -> None:
-        self.events.append(f"after {stage}: {len(fn.body.ops)} ops")
-
-
 def test_passes_run_in_order_between_hooks(fn: Function) -> None:
-    recorder = Recorder()
+    seen: list[tuple[str, int]] = []
 
-    result = run_passes(fn, (fold, dce), CPU, (recorder,))
+    result = run_passes(fn, (fold, dce), CPU, (lambda stage, fn: seen.append((stage, len(fn.body.ops))),))
 
     assert DONE == print_function(result)
-    assert ["before fold", "after fold: 2 ops", "before dce", "after dce: 1 ops"] == recorder.events
+    assert [("trace", 3), ("fold", 2), ("dce", 1)] == seen
 
 
 def test_a_pass_that_finds_nothing_gives_the_same_function() -> None:
@@ -87,15 +75,6 @@ def test_verify_each_names_the_pass_that_broke_the_ir(fn: Function) -> None:
     assert ["after pass `shorten`"] == caught.value.__notes__
 
 
-def test_timing_adds_up_by_pass(fn: Function) -> None:
-    timing = Timing()
-
-    run_passes(fn, (fold, dce, fold), CPU, (timing,))
-
-    assert ["fold", "dce"] == list(timing.elapsed_s)
-    assert all(seconds > 0 for seconds in timing.elapsed_s.values())
-
-
 def test_a_dump_goes_to_numbered_files(fn: Function, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "dumps"
     dump = Dump(frozenset({"all"}), folder)
@@ -103,8 +82,8 @@ def test_a_dump_goes_to_numbered_files(fn: Function, tmp_path: Path) -> None:
     run_passes(fn, (fold, dce), CPU, (dump,))
     dump.show("llvm", lambda: "; text of a backend")
 
-    assert ["00-fold.txt", "01-dce.txt", "02-llvm.txt"] == sorted(p.name for p in folder.iterdir())
-    assert DONE == (folder / "01-dce.txt").read_text(encoding="utf-8")
+    assert ["00-trace.txt", "01-fold.txt", "02-dce.txt", "03-llvm.txt"] == sorted(p.name for p in folder.iterdir())
+    assert DONE == (folder / "02-dce.txt").read_text(encoding="utf-8")
 
 
 def test_a_dump_shows_the_stages_asked_for(
@@ -114,7 +93,7 @@ def test_a_dump_shows_the_stages_asked_for(
 
     run_passes(fn, (fold, dce), CPU, hooks_from_config())
 
-    assert f"// ---- dce ----\n{DONE}\n" == capsys.readouterr().err
+    assert f"// ---- trace ----\n{TEXT}\n// ---- dce ----\n{DONE}\n" == capsys.readouterr().err
     assert dump_from_config().stages == {"trace", "dce"}
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-
 from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.emit import EMITTERS
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
@@ -24,7 +22,7 @@ from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.slots import ALIGN, Layout
 from stagekit.backends.host.target import Processor, machine_for, this_processor
 from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
-from stagekit.backends.llvm import optimize
+from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from stagekit.backends.host.objects import check_symbols
 from stagekit.backends.host.target import quick_machine
+from stagekit.backends.llvm import llvm
 from stagekit.diagnostics import InternalError
 
 

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
+from stagekit.backends.llvm import llvm
 
 _OPTIMISATION_LEVEL = 2
 _NO_ELEMENT_BYTES = 16  # more than any element has

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
 from stagekit.backends.launcher.request import LauncherRequest, can_read
 from stagekit.backends.launcher.text import ENTRY, expressions, write
-from stagekit.backends.llvm import optimize
+from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.toolchain import identity
 from stagekit.cache import open_store
 from stagekit.cache.keys import kept

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from stagekit.backends.llvm import llvm
 from stagekit.diagnostics import InternalError
 
 

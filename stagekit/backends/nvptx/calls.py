@@ -1,20 +1,26 @@
-"""Calls of intrinsics, by what their record says about cuda: LLVM intrinsic, libdevice function, PTX text, or native."""
+"""Calls of intrinsics, by what their record says about cuda, and inline assembly, which is checked before LLVM sees it.
+
+LLVM ends the whole process when constraints and operands do not fit:
+
+    text         add.s32 $0, $1, $2;
+    constraints  =r,r,r                    one result, two operands, all in 32-bit registers
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stagekit import dtypes
+from stagekit.backends.errors import AsmMismatch
 from stagekit.backends.libdevice import add_libdevice
 from stagekit.backends.llvm.arith import literal
 from stagekit.backends.llvm.types import suffix
 from stagekit.backends.llvm.writer import escape
-from stagekit.backends.nvptx.inline_asm import Operand, check_asm
 from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
-from stagekit.diagnostics import InternalError, StagekitError
-from stagekit.ir import BOOL, Asm, Effect, Extern, Llvm, Native, Value, ops
+from stagekit.diagnostics import InternalError, StagekitError, counted
+from stagekit.ir import BOOL, Extern, Llvm, Native, Pointer, Type, ops
 from stagekit.passes.errors import UnsupportedOnTarget
 
 
@@ -24,87 +30,125 @@ def emit_intrinsic(e: Emitter, op: ops.IntrinsicOp) -> None:
     if rule is None:
         reason = getattr(lowering, "reason", f"a {type(lowering).__name__} must be gone before emission")
         raise StagekitError(UnsupportedOnTarget(op.spec.name, "cuda", reason), op.loc)
-    e.bind(op.results, rule(e, op, lowering))
+    operand = rule(e, op, lowering)
+    e.bind(op.results, (operand,) if op.results else ())
 
 
-def _llvm(e: Emitter, op: ops.IntrinsicOp, lowering: Llvm) -> tuple[str, ...]:
+def _llvm(e: Emitter, op: ops.IntrinsicOp, lowering: Llvm) -> str:
     args = [e.pair(v) for v in op.args]
     held = args[0][0] if args else e.type(op.result)
-    name = lowering.name.replace("{T}", suffix(held))
-    return (e.w.call(e.type(op.result), name, [*args, *lowering.immediates]),)
+    return e.w.call(e.type(op.result), lowering.name.replace("{T}", suffix(held)), [*args, *lowering.immediates])
 
 
-def _extern(e: Emitter, op: ops.IntrinsicOp, lowering: Extern) -> tuple[str, ...]:
+def _extern(e: Emitter, op: ops.IntrinsicOp, lowering: Extern) -> str:
     """A libdevice function; where C has no bool it takes and gives int."""
     add_libdevice(e.w.module, lowering.symbol, e.target.capability, op.loc)
-    args = [_as_c(e, v) for v in op.args]
+    args = [("i32", e.w.emit(f"zext i1 {e.operands[v]} to i32")) if v.type == BOOL else e.pair(v) for v in op.args]
     is_bool = op.result.type == BOOL
     result = "i32" if is_bool else e.type(op.result)
     value = e.w.emit(f"call {result} @{lowering.symbol}({', '.join(f'{t} {a}' for t, a in args)})")
-    return (e.w.emit(f"icmp ne i32 {value}, 0") if is_bool else value,)
+    return e.w.emit(f"icmp ne i32 {value}, 0") if is_bool else value
 
 
-def _as_c(e: Emitter, value: Value) -> tuple[str, str]:
-    if value.type != BOOL:
-        return e.pair(value)
-    return "i32", e.w.emit(f"zext i1 {e.operands[value]} to i32")
-
-
-def _asm(e: Emitter, op: ops.IntrinsicOp, lowering: Asm) -> tuple[str, ...]:
-    is_convergent = Effect.COLLECTIVE in op.effects
-    return _call_asm(e, op, lowering, op.args, is_convergent)
-
-
-def _native(e: Emitter, op: ops.IntrinsicOp, lowering: Native) -> tuple[str, ...]:
+def _native(e: Emitter, op: ops.IntrinsicOp, lowering: Native) -> str:
     rule = NATIVES.get(lowering)
     if rule is None:
         raise InternalError(f"cuda has no form of {lowering.name}, asked for by `{op.spec.name}`")
     return rule(e, op)
 
 
-def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
-    lowering = Asm(op.text, op.constraints, op.has_side_effects)
-    e.bind(op.results, _call_asm(e, op, lowering, op.args, op.has_side_effects))
-
-
-def _call_asm(
-    e: Emitter, op: ops.IntrinsicOp | ops.InlineAsm, asm: Asm, args: Sequence[Value], is_convergent: bool
-) -> tuple[str, ...]:
-    """Write the call; half values go as i16, since PTX has one kind of 16-bit register."""
-    operands = [Operand(v.type, literal(e.operands[v]) is not None) for v in args]
-    check_asm(asm.text, asm.constraints, [v.type for v in op.results], operands, op.loc)
-    given = ", ".join(f"{t} {a}" for t, a in (_as_register(e, v) for v in args))
-    results = [_register_type(e, v) for v in op.results]
-    held = {0: "void", 1: results[0] if results else ""}.get(len(results), f"{{ {', '.join(results)} }}")
-    mark = "sideeffect " if asm.has_side_effects else ""
-    attributes = (" convergent" if is_convergent else "") + ("" if asm.has_side_effects else " memory(none)")
-    text = f'call {held} asm {mark}"{escape(asm.text)}", "{escape(asm.constraints)}"({given}) nounwind{attributes}'
-    if not results:
-        e.w.line(text)
-        return ()
-    whole = e.w.emit(text)
-    parts = (
-        [whole] if len(results) == 1 else [e.w.emit(f"extractvalue {held} {whole}, {i}") for i in range(len(results))]
-    )
-    return tuple(_from_register(e, v, part) for v, part in zip(op.results, parts, strict=True))
-
-
-def _register_type(e: Emitter, value: Value) -> str:
-    return "i16" if value.type.dtype is dtypes.float16 else e.type(value)
-
-
-def _as_register(e: Emitter, value: Value) -> tuple[str, str]:
-    held, operand = e.pair(value)
-    return ("i16", e.w.emit(f"bitcast half {operand} to i16")) if held == "half" else (held, operand)
-
-
-def _from_register(e: Emitter, value: Value, part: str) -> str:
-    return e.w.emit(f"bitcast i16 {part} to half") if e.type(value) == "half" else part
-
-
-_RULES: dict[type[Any], Callable[[Emitter, ops.IntrinsicOp, Any], tuple[str, ...]]] = {
+_RULES: dict[type[Any], Callable[[Emitter, ops.IntrinsicOp, Any], str]] = {
     Llvm: _llvm,
     Extern: _extern,
-    Asm: _asm,
     Native: _native,
 }
+
+
+# -- inline assembly --------------------------------------------------------------------------------------------------
+
+
+def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
+    """Write the call; half values go as i16, since PTX has one kind of 16-bit register."""
+    known = [literal(e.operands[v]) is not None for v in op.args]
+    if fault := _fault(op, known):
+        raise StagekitError(AsmMismatch(fault), op.loc)
+    given = [e.pair(v) for v in op.args]
+    given = [("i16", e.w.emit(f"bitcast half {a} to i16")) if t == "half" else (t, a) for t, a in given]
+    results = ["i16" if (held := e.type(v)) == "half" else held for v in op.results]
+    held = {0: "void", 1: results[0] if results else ""}.get(len(results), f"{{ {', '.join(results)} }}")
+    mark, attributes = ("sideeffect ", " convergent") if op.has_side_effects else ("", " memory(none)")
+    asm = f'asm {mark}"{escape(op.text)}", "{escape(op.constraints)}"'
+    text = f"call {held} {asm}({', '.join(f'{t} {a}' for t, a in given)}) nounwind{attributes}"
+    if not results:
+        e.w.line(text)
+        return
+    parts = [e.w.emit(text)]
+    if len(results) > 1:
+        parts = [e.w.emit(f"extractvalue {held} {parts[0]}, {i}") for i in range(len(results))]
+    for value, part in zip(op.results, parts, strict=True):
+        e.operands[value] = e.w.emit(f"bitcast i16 {part} to half") if e.type(value) == "half" else part
+
+
+# Register class -> what it holds, as (kinds, bits). Source: LLVM, NVPTXTargetLowering::getRegForInlineAsmConstraint.
+_REGISTERS = {
+    "b": (("bool",), (1,)),
+    "c": (("int", "uint"), (8,)),
+    "h": (("int", "uint", "float"), (16,)),
+    "r": (("int", "uint", "pointer"), (32,)),
+    "l": (("int", "uint", "pointer"), (64,)),
+    "f": (("float",), (32,)),
+    "d": (("float",), (64,)),
+}
+_POINTER_BITS = 64
+_REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
+
+
+def _fault(op: ops.InlineAsm, known: Sequence[bool]) -> str | None:
+    """Why the operands do not fit their constraints, or the text names others. known: which of them are constants."""
+    text, constraints = op.text, op.constraints
+    results, args = [v.type for v in op.results], [v.type for v in op.args]
+    if foreign := next((c for c in text + constraints if not c.isascii()), None):
+        return f"{foreign!a} is no ASCII character, and PTX is written in these alone"
+    parts = [p.strip() for p in constraints.split(",")] if constraints else []
+    parts = [p for p in parts if not (p.startswith("~{") and p.endswith("}"))]
+    outputs = [p[1:].lstrip("&") for p in parts if p.startswith("=")]
+    inputs = [p for p in parts if not p.startswith("=")]
+    if parts[: len(outputs)] != [p for p in parts if p.startswith("=")]:
+        return "an output constraint stands after an input"
+    if len(outputs) != len(results) or len(inputs) != len(args):
+        return (
+            f"{counted(len(outputs), 'output')} and {counted(len(inputs), 'input')} in {constraints!r}, "
+            f"but {counted(len(results), 'result')} and {counted(len(args), 'operand')}"
+        )
+    for letter, type_ in zip(outputs, results, strict=True):
+        if not _holds(letter, type_):
+            return f"constraint `={letter}` cannot hold {type_}"
+    faults = (_bad_input(*each, results) for each in zip(inputs, args, known, strict=True))
+    return next((fault for fault in faults if fault), None) or _bad_reference(text, len(parts))
+
+
+def _bad_input(letter: str, type_: Type, is_known: bool, results: Sequence[Type]) -> str | None:
+    if letter == "n":
+        return None if is_known else "constraint `n` needs a value that is known when the kernel is compiled"
+    if letter.isdigit():
+        fits = int(letter) < len(results) and results[int(letter)] == type_
+        return None if fits else f"input {type_} is tied to output {letter}, which is not of that type"
+    return None if _holds(letter, type_) else f"constraint `{letter}` cannot hold {type_}"
+
+
+def _holds(letter: str, type_: Type) -> bool:
+    kinds, sizes = _REGISTERS.get(letter, ((), ()))
+    if isinstance(type_, Pointer):
+        return "pointer" in kinds and _POINTER_BITS in sizes
+    return type_.dtype.kind in kinds and (type_ == BOOL or type_.dtype.bits in sizes)
+
+
+def _bad_reference(text: str, operand_count: int) -> str | None:
+    rest = text.replace("$$", "")
+    for match in _REFERENCE.finditer(rest):
+        number = int(match.group(1) or match.group(2))
+        if number >= operand_count:
+            return f"`${number}` is not an operand; there are {operand_count}"
+    if "$" in _REFERENCE.sub("", rest):
+        return "a `$` that does not name an operand"
+    return None

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType, bfloat16
-from stagekit.ir import Native, Value, ops
+from stagekit.ir import Native, ops
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
 
-Results = tuple[str, ...]
-Rule = Callable[[Emitter, ops.IntrinsicOp], Results]
+Rule = Callable[[Emitter, ops.IntrinsicOp], str]
+"""Writes an op and gives its operand, "" where it has none."""
 
 _AXES = "xyz"
 _MAX_BLOCK = dict(zip(_AXES, BLOCK_LIMITS, strict=True))
@@ -36,45 +36,28 @@ def _block_extent(e: Emitter, axis: str) -> int | None:
     return e.block_threads[_AXES.index(axis)] if e.block_threads else None
 
 
-def _thread_idx_along(e: Emitter, axis: str) -> str:
+def _thread_idx(e: Emitter, axis: str) -> str:
     extent = _block_extent(e, axis) or _MAX_BLOCK[axis]
     return "0" if extent == 1 else _register(e, f"tid.{axis}", 0, extent - 1)
 
 
-def _block_dim_along(e: Emitter, axis: str) -> str:
+def _block_dim(e: Emitter, axis: str) -> str:
     extent = _block_extent(e, axis)
     return str(extent) if extent else _register(e, f"ntid.{axis}", 1, _MAX_BLOCK[axis])
 
 
-def _thread_idx(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    return (_thread_idx_along(e, op.params[0]),)
-
-
-def _block_dim(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    return (_block_dim_along(e, op.params[0]),)
-
-
-def _block_idx(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    axis = op.params[0]
-    return (_register(e, f"ctaid.{axis}", 0, _MAX_GRID[axis] - 1),)
-
-
-def _grid_dim(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    axis = op.params[0]
-    return (_register(e, f"nctaid.{axis}", 1, _MAX_GRID[axis]),)
-
-
-def _lane_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    return (_register(e, "laneid", 0, WARP - 1),)
-
-
-def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
+def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> str:
     """From the thread's number in the block: PTX says that %warpid may change while a kernel runs."""
-    x, y, z = (_thread_idx_along(e, axis) for axis in _AXES)
-    width, height = (_block_dim_along(e, axis) for axis in "xy")
+    x, y, z = (_thread_idx(e, axis) for axis in _AXES)
+    width, height = (_block_dim(e, axis) for axis in "xy")
     rows = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {z}, {height}')}, {y}")
     number = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {rows}, {width}')}, {x}")
-    return (e.w.emit(f"lshr i64 {number}, {WARP.bit_length() - 1}"),)
+    return e.w.emit(f"lshr i64 {number}, {WARP.bit_length() - 1}")
+
+
+def _along(read: Callable[[Emitter, str], str]) -> Rule:
+    """What is chosen by a parameter: an axis or a scope."""
+    return lambda e, op: read(e, op.params[0])
 
 
 # -- barriers, votes, shuffles ----------------------------------------------------------------------------------------
@@ -82,12 +65,7 @@ def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> Results:
 
 def _call(result: str, name: str, *before: tuple[str, str], after: tuple[tuple[str, str], ...] = ()) -> Rule:
     """`name` called with constants, the op's own operands, and constants."""
-
-    def rule(e: Emitter, op: ops.IntrinsicOp) -> Results:
-        value = e.w.call(result, name, [*before, *(e.pair(v) for v in op.args), *after])
-        return (value,) if value else ()
-
-    return rule
+    return lambda e, op: e.w.call(result, name, [*before, *(e.pair(v) for v in op.args), *after])
 
 
 _BARRIER_ZERO = ("i32", "0")
@@ -95,9 +73,8 @@ _WHOLE_WARP = (("i32", str(WARP - 1)),)  # the last lane that a shuffle may read
 _NO_LIMIT = (("i32", "0"),)  # for `up`, which counts from below
 
 
-def _fence(e: Emitter, op: ops.IntrinsicOp) -> Results:
-    e.w.call("void", f"llvm.nvvm.membar.{_FENCES[op.params[0]]}", [])
-    return ()
+def _fence(e: Emitter, scope: str) -> str:
+    return e.w.call("void", f"llvm.nvvm.membar.{_FENCES[scope]}", [])
 
 
 _FENCES = {"block": "cta", "device": "gl", "system": "sys"}
@@ -111,30 +88,24 @@ _ORDER = 'syncscope("device") monotonic'
 def _atomic(signed: str, unsigned: str, real: str = "") -> Rule:
     """One `atomicrmw`; LLVM expands widths that the hardware lacks into compare-and-swap loops on 32-bit words."""
 
-    def rule(e: Emitter, op: ops.IntrinsicOp) -> Results:
+    def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
         pointer, value = op.args
         dtype = pointer.type.dtype
         verb = real if dtype.is_float else (signed if dtype.is_signed else unsigned)
-        held, operand = _as_number(e, value)
+        held, operand = e.pair(value)
+        if dtype is bfloat16:  # held as its bits everywhere else, which LLVM cannot add
+            held, operand = "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
         old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_ORDER}{_align(dtype)}")
-        return (e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old,)
+        return e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old
 
     return rule
 
 
-def _as_number(e: Emitter, value: Value) -> tuple[str, str]:
-    """The operand with a type that LLVM can add: bfloat16 is held as its bits everywhere else."""
-    held, operand = e.pair(value)
-    if value.type.dtype is not bfloat16:
-        return held, operand
-    return "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
-
-
-def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> Results:
+def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> str:
     pointer, expected, desired = map(e.typed, op.args)
     dtype = op.args[0].type.dtype
     pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {_ORDER} monotonic{_align(dtype)}")
-    return (e.w.emit(f"extractvalue {{ {e.type(op.result)}, i1 }} {pair}, 0"),)
+    return e.w.emit(f"extractvalue {{ {e.type(op.result)}, i1 }} {pair}, 0")
 
 
 def _align(dtype: DType) -> str:
@@ -142,11 +113,11 @@ def _align(dtype: DType) -> str:
 
 
 NATIVES: Mapping[Native, Rule] = {
-    Native.THREAD_IDX: _thread_idx,
-    Native.BLOCK_IDX: _block_idx,
-    Native.BLOCK_DIM: _block_dim,
-    Native.GRID_DIM: _grid_dim,
-    Native.LANE_ID: _lane_id,
+    Native.THREAD_IDX: _along(_thread_idx),
+    Native.BLOCK_IDX: _along(lambda e, axis: _register(e, f"ctaid.{axis}", 0, _MAX_GRID[axis] - 1)),
+    Native.BLOCK_DIM: _along(_block_dim),
+    Native.GRID_DIM: _along(lambda e, axis: _register(e, f"nctaid.{axis}", 1, _MAX_GRID[axis])),
+    Native.LANE_ID: lambda e, op: _register(e, "laneid", 0, WARP - 1),
     Native.WARP_ID: _warp_id,
     Native.BARRIER: _call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", _BARRIER_ZERO),
     Native.BARRIER_COUNT: _call("i32", "llvm.nvvm.barrier.cta.red.popc.aligned.all", _BARRIER_ZERO),
@@ -171,5 +142,5 @@ NATIVES: Mapping[Native, Rule] = {
     Native.ATOMIC_XOR: _atomic("xor", "xor"),
     Native.ATOMIC_EXCHANGE: _atomic("xchg", "xchg", "xchg"),
     Native.ATOMIC_CAS: _compare_and_swap,
-    Native.FENCE: _fence,
+    Native.FENCE: _along(_fence),
 }

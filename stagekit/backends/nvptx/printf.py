@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import string
-from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
@@ -73,15 +72,6 @@ def c_format(template: str, operands: list[DType]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Letters:
-    """printf's length modifier, the default conversion, and those that a format may ask for."""
-
-    length: str
-    default: str
-    allowed: str
-
-
 _SPEC = re.compile(
     r"(?:.?[<>^=])?(?P<sign>[-+ ]?)z?(?P<alt>#?)(?P<zero>0?)(?P<width>\d*)[,_]?(?P<precision>(?:\.\d+)?)(?P<type>[a-zA-Z%]?)"
 )
@@ -93,21 +83,18 @@ def _conversion(spec: str, dtype: DType) -> str:
     part = match.groupdict("") if match else dict.fromkeys(_SPEC.groupindex, "")
     sign = part["sign"].replace("-", "")
     left = "-" if re.match(r".?<", spec) else ""
-    letters = _letters(dtype)
+    length, default, allowed = _letters(dtype)
     precision = part["precision"] if dtype.is_float else ""
-    kind = part["type"] if part["type"] and part["type"] in letters.allowed else letters.default
+    kind = part["type"] if part["type"] and part["type"] in allowed else default
     if dtype.is_float and not part["type"]:
         precision, kind = precision or f".{_DIGITS[dtype.bits]}", "g"
-    return f"%{left}{sign}{part['alt']}{part['zero']}{part['width']}{precision}{letters.length}{kind}"
+    return f"%{left}{sign}{part['alt']}{part['zero']}{part['width']}{precision}{length}{kind}"
 
 
-def _letters(dtype: DType) -> _Letters:
+def _letters(dtype: DType) -> tuple[str, str, str]:
+    """printf's length modifier, the default conversion, and those that a format may ask for."""
     if dtype is dtypes.bool_:
-        return _Letters("", "s", "s")
+        return "", "s", "s"
     if dtype.is_float:
-        return _Letters("", "f", "eEfFgG")
-    length = "ll" if dtype.bits == 64 else ""
-    return _Letters(length, "d" if dtype.is_signed else "u", "xXo")
-
-
-__all__ = ["c_format", "emit_print"]
+        return "", "f", "eEfFgG"
+    return "ll" if dtype.bits == 64 else "", "d" if dtype.is_signed else "u", "xXo"

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
-
-from stagekit.backends.llvm import optimize
+from stagekit.backends.llvm import llvm, optimize
 from stagekit.diagnostics import InternalError
 
 TRIPLE = "nvptx64-nvidia-cuda"
