@@ -19,9 +19,6 @@ class BadSwitch(Diagnostic):
     title: ClassVar[str] = "An environment variable is not understood"
     label: ClassVar[str] = "{name}={value!r}"
     help: ClassVar[str] = "give {wanted}"
-    name: str
-    value: str
-    wanted: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,6 @@ class NotConvertible(Diagnostic):
     title: ClassVar[str] = "A value that no dtype can hold"
     label: ClassVar[str] = "`{dtype}({value})`"
     help: ClassVar[str] = "a dtype converts a number or an array of numbers"
-    dtype: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True)

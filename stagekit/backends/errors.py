@@ -14,8 +14,6 @@ class LibdeviceMissing(Diagnostic):
     label: ClassVar[str] = "`{symbol}` comes from libdevice"
     help: ClassVar[str] = "pip install stagekit[cuda], or install a CUDA toolkit"
 
-    symbol: str
-
 
 class AsmMismatch(Diagnostic):
     """Inline assembly whose text, constraints and operands do not fit each other."""
@@ -26,8 +24,6 @@ class AsmMismatch(Diagnostic):
         'constraints are those of LLVM, outputs first: "=r,r,r"; `$0` is the first output; write `$$` for a dollar sign'
     )
 
-    reason: str
-
 
 class ToolMissing(Diagnostic):
     """A program that reports on machine code is not installed."""
@@ -35,9 +31,6 @@ class ToolMissing(Diagnostic):
     title: ClassVar[str] = "A tool is not installed"
     label: ClassVar[str] = "`{tool}` was not found"
     help: ClassVar[str] = "pip install {package}, or install a CUDA toolkit"
-
-    tool: str
-    package: str
 
 
 class ToolFailed(Diagnostic):
@@ -47,10 +40,6 @@ class ToolFailed(Diagnostic):
     label: ClassVar[str] = "`{tool}`: {message}"
     help: ClassVar[str] = "it may be older than ptxas: pip install --upgrade {package}"
 
-    tool: str
-    message: str
-    package: str
-
 
 class PtxRefused(Diagnostic):
     """ptxas refuses the PTX; inline assembly is the usual reason, as nothing has read it before."""
@@ -58,5 +47,3 @@ class PtxRefused(Diagnostic):
     title: ClassVar[str] = "ptxas refuses the kernel"
     label: ClassVar[str] = "{message}"
     help: ClassVar[str] = "look at `.ptx`; where it is not inline assembly that ptxas complains of, please report it"
-
-    message: str

@@ -187,7 +187,6 @@ class NoDiskCache(Diagnostic):
     help: ClassVar[str] = (
         "each process compiles its kernels anew; name a folder that you can write by STAGEKIT_CACHE, or set it to 0"
     )
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,12 @@ class OutsideKernel(Diagnostic):
     title: ClassVar[str] = "Called outside a kernel"
     label: ClassVar[str] = "`{name}` means something only inside a kernel"
     help: ClassVar[str] = "call it in a function decorated with @jit, @function or @inline"
-    name: str
 
 
 class WrongArguments(Diagnostic):
     title: ClassVar[str] = "Arguments that a function does not take"
     label: ClassVar[str] = "`{name}`: {problem}"
     help: ClassVar[str] = "call it as {signature}"
-    name: str
-    problem: str
-    signature: str
 
 
 class CallError(StagekitError, TypeError):

@@ -21,23 +21,18 @@ class SourceUnavailable(Diagnostic):
     title = "No source text"
     label = "the source of `{name}` cannot be read ({file})"
     help = "define the function in a file, a notebook cell or another place that keeps its text"
-    name: str
-    file: str
 
 
 class SourceStale(Diagnostic):
     title = "The source file changed"
     label = "the text of `{name}` is not the code that was imported"
     help = "import the module again after editing its file"
-    name: str
 
 
 class UnsupportedSyntax(Diagnostic):
     title = "Not part of the language"
     label = "{what} cannot be staged"
     help = "{hint}"
-    what: str
-    hint: str
 
 
 # -- signatures and specialisation ------------------------------------------------------------------------------------
@@ -47,10 +42,6 @@ class UnknownParameter(Diagnostic):
     title = "Unknown parameter"
     label = "`{kernel}` has no parameter `{name}`"
     help = "{suggestion}its parameters are: {parameters}"
-    kernel: str
-    name: str
-    suggestion: str
-    parameters: str
 
 
 class NotConstexpr(Diagnostic):
@@ -66,90 +57,60 @@ class MissingConstexpr(Diagnostic):
     title = "Constexpr values missing"
     label = "`{kernel}` needs a value for {names}"
     help = "{hint}"
-    kernel: str
-    names: str
-    hint: str
 
 
 class BadConstexpr(Diagnostic):
     title = "Constexpr value of the wrong kind"
     label = "`{name}` = {value} ({type}): {why}"
     help = "{hint}"
-    name: str
-    value: str
-    type: str
-    why: str
-    hint: str
 
 
 class BadAnnotation(Diagnostic):
     title = "Parameter annotation not understood"
     label = "`{name}: {annotation}`: {why}"
     help = "use constexpr, Tensor(shape, dtype), Pointer(dtype), a dtype, or no annotation"
-    name: str
-    annotation: str
-    why: str
 
 
 class BadParameter(Diagnostic):
     title = "A parameter that a kernel cannot have"
     label = "`{name}` is {kind}, and {why}"
     help = "{hint}"
-    name: str
-    kind: str
-    why: str
-    hint: str
 
 
 class NotAFunction(Diagnostic):
     title = "A kernel is made from a function"
     label = "`{decorator}` of {what}"
     help = "{hint}"
-    decorator: str
-    what: str
-    hint: str
 
 
 class BadOption(Diagnostic):
     title = "Option not understood"
     label = "`{where}`: {why}"
     help = "{hint}"
-    where: str
-    why: str
-    hint: str
 
 
 class TypesUnknown(Diagnostic):
     title = "Argument types not known yet"
     label = "`{kernel}` has unannotated parameters ({names}) and has not been called"
     help = "{hint}"
-    kernel: str
-    names: str
-    hint: str
 
 
 class HeldChanged(Diagnostic):
     title = "A held specialisation cannot be traced for another target any more"
     label = "`{kernel}` was traced for cuda alone, and since then {changes}"
     help = "specialise it again; or before the change look at its `.ir`, which traces what all targets need"
-    kernel: str
-    changes: str
 
 
 class UnboundSize(Diagnostic):
     title = "A size that no argument gives"
     label = "the size `{name}` is not a plain axis of any `Tensor` parameter"
     help = "use it alone in a shape, as in Tensor(({name},), dtype)"
-    name: str
 
 
 class UnsupportedArgument(Diagnostic):
     title = "Argument of a type that kernels cannot take"
     label = "`{name}` is {received}"
     help = "{hint}"
-    name: str
-    received: str
-    hint: str
 
 
 # -- names and stages -------------------------------------------------------------------------------------------------
@@ -159,98 +120,71 @@ class UnknownName(Diagnostic):
     title = "Unknown name"
     label = "`{name}` is not defined"
     help = "{suggestion}"
-    name: str
-    suggestion: str
 
 
 class UnboundLocal(Diagnostic):
     title = "Variable used before it has a value"
     label = "`{name}` has no value here"
     help = "assign it before this line"
-    name: str
 
 
 class MaybeUndefined(Diagnostic):
     title = "Variable defined on one path only"
     label = "`{name}` may have no value here: {why}"
     help = "give `{name}` a value before the {construct}"
-    name: str
-    why: str
-    construct: str
 
 
 class JoinMismatch(Diagnostic):
     title = "Two paths give different kinds of value"
     label = "`{name}` is {left} on one path and {right} on the other"
     help = "{repair}"
-    name: str
-    left: str
-    right: str
-    repair: str
 
 
 class LoopTypeChange(Diagnostic):
     title = "A loop changes a variable's type"
     label = "`{name}` is {before} before the loop and {after} at the end of its body"
     help = "{repair}"
-    name: str
-    before: str
-    after: str
-    repair: str
 
 
 class StructureChange(Diagnostic):
     title = "A container changes its structure under run-time control"
     label = "{what} depends on a run-time condition"
     help = "its length must be known at compile time: use a fixed length and a run-time count"
-    what: str
 
 
 class CapturedMutation(Diagnostic):
     title = "A captured object would be changed"
     label = "{what}: the object was made outside the kernel"
     help = "copy it first, for example `xs = list(xs)`; instead of an iterator capture a tuple of its items"
-    what: str
 
 
 class CaptureTooLarge(Diagnostic):
     title = "Too large to be captured"
     label = "{what} holds {held_bytes} bytes, and at most {limit} are watched for changes at each call"
     help = "pass it to the kernel as an argument"
-    what: str
-    held_bytes: int
-    limit: int
 
 
 class SealedMutation(Diagnostic):
     title = "A joined container would be changed"
     label = "{what}: {why}"
     help = "change the items before the join, or copy it first with `list(...)`"
-    what: str
-    why: str
 
 
 class RunTimeValue(Diagnostic):
     title = "A compile-time value is needed"
     label = "{what} is known only at run time ({type})"
     help = "{hint}"
-    what: str
-    type: str
-    hint: str
 
 
 class StaticFailure(Diagnostic):
     title = "Python raised while specialising"
     label = "{exception}: {message}"
     help = "this expression runs at compile time"
-    exception: str
-    message: str
 
 
 class StaticAssertion(Diagnostic):
     title = "static_assert failed"
     label = "{message}"
-    message: str
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -260,98 +194,72 @@ class BadOperands(Diagnostic):
     title = "Operands that do not go together"
     label = "`{operator}` is not defined for {operands}"
     help = "{hint}"
-    operator: str
-    operands: str
-    hint: str
 
 
 class MixedPromotion(Diagnostic):
     title = "No common dtype"
     label = "{left} and {right} have no dtype that holds both"
     help = "convert one: `sk.{left}(...)` or `sk.{right}(...)`"
-    left: str
-    right: str
 
 
 class LiteralRange(Diagnostic):
     title = "A literal does not fit"
     label = "{value} is out of range for {dtype} ({low} to {high})"
     help = "convert the other operand to a wider dtype, or use `sk.{dtype}({value})` to wrap"
-    value: str
-    dtype: str
-    low: str
-    high: str
 
 
 class NoOverload(Diagnostic):
     title = "No matching overload"
     label = "`{name}` is not defined for ({types})"
     help = "available: {available}"
-    name: str
-    types: str
-    available: str
 
 
 class BadCall(Diagnostic):
     title = "A call that does not fit"
     label = "{message}"
     help = "{signature}"
-    message: str
-    signature: str
 
 
 class BadIndex(Diagnostic):
     title = "An index that does not fit"
     label = "{message}"
     help = "{hint}"
-    message: str
-    hint: str
 
 
 class NoAttribute(Diagnostic):
     title = "No such attribute"
     label = "{owner} has no attribute `{name}`"
     help = "{suggestion}"
-    owner: str
-    name: str
-    suggestion: str
 
 
 class NotCallable(Diagnostic):
     title = "Not something a kernel can call"
     label = "{what}"
     help = "{hint}"
-    what: str
-    hint: str
 
 
 class NotIterable(Diagnostic):
     title = "Not something a kernel can loop over"
     label = "{what}"
     help = "{hint}"
-    what: str
-    hint: str
 
 
 class NonContiguous(Diagnostic):
     title = "Pointer arithmetic on a non-contiguous array"
     label = "`{name}` has gaps between its elements, so `{name} + offset` would miss them"
     help = "index it (`{name}[i]`), pass a contiguous array, or declare the parameter as Pointer(dtype)"
-    name: str
 
 
 class ReturnOnSomePaths(Diagnostic):
     title = "A value is returned on some paths only"
     label = "`{function}` returns a value on one path and nothing on another"
     help = "end every path with a `return` of the same type"
-    function: str
 
 
 class KernelReturn(Diagnostic):
     title = "A kernel returns nothing"
     label = "`return` with a value in the kernel `{kernel}`"
     help = "store the value to an array argument"
-    kernel: str
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------
@@ -361,26 +269,18 @@ class UnrollBudget(Diagnostic):
     title = "Too many unrolled iterations"
     label = "{count} iterations to unroll, the budget is {limit}"
     help = "use `range(...)` for a run-time loop, or raise the budget with `unroll_budget=` ({loops})"
-    count: int
-    limit: int
-    loops: str
 
 
 class OpBudget(Diagnostic):
     title = "The kernel is too large"
     label = "more than {limit} operations were built"
     help = "unroll less, or raise the budget with `op_budget=` ({loops})"
-    limit: int
-    loops: str
 
 
 class RecursionBudget(Diagnostic):
     title = "A recursion that does not end"
     label = "`{function}` calls itself: this is {depth} calls deep{often}"
     help = "recursion must end at compile time"
-    function: str
-    depth: int
-    often: str
 
 
 FLATTEN = "write a long chain of cases as a loop over a table, or split the kernel"
@@ -390,9 +290,6 @@ class NestingBudget(Diagnostic):
     title = "Nested too deeply"
     label = "{what} {depth}"
     help = "{hint}"
-    what: str
-    depth: str
-    hint: str
 
 
 class SharedMemoryExceeded(Diagnostic):
@@ -401,9 +298,6 @@ class SharedMemoryExceeded(Diagnostic):
     title = "Too much shared memory"
     label = "{shared_bytes} bytes per block; {whose} {limit}"
     help = "choose a smaller block or tile"
-    shared_bytes: int
-    whose: str
-    limit: int
 
 
 NO_GPU = "no GPU has more than", MAX_SHARED_BYTES
@@ -416,29 +310,21 @@ class EntryMisplaced(Diagnostic):
     title = "device_entry in the wrong place"
     label = "{why}"
     help = "call `device_entry(launch=...)` once, at the top of the kernel, outside run-time control flow"
-    why: str
 
 
 class LaunchNotComputable(Diagnostic):
     title = "A launch that the host cannot compute"
     label = "{what} does not depend on sizes and scalar arguments alone"
     help = "compute grid and block from sizes, constexprs and scalar parameters"
-    what: str
 
 
 class BadBlockSize(Diagnostic):
     title = "A block size that cannot be"
     label = "{what} = {value}: {why}"
     help = "{hint}"
-    what: str
-    value: str
-    why: str
-    hint: str
 
 
 class MixedStyles(Diagnostic):
     title = "Two launch styles in one kernel"
     label = "`{kernel}` uses program_id, whose launch is `k[grid]`, and {threads}, whose launch is `k[grid, block]`"
     help = "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices"
-    kernel: str
-    threads: str

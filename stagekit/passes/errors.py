@@ -13,7 +13,3 @@ class UnsupportedOnTarget(Diagnostic):
     title: ClassVar[str] = "Not available on this target"
     label: ClassVar[str] = "`{name}` on {target}: {reason}"
     help: ClassVar[str] = "choose by target while the kernel is specialised, or launch it where this exists"
-
-    name: str
-    target: str
-    reason: str

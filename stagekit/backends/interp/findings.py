@@ -241,9 +241,6 @@ class DivergentBarrier(Diagnostic):
     label: ClassVar[str] = "{present} of the {threads} threads of the block are here"
     help: ClassVar[str] = "move `syncthreads()` out of the `if` or loop: every thread of the block must reach it"
 
-    present: int
-    threads: int
-
 
 class BarrierNotReached(Diagnostic):
     """A block barrier at which some warps wait for others that have ended or wait at another barrier."""
@@ -251,10 +248,6 @@ class BarrierNotReached(Diagnostic):
     title: ClassVar[str] = "Barrier not reached by the whole block"
     label: ClassVar[str] = "{waiting} of {warps} warps wait here; the others {others}"
     help: ClassVar[str] = "every thread of the block must reach the same barrier, the same number of times"
-
-    waiting: int
-    warps: int
-    others: str
 
 
 class LaneNotHere(Diagnostic):
@@ -264,9 +257,6 @@ class LaneNotHere(Diagnostic):
     label: ClassVar[str] = "the mask {mask:#010x} names lanes {absent:#010x}, which do not run this"
     help: ClassVar[str] = "give the mask of the lanes that get here, or move the call out of the condition"
 
-    mask: int
-    absent: int
-
 
 class LaneOutsideMask(Diagnostic):
     """A lane that runs a warp operation and is not named in its own mask."""
@@ -275,9 +265,6 @@ class LaneOutsideMask(Diagnostic):
     label: ClassVar[str] = "lane {lane} is not in its mask {mask:#010x}"
     help: ClassVar[str] = "every lane that gets here must be in the mask that it gives"
 
-    lane: int
-    mask: int
-
 
 class AbsentLaneRead(Diagnostic):
     """A shuffle whose value comes from a lane that does not take part or does not exist."""
@@ -285,10 +272,6 @@ class AbsentLaneRead(Diagnostic):
     title: ClassVar[str] = "Shuffle reads a lane that does not take part"
     label: ClassVar[str] = "lane {lane} reads lane {source}, which {why}"
     help: ClassVar[str] = "read only lanes that run the shuffle, are named in its mask and exist in this block"
-
-    lane: int
-    source: int
-    why: str
 
 
 class NoProgress(Diagnostic):
@@ -299,8 +282,6 @@ class NoProgress(Diagnostic):
     help: ClassVar[str] = (
         "what this loop waits for must be done by a thread that can run: lanes of a warp wait for each other"
     )
-
-    why: str
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
@@ -313,9 +294,6 @@ class IndexOverflow(Diagnostic):
     label: ClassVar[str] = "{expression} does not fit {dtype}"
     help: ClassVar[str] = "compute the index in int64"
 
-    expression: str
-    dtype: str
-
 
 class IntegerRounded(Diagnostic):
     """`float(x)` of an integer that float32 does not hold: it has more than 24 significant bits."""
@@ -323,9 +301,6 @@ class IntegerRounded(Diagnostic):
     title: ClassVar[str] = "Integer rounded by `float`"
     label: ClassVar[str] = "{value} becomes {rounded}: at run time `float(x)` of an integer is float32"
     help: ClassVar[str] = "write `sk.float64(x)`, which holds 53 bits, or `sk.float32(x)` where rounding is meant"
-
-    value: int
-    rounded: int
 
 
 class DivisionByZero(Diagnostic):
@@ -335,9 +310,6 @@ class DivisionByZero(Diagnostic):
     label: ClassVar[str] = "{dividend} {operator} 0 gives 0 here"
     help: ClassVar[str] = "guard the division, or make the divisor at least 1"
 
-    dividend: int
-    operator: str
-
 
 class ShiftOutOfRange(Diagnostic):
     """A shift by a negative amount, or by the width or more."""
@@ -346,10 +318,6 @@ class ShiftOutOfRange(Diagnostic):
     label: ClassVar[str] = "shift of {dtype} by {amount}"
     help: ClassVar[str] = "an amount from 0 to {last} is defined alike everywhere"
 
-    dtype: str
-    amount: int
-    last: int
-
 
 class NanProduced(Diagnostic):
     """An operation that gave NaN from operands that were not."""
@@ -357,6 +325,3 @@ class NanProduced(Diagnostic):
     title: ClassVar[str] = "NaN from numbers"
     label: ClassVar[str] = "{operation} of {operands} is NaN"
     help: ClassVar[str] = "look for 0/0, inf - inf, inf * 0, or a function outside its domain"
-
-    operation: str
-    operands: str
