@@ -61,10 +61,9 @@ class CpuKernel(Kernel):
         values = self._read(arguments, None)
         _, _, shared_bytes, blocks = size = self._size(values, arguments, brackets)
         if blocks:
-            buffer = self._packer.take(values, size.grid)
+            buffer = self._packer.pack(values, size.grid)
             run = self._record if self.artifact.has_records else self._share
             run(buffer.address, buffer.address + self._slots_end, 0, blocks, shared_bytes)
-            self._packer.give_back(buffer)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
         """Run blocks first..total, alone or with the workers. A native launcher has run those before them."""
@@ -120,7 +119,7 @@ class CpuKernel(Kernel):
         general = super().prepare(args, brackets)
         if not native_process.has_functions():
             return general
-        buffer = self._packer.take(values, size.grid)
+        buffer = self._packer.pack(values, size.grid)
         state, words = self.native_state(LaunchRequest(size)), {"slots": buffer.address}
         return native_process.make_prepared("run_prepared", self._name, general, state, words, args, buffer)
 

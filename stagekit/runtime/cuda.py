@@ -14,7 +14,8 @@ import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from stagekit import native_tables as tables
@@ -66,38 +67,20 @@ class CudaKernel(Kernel):
         size = self._size(values, arguments, brackets)
         if not size.blocks:
             return
-        device = driver.current_device() if gpu.device is None else gpu.device
-        stream = gpu.stream_of(device)
-        with driver.on_device(device):
-            module, shared_bytes = self._ready(device, size)
-            module.report()
-            for producer in {view.stream for view in gpu.views} - {None, stream}:
-                driver.wait_for(stream, producer)  # type: ignore[arg-type]
-            buffer = self._packer.take(values, module.record_address)
+        with self._ready(gpu, size) as (device, stream, module, shared_bytes):
+            buffer = self._packer.pack(values, module.record_address)
             is_waited_for = self.artifact.is_debug and not driver.is_capturing(stream)
             if is_waited_for:
                 driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
-            launch = driver.launch_settings(size.grid, size.block, shared_bytes, stream)
+            launch = driver.api().CUlaunchConfig()  # what native launchers fill is `native_tables.LAUNCH`
+            launch.gridDimX, launch.gridDimY, launch.gridDimZ = size.grid
+            launch.blockDimX, launch.blockDimY, launch.blockDimZ = size.block
+            launch.sharedMemBytes, launch.hStream = shared_bytes, stream
             driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
-            driver.note_launch(device, self._number)
-            self._packer.give_back(buffer)  # the driver has copied it
+            if device < tables.DEVICES:
+                driver.last_launches[device] = self._number
             if is_waited_for:
                 driver.wait(device, self._name)
-
-    def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
-        given = None if brackets.stream is None else stream_handle(brackets.stream)
-        if given is not None:
-            return GpuReading(lambda _: given)
-        return GpuReading(owners_stream(arguments) or driver.current_stream)
-
-    def _ready(self, device: int, size: LaunchSize) -> tuple[_Module, int]:
-        """The kernel on a device that is current, allowed the shared memory of this launch; and how much that is."""
-        module = self._module(device)
-        shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
-        module.allow_shared(shared_bytes)
-        if self._rows is not None:
-            self._tell_native(device, module)
-        return module, shared_bytes
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         """Whoever is still writing to an argument is waited for now, not at each launch."""
@@ -105,20 +88,41 @@ class CudaKernel(Kernel):
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
-        if not self._can_launch_natively or not native_process.has_functions():
+        state = self.native_state(brackets) if native_process.has_functions() else None
+        if state is None:
             return general
-        device = driver.current_device() if gpu.device is None else gpu.device
-        state = self._state(brackets)
-        with driver.on_device(device):
-            _, shared_bytes = self._ready(device, size)
-            stream = gpu.stream_of(device)
-            for producer in {view.stream for view in gpu.views} - {None, stream}:
-                driver.wait_for(stream, producer)  # type: ignore[arg-type]
-        buffer = self._packer.take(values)
+        with self._ready(gpu, size) as (device, _, _, shared_bytes):
+            buffer = self._packer.pack(values)
         stream_of = id(cupy_stream) if gpu.stream_of is cupy_stream else native_process.stream_of(args)
         words = {"pointers": buffer.pointers, "device": device, "stream_of": stream_of}
         words |= size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
         return native_process.make_prepared("enqueue_prepared", self._name, general, state, words, args, buffer)
+
+    def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
+        given = None if brackets.stream is None else stream_handle(brackets.stream)
+        if given is not None:
+            return GpuReading(lambda _: given)
+        return GpuReading(owners_stream(arguments) or driver.current_stream)
+
+    @contextmanager
+    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[tuple[int, int, _Module, int]]:
+        """The arguments' device, which is current meanwhile; the stream of the launch, which waits for who is still writing to an
+        argument; the kernel's code there, and how much shared memory it needs and is allowed.
+        """
+        device = driver.current_device() if gpu.device is None else gpu.device
+        stream = gpu.stream_of(device)
+        with driver.on_device(device):
+            with self._load_lock:
+                if device not in self._modules:
+                    self._modules[device] = _Module(self.artifact, device)
+            module, shared_bytes = self._modules[device], size.shared_bytes + self.artifact.added_shared_bytes
+            module.allow_shared(shared_bytes)
+            if self._rows is not None:
+                self._tell_native(device, module)
+            module.report()
+            for producer in {view.stream for view in gpu.views} - {None, stream}:
+                driver.wait_for(stream, producer)  # type: ignore[arg-type]
+            yield device, stream, module, shared_bytes
 
     def report(self) -> None:
         """Print and raise what finished launches recorded, on every device."""
@@ -127,14 +131,9 @@ class CudaKernel(Kernel):
                 module.report()
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        return self._state(request) if self._can_launch_natively else None
-
-    @property
-    def _can_launch_natively(self) -> bool:
-        """Is there nothing to do beside the launch?"""
-        return not self.artifact.has_records and not self.artifact.is_debug
-
-    def _state(self, request: LaunchRequest) -> State:
+        """None where there is something to do beside the launch."""
+        if self.artifact.has_records or self.artifact.is_debug:
+            return None
         _complete_process()
         if self._rows is None:
             self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()
@@ -150,15 +149,6 @@ class CudaKernel(Kernel):
         if device < tables.DEVICES:
             row = [int(module.function), driver.context_handle(device), module.allowed_shared]
             self._rows[len(row) * device : len(row) * (device + 1)] = row
-
-    def _module(self, device: int) -> _Module:
-        module = self._modules.get(device)
-        if module is None:
-            with self._load_lock:
-                module = self._modules.get(device)
-                if module is None:
-                    module = self._modules[device] = _Module(self.artifact, device)
-        return module
 
 
 _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
@@ -188,7 +178,10 @@ class _Module:
         self.handle = _load(artifact, device)
         self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
         self.allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
-        self._records = _record_buffer() if artifact.has_records else None
+        self._records = None
+        if artifact.has_records:  # in host memory that the device can write, so that looking for records needs no copy
+            address = driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)
+            self._records = RecordBuffer(address=int(address))
 
     @property
     def record_address(self) -> tuple[int, ...]:
@@ -250,7 +243,7 @@ def _complete_process() -> None:
         process.set(name, driver.function_address(function))
     process.set("device_array_slot", tensor_slot())
     process.point("device_array", DeviceArray)
-    process.set("last_launches", driver.last_launches_address())
+    process.set("last_launches", ctypes.addressof(driver.last_launches))
     process.point("cupy_stream", cupy_stream)
     os.register_at_fork(after_in_child=_leave_driver)
 
@@ -274,11 +267,6 @@ def _load(artifact: Artifact, device: int) -> Any:
         where = driver.device_name(device)
         raise CudaError(ModuleRefused(artifact.kernel_name, where, status.name, text or "the driver left no log"))
     return module
-
-
-def _record_buffer() -> RecordBuffer:
-    """In host memory that the device can write, so that looking for records needs no copy."""
-    return RecordBuffer(address=int(driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)))
 
 
 def _unload(modules: dict[int, _Module]) -> None:

@@ -22,7 +22,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,7 +107,7 @@ _lost: dict[int, ContextLost] = {}
 
 
 def _context_lost(call: str, status: Any, device: int, culprit: str) -> ContextLost:
-    last = _KERNELS[_last_launches[device]] if device < tables.DEVICES else ""
+    last = _KERNELS[last_launches[device]] if device < tables.DEVICES else ""
     if status.name in HARDWARE_FAULTS:
         blamed, advice = "the hardware failed, and no kernel is to blame", "nvidia-smi and the system's log tell more"
     elif culprit:
@@ -148,7 +148,8 @@ def _is_context_lost(device: int) -> bool:
 # Launches -----------------------------------------------------------------------------------------------------------
 
 _KERNELS: list[str] = [""]
-_last_launches = (ctypes.c_uint64 * tables.DEVICES)()
+last_launches = (ctypes.c_uint64 * tables.DEVICES)()
+"""For each device the number of the kernel. Native launchers write to it too."""
 
 
 @functools.cache
@@ -156,26 +157,6 @@ def kernel_number(name: str) -> int:
     """What stands for a kernel's name in the table of last launches."""
     _KERNELS.append(name)
     return len(_KERNELS) - 1
-
-
-def last_launches_address() -> int:
-    """The table of last launches: for each device the number of the kernel. Native launchers write to it too."""
-    return ctypes.addressof(_last_launches)
-
-
-def launch_settings(grid: Sequence[int], block: Sequence[int], shared_bytes: int, stream: int) -> Any:
-    """A `CUlaunchConfig`; what native launchers fill is `native_tables.LAUNCH`."""
-    made = api().CUlaunchConfig()
-    made.gridDimX, made.gridDimY, made.gridDimZ = grid
-    made.blockDimX, made.blockDimY, made.blockDimZ = block
-    made.sharedMemBytes, made.hStream = shared_bytes, stream
-    return made
-
-
-def note_launch(device: int, number: int) -> None:
-    """Remember which kernel a device was given last."""
-    if device < tables.DEVICES:
-        _last_launches[device] = number
 
 
 def function_address(name: str) -> int:

@@ -17,7 +17,8 @@ from stagekit.hostexpr import Slot
 from stagekit.jit.native_launchers import NativeLaunchers
 from stagekit.runtime import driver, native_process
 from stagekit.runtime.args import read_array
-from stagekit.runtime.cuda import CudaKernel
+from stagekit.runtime.checks import GpuReading
+from stagekit.runtime.cuda import CudaKernel, _Module
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import CudaError
 from stagekit.runtime.launch_config import LaunchRequest
@@ -81,7 +82,8 @@ class Launches:
         """Have the kernel's module on these devices."""
         for device in devices:
             with driver.on_device(device):
-                self.kernel._tell_native(device, self.kernel._module(device))
+                self.kernel._modules[device] = _Module(self.kernel.artifact, device)
+                self.kernel._tell_native(device, self.kernel._modules[device])
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -265,8 +267,9 @@ def test_more_shared_memory_than_was_allowed_is_allowed_by_the_general_way(gpu: 
     tensor = FakeTensor((3, 5), (10, 1))
     assert launch(tensor) == "general"
 
-    with driver.on_device(0):
-        launch.kernel._ready(0, launch.kernel.request((2, 64, 60_000)).size)  # type: ignore[arg-type]
+    size = launch.kernel.request((2, 64, 60_000)).size
+    with launch.kernel._ready(GpuReading(lambda device: 0, device=0), size):  # type: ignore[arg-type]
+        pass
     assert launch(tensor) is None
 
     assert gpu.native[0][2][-1] == 60_000

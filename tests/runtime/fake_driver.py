@@ -203,7 +203,7 @@ def installed(fake: FakeDriver) -> Iterator[None]:
         patch.delitem(sys.modules, "torch", raising=False)  # it knows how many GPUs there really are
         for name, value in {"_contexts": {}, "_lost": {}, "_retired": deque()}.items():
             patch.setattr(driver, name, value)
-        ctypes.memset(driver.last_launches_address(), 0, ctypes.sizeof(driver._last_launches))
+        ctypes.memset(driver.last_launches, 0, ctypes.sizeof(driver.last_launches))
         for cached in CACHED:
             cached.cache_clear()
         yield
