@@ -42,8 +42,7 @@ from stagekit.frontend.language import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, constexpr, dynamic
 from stagekit.frontend.ordinary import cdiv, ceildiv
 from stagekit.intrinsics import public_in as _public_in
-from stagekit.jit.batch import compile_all
-from stagekit.jit.bound import BoundKernel, compile
+from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
 from stagekit.jit.decorators import function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize

@@ -39,9 +39,9 @@ def cdiv(a: Any, b: Any) -> Any:
     '`a / b` rounded up: how many blocks of `b` cover `a` elements. Integers of any sign; compile-time, run-time or sizes.'
 def ceildiv(a: Any, b: Any) -> Any:
     '`a / b` rounded up: how many blocks of `b` cover `a` elements. Integers of any sign; compile-time, run-time or sizes.'
-from stagekit.jit.batch import compile_all as compile_all
-from stagekit.jit.bound import BoundKernel as BoundKernel
-from stagekit.jit.bound import compile as compile
+from stagekit.jit.ahead_of_time import BoundKernel as BoundKernel
+from stagekit.jit.ahead_of_time import compile as compile
+from stagekit.jit.ahead_of_time import compile_all as compile_all
 from stagekit.jit.decorators import function as function
 from stagekit.jit.decorators import inline as inline
 from stagekit.jit.decorators import jit as jit

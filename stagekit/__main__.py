@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from stagekit.artifact import Artifact
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
 from stagekit.cache.artifacts import from_bytes
 from stagekit.diagnostics import StagekitError, counted
@@ -59,8 +60,9 @@ def _explain(store: Store, given: argparse.Namespace) -> None:
         title = _title(store, entry)
         if given.word in title or given.word in entry.name:
             _say(f"\n{entry.name}\n  {title}, last used {_age(entry)} ago")
-            for line in _details(store, entry):
-                _say(f"  {line}")
+            artifact = _artifact(store, entry)
+            if artifact is not None:
+                _say(f"  signature {artifact.signature}\n  {len(artifact.code)} bytes of {artifact.target} code")
 
 
 _ACTIONS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
@@ -93,25 +95,19 @@ def _title(store: Store, entry: Entry) -> str:
     kind = entry.name.partition("-")[0]
     if kind in _TITLES:
         return _TITLES[kind]
-    payload = store.load(entry.name, is_use=False) or b""
-    try:
-        artifact, _ = from_bytes(payload)
-    except ValueError:
+    artifact = _artifact(store, entry)
+    if artifact is None:
         return "damaged; it will be made again when it is needed"
     fixed = "".join(f" {name}={value}" for name, value in artifact.constexprs)
     made_for = f"compute capability {artifact.capability}" if artifact.target == "cuda" else f"block {artifact.block}"
     return f"{artifact.kernel_name}{fixed}: {artifact.target}, {made_for}"
 
 
-def _details(store: Store, entry: Entry) -> list[str]:
-    payload = store.load(entry.name, is_use=False) or b""
-    if not entry.name.startswith("code-"):
-        return []
+def _artifact(store: Store, entry: Entry) -> Artifact | None:
     try:
-        artifact, _ = from_bytes(payload)
-    except ValueError:
-        return []
-    return [f"signature {artifact.signature}", f"{len(artifact.code)} bytes of {artifact.target} code"]
+        return from_bytes(store.load(entry.name, is_use=False) or b"")[0]
+    except ValueError:  # damaged, or machine code alone
+        return None
 
 
 def _piped() -> int:

@@ -21,36 +21,32 @@ class BadSwitch(Diagnostic):
     help: ClassVar[str] = "give {wanted}"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What a switch takes, besides nothing at all: in words, and as a test."""
-
-    wanted: str
-    holds: Callable[[str], bool]
+Rule = tuple[str, Callable[[str], bool]]
+"""What a switch takes, besides nothing at all: in words, and as a test."""
 
 
 def _one_of(*choices: str) -> Rule:
-    return Rule(f"one of: {', '.join(choices)}", choices.__contains__)
+    return f"one of: {', '.join(choices)}", choices.__contains__
 
 
 def _number(wanted: str, kind: type[int | float], least: float, most: float) -> Rule:
     """A rule for numbers as people write them: ASCII digits, with a point where a fraction has a meaning."""
     form = re.compile(r"[0-9]{1,20}" if kind is int else r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
-    return Rule(wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most)
+    return wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most
 
 
 STAGES = ("trace", "records", "expand", "legalize", "fold", "cse", "dce", "llvm", "ptx")
 """What can be looked at while a kernel is compiled: the trace, every pass, and what a backend makes of it."""
 
-_ANYTHING = Rule("any text", lambda text: True)
-_STAGES = Rule(
+_ANYTHING: Rule = ("any text", lambda text: True)
+_STAGES: Rule = (
     f"all, or some of: {', '.join(STAGES)}",
     lambda text: all(stage.strip() in (*STAGES, "all", "") for stage in text.split(",")),
 )
 _MOST_THREADS = 4096  # more workers than this are a mistake in writing
 _MOST_MB = 10_000_000  # ten terabytes
 _COUNT = _number(f"a positive integer up to {_MOST_THREADS}, or nothing for one per core", int, 1, _MOST_THREADS)
-_FOLDER = Rule(
+_FOLDER: Rule = (
     "a folder, or 0 for no disk cache",
     lambda text: text.lower() not in ("1", "on", "off", "yes", "no", "true", "false", "none"),  # meant, but no folder
 )
@@ -71,8 +67,9 @@ class Switch:
         value = os.environ.get(self.name)
         if not value:
             return self.default
-        if not self.rule.holds(value):
-            raise self.refusal(value, self.rule.wanted)
+        wanted, holds = self.rule
+        if not holds(value):
+            raise self.refusal(value, wanted)
         return value
 
     def put(self, value: str) -> None:
@@ -124,21 +121,16 @@ def check_switches() -> None:
         switch.get()
     unknown = {name for name in os.environ if name.startswith(PREFIX)} - {s.name for s in SWITCHES} - _told
     if unknown:
+        import difflib
+        import warnings
+
         _told.update(unknown)
-        _warn_of(sorted(unknown))
-
-
-def _warn_of(unknown: list[str]) -> None:
-    import difflib
-    import warnings
-
-    known = [switch.name for switch in SWITCHES]
-    for name in unknown:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the switches are {', '.join(known)}"
-        warnings.warn(
-            f"the environment variable {name} is no switch of stagekit and does nothing; {hint}", stacklevel=2
-        )
+        known = [switch.name for switch in SWITCHES]
+        for name in sorted(unknown):
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"the switches are {', '.join(known)}"
+            told = f"the environment variable {name} is no switch of stagekit and does nothing; {hint}"
+            warnings.warn(told, stacklevel=2)
 
 
 def platform_cache_folder() -> Path | None:

@@ -233,20 +233,14 @@ def promote(a: DType, b: DType) -> DType | None:
         return None
     if bool_ in (a, b):
         return b if a is bool_ else a
-    if a.is_float or b.is_float:
-        return _promote_float(a, b)
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.is_float:
+        return least_common(a, b)
     if a.kind == b.kind:
         return a if a.bits >= b.bits else b
     signed, unsigned = (a, b) if a.is_signed else (b, a)
     return _SIGNED_BY_BITS.get(max(signed.bits, 2 * unsigned.bits))
-
-
-def _promote_float(a: DType, b: DType) -> DType:
-    if not (a.is_float and b.is_float):
-        return a if a.is_float else b
-    if a.bits == b.bits:
-        return float32
-    return a if a.bits > b.bits else b
 
 
 def least_common(a: DType, b: DType) -> DType | None:

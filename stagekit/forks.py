@@ -1,6 +1,7 @@
 """Forks of a process whose other threads are at work: in the child these threads are gone, and what they held stays held.
 
     lock = new_lock()             reentrant; free in a child, unless the thread that forks holds it itself
+    table = Once()                entries that are made when they are first asked for
     hold_while_forking(lock)      for a lock of code that a fork must not stop half-way: no thread is inside when the child starts
 
 What our locks guard is changed in one step at the end, so a child may go on from where another thread was, and make it anew.
@@ -11,8 +12,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -22,6 +27,24 @@ def new_lock() -> Any:
     lock = threading.RLock()
     _locks.add(lock)
     return lock
+
+
+class Once(dict[K, V]):
+    """A table whose entries are made when they are first asked for: one thread makes an entry, the others wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = new_lock()
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """Return the entry of `key`. A failure of `make` leaves nothing behind."""
+        found = self.get(key)
+        if found is None:
+            with self._lock:
+                found = self.get(key)
+                if found is None:
+                    found = self[key] = make()
+        return found
 
 
 def _free_locks() -> None:

@@ -28,8 +28,11 @@ _DEEP_LIMIT = 60_000
 _DEEP_STACK_BYTES = 512 << 20  # address space; only what is touched takes memory
 
 _lock = new_lock()
-_limits: list[tuple[int, int]] = []  # thread and limit of running work
-_before = 0
+_work: list[
+    tuple[int, int, bool]
+] = []  # what runs in this process: its thread, its limit, whether it pauses the collector
+_limit_before = 0  # any of it began
+_was_collecting = False  # before any of it paused the collector
 _here = threading.local()
 
 
@@ -40,10 +43,9 @@ def repeated_deeply(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _uncollected():
+        with recursion_limit(pauses_collector=True):
             try:
-                with recursion_limit():
-                    return function(*args, **kwargs)
+                return function(*args, **kwargs)
             except RecursionError:
                 if is_deep():
                     raise
@@ -95,59 +97,44 @@ def _started(target: Callable[[], None]) -> threading.Thread:
 
 
 @contextlib.contextmanager
-def recursion_limit(limit: int = _LIMIT) -> Iterator[None]:
-    """At least `limit`, until the last thread that needs it has left. It is one for the process."""
-    global _before
-    with _lock:
-        if not _limits:
-            _before = sys.getrecursionlimit()
-        entry = threading.get_ident(), limit
-        _limits.append(entry)
-        _set_limit()
-    try:
-        yield
-    finally:
-        with _lock:
-            _limits.remove(entry)
-            _set_limit()
+def recursion_limit(limit: int = _LIMIT, *, pauses_collector: bool = False) -> Iterator[None]:
+    """Raise the limit of the process to at least `limit`, until the last thread that needs it has left.
 
-
-def _set_limit() -> None:
-    sys.setrecursionlimit(max([_before, *(limit for _, limit in _limits)]))
-
-
-_collector_pauses: list[tuple[int, bool]] = []  # for each thread that is inside: was the collector on before the first?
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No search for garbage cycles. A trace makes hundreds of thousands of objects that live until it ends: looking through them,
-    again and again, takes a third of the time and finds nothing.
+    pauses_collector: also search for no garbage cycles. A trace makes hundreds of thousands of objects that live until it ends:
+    looking through them, again and again, takes a third of the time and finds nothing.
     """
+    global _limit_before, _was_collecting
+    entry = threading.get_ident(), limit, pauses_collector
     with _lock:
-        was_enabled = _collector_pauses[0][1] if _collector_pauses else gc.isenabled()
-        entry = threading.get_ident(), was_enabled
-        _collector_pauses.append(entry)
-        gc.disable()
+        if not _work:
+            _limit_before = sys.getrecursionlimit()
+        if pauses_collector and not any(pauses for _, _, pauses in _work):
+            _was_collecting = gc.isenabled()
+        _set([*_work, entry])
     try:
         yield
     finally:
         with _lock:
-            _collector_pauses.remove(entry)
-            if was_enabled and not _collector_pauses:
-                gc.enable()
+            rest = _work.copy()
+            rest.remove(entry)
+            _set(rest)
+
+
+def _set(work: list[tuple[int, int, bool]]) -> None:
+    """Have the limit and the collector as this work needs them."""
+    was_paused = any(pauses for _, _, pauses in _work)
+    _work[:] = work
+    sys.setrecursionlimit(max([_limit_before, *(limit for _, limit, _ in work)]))
+    if any(pauses for _, _, pauses in work):
+        gc.disable()
+    elif was_paused and _was_collecting:
+        gc.enable()
 
 
 def _forget_other_threads() -> None:
     """In a forked child: what they asked for ends with them."""
-    here = threading.get_ident()
-    if _limits:
-        _limits[:] = [entry for entry in _limits if entry[0] == here]
-        _set_limit()
-    was_enabled = any(enabled for _, enabled in _collector_pauses)
-    _collector_pauses[:] = [entry for entry in _collector_pauses if entry[0] == here]
-    if was_enabled and not _collector_pauses:
-        gc.enable()
+    if _work:
+        _set([entry for entry in _work if entry[0] == threading.get_ident()])
 
 
 if hasattr(os, "register_at_fork"):

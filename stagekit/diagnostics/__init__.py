@@ -17,16 +17,14 @@ from stagekit.diagnostics.entry import (
     kernel_only,
     language_call,
     ordinary,
-    outside_kernel,
     public_class,
     wrong_arguments,
 )
 from stagekit.diagnostics.loc import Loc
-from stagekit.diagnostics.render import render, shown
-from stagekit.diagnostics.words import counted
+from stagekit.diagnostics.render import counted, render, shown
 
 __all__ = [
     "CallError", "Diagnostic", "InternalError", "Loc", "Note", "StagekitError",
     "all_diagnostics", "called", "conceal", "counted", "hide_frames", "is_huge", "kernel_only", "language_call", "ordinary",
-    "outside_kernel", "place_of_user", "public_class", "render", "shown", "wrong_arguments",
+    "place_of_user", "public_class", "render", "shown", "wrong_arguments",
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class Diagnostic:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.values().items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.__dict__ == self.__dict__
@@ -64,18 +64,16 @@ class Diagnostic:
     def __hash__(self) -> int:
         return hash((type(self), *self.__dict__.values()))
 
-    def values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.FIELDS}
-
-    def _printable(self) -> dict[str, Any]:
-        """The values, without integers longer than Python writes."""
-        return {k: HUGE.format(int.bit_length(v)) if is_huge(v) else v for k, v in self.values().items()}
-
     def label_text(self) -> str:
-        return self.label.format(**self._printable())
+        return self._filled(self.label)
 
     def help_text(self) -> str:
-        return self.help.format(**self._printable())
+        return self._filled(self.help)
+
+    def _filled(self, template: str) -> str:
+        """Integers longer than Python writes are told by their size."""
+        fields = self.__dict__.items()
+        return template.format(**{k: HUGE.format(int.bit_length(v)) if is_huge(v) else v for k, v in fields})
 
 
 def is_huge(value: Any) -> bool:

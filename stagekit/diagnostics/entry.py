@@ -65,13 +65,14 @@ def public_class(cls: C) -> C:
 
 
 def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
-    """A fragment of the library: expanded where a kernel calls it, refused elsewhere."""
+    """Make a fragment of the library: expanded where a kernel calls it, refused elsewhere."""
 
+    @functools.wraps(function)
     def refused(*args: P.args, **kwargs: P.kwargs) -> R:
         traced: R = called(function, function.__name__, args, kwargs)
         return traced
 
-    return _in_kernels(function, functools.wraps(function)(refused))
+    return _in_kernels(function, refused)
 
 
 def ordinary(function: Callable[P, R]) -> Callable[P, R]:
@@ -104,32 +105,20 @@ def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, An
     """A call by CPython of a function of the language: traced where the library makes it, else a mistake."""
     traced = language_call.get()
     if traced is None:
-        raise outside_kernel(name)
+        raise StagekitError(OutsideKernel(name))
     return traced(function, args, kwargs)
 
 
-def outside_kernel(name: str) -> StagekitError:
-    return StagekitError(OutsideKernel(name))
-
-
 def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
-    """The error for a call of a function or class with arguments that do not fit."""
-    name = _name(function)
-    return CallError(WrongArguments(name, problem, f"`{name}{_signature(function)}`"))
+    """Return the error for a call of a function or class with arguments that do not fit."""
+    owner, _, method = function.__qualname__.rpartition(".")
+    name = owner if method in ("__init__", "__call__") else method
+    # as a call fills the parameters: without `self` and without types
+    given = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return CallError(WrongArguments(name, problem, f"`{name}{inspect.Signature(given)}`"))
 
 
 def _problem(error: TypeError) -> str:
     """What Python says, without the function's name before it."""
     name, parentheses, rest = str(error).partition("() ")
     return rest if parentheses and " " not in name else str(error)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    owner, _, method = function.__qualname__.rpartition(".")
-    return owner if method in ("__init__", "__call__") else method
-
-
-def _signature(function: Callable[..., Any]) -> str:
-    """The parameters as a call fills them: without `self` and without types."""
-    bare = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    return str(inspect.Signature(bare))

@@ -39,6 +39,11 @@ def shown(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return `1 axis`, `2 axes`. many: the plural, `one` with an s where it is left out."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def _lines(error: StagekitError) -> Iterator[str]:
     diagnostic, loc = error.diagnostic, error.loc
     place = f" ({loc})" if loc else ""

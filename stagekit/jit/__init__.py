@@ -6,7 +6,7 @@ launchable        Launchable, what the four classes of kernels below share: brac
                   Launcher, the brackets with a key; ForwardingKernel, one kernel in front of another
   jitfunction     JitFunction, nothing fixed: finds or makes the specialisation that the constexprs of a call mean
   specialization  Specialization, constexprs fixed: finds or traces the variant for the types of the arguments
-  bound           BoundKernel, forwards with a target; compile
+  ahead_of_time   BoundKernel, forwards with a target; compile; compile_all, many kernels at once
   sanitizing      SanitizedKernel, forwards into a checked session (Sanitizer); sanitize
 variant           Variant, one specialisation for certain argument types: compiled and loaded per target, gives a runtime Kernel
 compilation       from traced IR to something that launches
@@ -15,7 +15,6 @@ interpreting      the checking interpreter as such a Kernel
 native_launchers  machine code that launches, from the second launch on
 argtypes          the types and the device of the arguments of a call
 caching           machine code from disk
-history, reasons  what was compiled, and why
+history           what was compiled, and why
 decorators        jit, function, inline; what they take: options
-batch             many kernels compiled at once
 """

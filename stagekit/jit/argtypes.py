@@ -30,7 +30,6 @@ Reader = Callable[[Any], Typed]
 
 _NONE: Typed = (NoneArg(), None)
 _PLAIN = {bool: ScalarArg(dtypes.bool_), int: ScalarArg(dtypes.int32), float: ScalarArg(dtypes.float32)}
-_DERIVED = tuple((kind, _PLAIN[kind]) for kind in (int, float))  # an IntEnum counts as the number that it is
 
 
 class ArgumentTypes:
@@ -43,7 +42,7 @@ class ArgumentTypes:
         self, kernel: str, parameters: Parameters, meanings: Mapping[str, Any], absent: Collection[str]
     ) -> None:
         rows = parameters.run_time
-        untyped = Untyped.of(rows, parameters, tuple(p.default for p in rows))
+        untyped = Untyped.of(rows, parameters)
         self.keyword_only = untyped.keyword_only
         self.bind = Binder(kernel, untyped)
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
@@ -52,15 +51,11 @@ class ArgumentTypes:
         """The types, and the device that decides where the kernel runs (the CPU without arrays)."""
         rows = [read(value) for read, value in zip(self._readers, values)]
         places = [place for _, place in rows if place is not None]
-        return tuple(kind for kind, _ in rows), min(places, key=_rank, default=CPU)
+        return tuple(kind for kind, _ in rows), min(places, key=lambda device: _RANKS.index(device.kind), default=CPU)
 
 
 # Whose memory decides: a GPU's own before memory that both sides can reach, since only the GPU reaches all of them.
 _RANKS: tuple[DeviceKind, ...] = ("cuda", "other", "cpu", "pinned", "managed")
-
-
-def _rank(device: Device) -> int:
-    return _RANKS.index(device.kind)
 
 
 def target_of(device: Device) -> Literal["cpu", "cuda"]:
@@ -78,10 +73,11 @@ class Untyped:
     text: str
 
     @staticmethod
-    def of(rows: Sequence[Parameter], parameters: Parameters, defaults: tuple[Any, ...]) -> Untyped:
-        """Of these parameters. defaults: `...` where there is none."""
+    def of(rows: Sequence[Parameter], parameters: Parameters, left_out: Any = ...) -> Untyped:
+        """Of these parameters. left_out: what stands for a constexpr that a call does not give."""
         kinds = [parameters.signature.parameters[p.name].kind for p in rows]
         keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
+        defaults = tuple(left_out if p.is_constexpr and p.default is ... else p.default for p in rows)
         texts = list(map(_written, rows))
         if keyword_only:
             texts.insert(len(texts) - keyword_only, "*")
@@ -113,9 +109,22 @@ def _reader(name: str, meaning: Any) -> Reader:
     if isinstance(meaning, Pointer):
         pointer = ArrayArg(meaning.dtype, 1, True)
         return lambda value: (pointer, _place(value))
-    if isinstance(meaning, Tensor):
-        return _tensor_reader(meaning)
-    return lambda value: _any(name, value)
+    if not isinstance(meaning, Tensor):
+        return lambda value: _any(name, value)
+    strided = ArrayArg(meaning.dtype, len(meaning.shape), False)
+    packed = ArrayArg(
+        meaning.dtype, len(meaning.shape), meaning.strides is None
+    )  # declared strides say the layout themselves
+
+    def read(value: Any) -> Typed:
+        if type(value) is np.ndarray:
+            return (packed if value.flags.c_contiguous else strided), CPU
+        view = _look(value)
+        if view is None:
+            return packed, None
+        return (packed if view.is_contiguous else strided), view.device
+
+    return read
 
 
 def _look(value: Any) -> ArrayView | None:
@@ -133,35 +142,21 @@ def _place(value: Any) -> Device | None:
     return view.device if view is not None else None
 
 
-def _tensor_reader(meaning: Tensor) -> Reader:
-    """Which layout an array has; declared strides say it themselves."""
-    rank = len(meaning.shape)
-    strided = ArrayArg(meaning.dtype, rank, False)
-    packed = ArrayArg(meaning.dtype, rank, meaning.strides is None)
-
-    def read(value: Any) -> Typed:
-        if type(value) is np.ndarray:
-            return (packed if value.flags.c_contiguous else strided), CPU
-        view = _look(value)
-        if view is None:
-            return packed, None
-        return (packed if view.is_contiguous else strided), view.device
-
-    return read
-
-
 def _any(name: str, value: Any) -> Typed:
-    """The type of an argument without annotation. Where it cannot be told, its own methods say why."""
+    """Return the type of an argument without annotation. Where it cannot be told, its own methods say why."""
     try:
-        return _own_type(name, value)
+        found = _own_type(value)
     except StagekitError:
         raise
     except Exception as error:
         raise ArgumentError(UnreadableArray(name, describe(value), str(error) or type(error).__name__)) from error
+    if found is None:
+        raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
+    return found
 
 
-def _own_type(name: str, value: Any) -> Typed:
-    """Without annotation: the value's own type, which never depends on how large it is."""
+def _own_type(value: Any) -> Typed | None:
+    """Return the value's own type, which never depends on how large it is; None for what kernels do not take."""
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain, None
@@ -175,9 +170,10 @@ def _own_type(name: str, value: Any) -> Typed:
         return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
-    elif (derived := next((kind for base, kind in _DERIVED if isinstance(value, base)), None)) is not None:
-        return derived, None
-    raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
+    else:  # an IntEnum counts as the number that it is
+        derived = next((_PLAIN[base] for base in (int, float) if isinstance(value, base)), None)
+        return None if derived is None else (derived, None)
+    return None
 
 
 def _way_out(name: str, value: Any) -> str:

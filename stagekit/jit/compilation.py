@@ -6,9 +6,7 @@ that finds its kernels on disk never does.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.frontend.kernel import Traced
@@ -17,19 +15,7 @@ from stagekit.recursion import repeated_deeply
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.runtime.kernel import Kernel
 
-if TYPE_CHECKING:
-    from stagekit.backends.interp import Options
-    from stagekit.jit.interpreting import InterpKernel
-
 DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
-
-
-@dataclass(frozen=True)
-class Naming:
-    """How a kernel is called: for people, and its constexprs for `repr` and error texts."""
-
-    kernel_name: str
-    constexprs: tuple[tuple[str, str], ...]
 
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
@@ -48,8 +34,8 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 
 
 @repeated_deeply
-def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
-    """PTX for one compute capability (times ten)."""
+def cuda_artifact(traced: Traced, capability: int) -> Artifact:
+    """Compile PTX for one compute capability (times ten)."""
     from stagekit.backends import nvptx
     from stagekit.passes.manager import dump_from_config
 
@@ -58,9 +44,11 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
     dump = dump_from_config()
     dump.show("llvm", lambda: code.llvm)
     dump.show("ptx", lambda: code.ptx)
-    artifact = _artifact(traced, naming, fn, "cuda", code.ptx.encode())
-    return dataclasses.replace(
-        artifact,
+    return _artifact(
+        traced,
+        fn,
+        target="cuda",
+        code=code.ptx.encode(),
         entry=code.entry,
         shared_bytes=code.shared_bytes,
         added_shared_bytes=code.dynamic_bytes,
@@ -71,17 +59,19 @@ def cuda_artifact(traced: Traced, naming: Naming, capability: int) -> Artifact:
 
 
 @repeated_deeply
-def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) -> Artifact:
-    """An object file for this machine and one block size."""
+def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
+    """Compile an object file for this machine and one block size."""
     from stagekit.backends import host
     from stagekit.passes.manager import dump_from_config
 
     fn = lower_for(traced, "cpu", 0)
     code = host.compile(fn, block)
     dump_from_config().show("llvm", lambda: code.llvm)
-    artifact = _artifact(traced, naming, fn, "cpu", code.object_code)
-    return dataclasses.replace(
-        artifact,
+    return _artifact(
+        traced,
+        fn,
+        target="cpu",
+        code=code.object_code,
         entry=code.entry,
         block=block,
         shared_bytes=code.shared_bytes,
@@ -90,22 +80,18 @@ def cpu_artifact(traced: Traced, naming: Naming, block: tuple[int, int, int]) ->
     )
 
 
-def _artifact(traced: Traced, naming: Naming, fn: Function, target: Any, code: bytes) -> Artifact:
+def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
+    """The caller gives it the names that people see."""
     sites = tuple(fn.attribute("record_sites", ()))
+    fields: dict[str, Any] = {"kernel_name": "", "block": traced.block, "shared_bytes": 0, **of_target}
     return Artifact(
-        target=target,
-        kernel_name=naming.kernel_name,
-        entry=fn.name,
-        code=code,
         signature=traced.signature,
         style=traced.style,
         launch=traced.launch,
-        block=traced.block,
-        shared_bytes=0,
         has_records=bool(sites),
         is_debug=bool(fn.attribute("debug")),
         record_sites=sites,
-        constexprs=naming.constexprs,
+        **fields,
     )
 
 
@@ -118,17 +104,7 @@ def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
 
 
 def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
-    """A kernel whose module is loaded at its first launch on each device."""
+    """Make a kernel whose module is loaded at its first launch on each device."""
     from stagekit.runtime.cuda import CudaKernel
 
     return CudaKernel(artifact, constexprs)
-
-
-@repeated_deeply
-def load_interp(traced: Traced, naming: Naming, constexprs: dict[str, Any], options: Options | None) -> InterpKernel:
-    """The checking interpreter; it takes any block. options: what it checks, None for nothing that costs time."""
-    from stagekit.backends.interp import UNCHECKED
-    from stagekit.jit.interpreting import InterpKernel
-
-    artifact = _artifact(traced, naming, traced.function, "cpu", b"")
-    return InterpKernel(artifact, lower_for(traced, "interp", 0), options or UNCHECKED, constexprs, traced.pruned)

@@ -44,7 +44,24 @@ def function(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptio
 
     Options as for `jit`. Every parameter is annotated, and every constexpr has a default.
     """
-    return _decorate(fn, "function", options, _traced)
+
+    def traced(whole: JitFunction) -> Specialization:
+        names = ", ".join(f"`{p.name}`" for p in whole.parameters.constexprs if p.default is ...)
+        if names:  # what is traced at its definition meets no later value
+            hint = "`@function` is traced where it is defined: give a default, or use `@jit`"
+            raise SpecializeError(MissingConstexpr(whole.name, names, hint), whole.loc)
+        kernel = whole.with_values({})
+        if untyped := kernel.untyped_parameters():
+            if untyped[0] == "self":
+                raise kernel.types_unknown(f"a kernel is not bound to an object: {OF_AN_OBJECT}")
+            example = f"`{untyped[0]}: sk.Tensor((None,), sk.float32)`"
+            raise kernel.types_unknown(
+                f"annotate every parameter, as in {example}, or use `@jit`, which waits for a call"
+            )
+        kernel.trace()
+        return kernel
+
+    return _decorate(fn, "function", options, traced)
 
 
 def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callable[[JitFunction], Launchable]) -> Any:
@@ -58,30 +75,6 @@ def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callabl
         return finish(JitFunction(checked, options, outer_names(checked, frame)))
 
     return define if fn is None else define(fn)
-
-
-def _traced(whole: JitFunction) -> Specialization:
-    _refuse_open_constexprs(whole)
-    kernel = whole.with_values({})
-    _refuse_untyped(kernel)
-    kernel.trace()
-    return kernel
-
-
-def _refuse_open_constexprs(kernel: JitFunction) -> None:
-    """What is traced at its definition meets no later value."""
-    names = ", ".join(f"`{p.name}`" for p in kernel.parameters.constexprs if p.default is ...)
-    if names:
-        hint = "`@function` is traced where it is defined: give a default, or use `@jit`"
-        raise SpecializeError(MissingConstexpr(kernel.name, names, hint), kernel.loc)
-
-
-def _refuse_untyped(kernel: Specialization) -> None:
-    if untyped := kernel.untyped_parameters():
-        if untyped[0] == "self":
-            raise kernel.types_unknown(f"a kernel is not bound to an object: {OF_AN_OBJECT}")
-        example = f"`{untyped[0]}: sk.Tensor((None,), sk.float32)`"
-        raise kernel.types_unknown(f"annotate every parameter, as in {example}, or use `@jit`, which waits for a call")
 
 
 class InlineFunction:
@@ -137,8 +130,6 @@ _SUSPENDED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (inspect.iscoroutinefunction, "a coroutine"),
     (inspect.isgeneratorfunction, "a generator"),
 )
-
-
 _KERNEL = "it is a kernel already; kernels call it as a fragment"
 _BELOW = "put the decorator of stagekit below this one, directly above the `def`"
 _INSTEAD: dict[type, str] = {

@@ -1,23 +1,32 @@
 """What a kernel was traced, compiled and loaded for, and why: what `kernel.explain()` tells.
 
-    history.note("compiled", "cpu", "BLOCK 64 -> 128", elapsed_s=0.012)
+    history.note("compiled", "cpu", "BLOCK 64 -> 128", began_s)
     history.text()      "compiled for cpu: BLOCK 64 -> 128 (12.0 ms)"
 
-`counts()` adds up what all kernels of this process did, by kind.
+Why a specialisation is new is said by comparison with the one that was used before: "BLOCK 64 -> 128", "global `EPS` changed
+1e-05 -> 1e-06", "`x` an array of float64, was an array of float32". `counts()` adds up what all kernels of this process did.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from stagekit.diagnostics import shown
 from stagekit.forks import new_lock
+from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
+from stagekit.frontend.state import ANOTHER_OBJECT, ById, freeze
+
+if TYPE_CHECKING:
+    from stagekit.jit.specialization import Specialization
 
 Kind = Literal["traced", "compiled", "read"]
 """read: machine code from the disk cache."""
 
+FIRST_USE = "first use"
 _KEPT = 64  # events per kernel
 
 _lock = new_lock()
@@ -25,7 +34,7 @@ _counts: Counter[str] = Counter()
 
 
 def counts() -> dict[str, int]:
-    """How often kernels of this process were traced, compiled and read."""
+    """Return how often kernels of this process were traced, compiled and read."""
     with _lock:
         return dict(_counts)
 
@@ -40,48 +49,66 @@ class Event:
     elapsed_s: float
 
     def __str__(self) -> str:
+        what_happened = "machine code taken from the disk cache" if self.kind == "read" else self.kind
         where = f" for {self.what}" if self.what else ""
-        return f"{_WORDS[self.kind]}{where}: {self.why} ({1e3 * self.elapsed_s:.1f} ms)"
-
-
-_WORDS: dict[Kind, str] = {
-    "traced": "traced",
-    "compiled": "compiled",
-    "read": "machine code taken from the disk cache",
-}
+        return f"{what_happened}{where}: {self.why} ({1e3 * self.elapsed_s:.1f} ms)"
 
 
 class History:
     """The last events of one kernel."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_KEPT)
+        self.events: deque[Event] = deque(maxlen=_KEPT)
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return tuple(self._events)
-
-    def note(self, kind: Kind, what: str, why: str, elapsed_s: float) -> None:
-        self._events.append(Event(kind, what, why, elapsed_s))
+    def note(self, kind: Kind, what: str, why: str, began_s: float) -> None:
+        """Add a step that has ended now. began_s: when it began, by `time.perf_counter`."""
+        self.events.append(Event(kind, what, why, time.perf_counter() - began_s))
         with _lock:
             _counts[kind] += 1
 
     def text(self) -> str:
-        """What the last call that was not served from memory had to do, and why: one line per step."""
+        """Say what the last call that was not served from memory had to do, and why: one line per step."""
         last: list[Event] = []
-        for event in reversed(self._events):
+        for event in reversed(self.events):
             if last and event.why != last[-1].why:
                 break
             last.append(event)
         return "\n".join(map(str, reversed(last))) or "nothing was compiled yet"
 
 
-class Stopwatch:
-    """Seconds since it was made."""
+# -- why --------------------------------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
 
-    @property
-    def elapsed_s(self) -> float:
-        return time.perf_counter() - self._start
+def why_new(outdated: Specialization | None, last: Specialization | None, values: Mapping[str, Any]) -> str:
+    """Say why a specialisation is made.
+
+    outdated: one with the same constexprs that is no longer valid. last: the one used last. values: constexprs asked for.
+    """
+    if outdated is not None:
+        return "; ".join(outdated.changes()) or FIRST_USE
+    before = values if last is None else last.constexprs
+    changed = [name for name, value in values.items() if freeze(value) != freeze(before.get(name))]
+    return ", ".join(_change(name, before.get(name), values[name]) for name in changed) or FIRST_USE
+
+
+def _change(name: str, before: Any, now: Any) -> str:
+    """Fresh objects of a class that says nothing of its state each make a kernel, which nobody may have meant."""
+    was, becomes = shown(before, most=40), shown(now, most=40)
+    is_lookalike = type(before) is type(now) and (isinstance(freeze(now), ById) or was == becomes)
+    if is_lookalike and not isinstance(now, type):
+        return f"{name} is another `{type(now).__name__}`, which counts by identity ({ANOTHER_OBJECT})"
+    return f"{name} {was} -> {becomes}"
+
+
+def why_types(before: Sequence[ArgType] | None, now: Sequence[ArgType], parameters: Parameters) -> str:
+    """Say what differs from the types compiled for before; nothing where there were none."""
+    rows = zip(parameters.run_time, before or now, now)
+    return ", ".join(f"`{p.name}` {_of(new)}, was {_of(old)}" for p, old, new in rows if old != new)
+
+
+def _of(kind: ArgType) -> str:
+    if isinstance(kind, ArrayArg):
+        layout = "" if kind.is_contiguous else " with strides"
+        axes = "" if kind.rank == 1 else f" of {kind.rank} axes"
+        return f"an array of {kind.dtype.name}{axes}{layout}"
+    return f"a number ({kind.dtype.name})" if isinstance(kind, ScalarArg) else "None"

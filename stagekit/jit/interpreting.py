@@ -17,7 +17,9 @@ import numpy as np
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Function, Value, nesting
+from stagekit.frontend.kernel import Traced
+from stagekit.ir import nesting
+from stagekit.jit.compilation import lower_for
 from stagekit.jit.launchable import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
@@ -36,24 +38,17 @@ _DEEP = 100  # of nested bodies: each is a few calls of the interpreter
 
 
 class InterpKernel(Kernel):
-    """Runs `fn`, lowered for "interp". options: what to check.
-
-    pruned: sizes and strides that `fn` does without, for messages and checks. session: of checked launches, if it is of one.
-    """
+    """Runs a traced kernel on the interpreter. options: what to check. session: of checked launches, if it is of one."""
 
     session: Sanitizer | None = None
 
     def __init__(
-        self,
-        artifact: Artifact,
-        fn: Function,
-        options: interp.Options,
-        constexprs: Mapping[str, Any],
-        pruned: Sequence[tuple[Value, ParamSlot]] = (),
+        self, artifact: Artifact, traced: Traced, options: interp.Options, constexprs: Mapping[str, Any]
     ) -> None:
         super().__init__(artifact, constexprs)
-        self._program = interp.prepare(fn, options, [value for value, _ in pruned])
-        self._pruned = [slot for _, slot in pruned]
+        fn = lower_for(traced, "interp", 0)
+        self._program = interp.prepare(fn, options, [value for value, _ in traced.pruned])
+        self._pruned = [slot for _, slot in traced.pruned]  # sizes and strides that the kernel itself does without
         self._nesting = nesting(fn.body)
 
     def of(self, session: Sanitizer) -> Self:
@@ -68,7 +63,14 @@ class InterpKernel(Kernel):
         report = self.run(arguments, brackets, 0 if session is None else session.next_seed())
         if session is not None:
             session.keep(report)
-        self._tell(report, raises_findings=session is None or not session.collect)
+        show("".join(m.text for m in report.prints))
+        if report.findings and not (session and session.collect):
+            raise report.findings[0].error()
+        if report.failures:
+            first, others = report.failures[0], len(report.failures) - 1
+            suffix = f"; and {others} more" if others else ""
+            failed = AssertionFailed(first.text, first.who.block, first.who.thread, suffix)
+            raise KernelAssertionError(failed, first.loc)
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
         self._size(self._read(Hosted(args, self._read_on_gpu).arguments, None), args, brackets)
@@ -87,44 +89,25 @@ class InterpKernel(Kernel):
         size = self._size(values, given, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
         slots += [_extent(hosted.arguments[slot.argument], slot) for slot in self._pruned]
+        allocations = []
+        for place, (name, array) in enumerate(zip(self.artifact.signature.names, hosted.arguments)):
+            if isinstance(array, np.ndarray):
+                allocations.append(interp.Allocation.of_array(name, array))
+                if place in hosted.gone:
+                    allocations[-1].free()
         program = self._program.with_seed(seed)
-        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, self._allocations(hosted))
+        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations)
         hosted.write_back()
-        return dataclasses.replace(report, findings=self._explained(report))
+        context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
+        if report.schedule is not None:
+            context.append(f"in the order of `sk.sanitize({report.schedule})`")
+        findings = tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
+        return dataclasses.replace(report, findings=findings)
 
     @functools.cached_property
     def _read_on_gpu(self) -> ArgumentReader:
         """Refuses what a launch on a GPU would."""
         return compile_reader(self.artifact.signature, "cuda")
-
-    def _allocations(self, hosted: Hosted) -> list[interp.Allocation]:
-        """The memory of every array."""
-        made = []
-        for place, (name, array) in enumerate(zip(self.artifact.signature.names, hosted.arguments)):
-            if isinstance(array, np.ndarray):
-                made.append(interp.Allocation.of_array(name, array))
-                if place in hosted.gone:
-                    made[-1].free()
-        return made
-
-    def _explained(self, report: interp.Report) -> tuple[interp.Finding, ...]:
-        """The findings, with what the reader of an error wants to know: constexprs, and how to see it again."""
-        context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
-        if report.schedule is not None:
-            context.append(f"in the order of `sk.sanitize({report.schedule})`")
-        return tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
-
-    def _tell(self, report: interp.Report, *, raises_findings: bool) -> None:
-        """Print what the kernel printed; raise what went wrong."""
-        show("".join(m.text for m in report.prints))
-        if report.findings and raises_findings:
-            raise report.findings[0].error()
-        if report.failures:
-            first, others = report.failures[0], len(report.failures) - 1
-            suffix = f"; and {others} more" if others else ""
-            raise KernelAssertionError(
-                AssertionFailed(first.text, first.who.block, first.who.thread, suffix), first.loc
-            )
 
 
 def _unpacked(slot: ParamSlot, value: float) -> Any:

@@ -22,12 +22,11 @@ from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
-from stagekit.jit import reasons
+from stagekit.jit import history
 from stagekit.jit.argtypes import Untyped
-from stagekit.jit.history import History
-from stagekit.jit.launchable import Launchable, fixed_text
+from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.options import KernelSettings
-from stagekit.jit.specialization import Specialization, restored
+from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
 from stagekit.runtime.args import Unreadable, read_array
 from stagekit.runtime.binding import Binder
@@ -60,7 +59,7 @@ class JitFunction(Launchable):
         self._lock = new_lock()
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._partials: dict[Any, JitFunction] = {}
-        self.history = History()
+        self.history = history.History()
 
     @property
     def loc(self) -> Loc:
@@ -69,7 +68,7 @@ class JitFunction(Launchable):
 
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
-        return {name: value for name, value in self._fixed.items() if name in self._constexpr_names()}
+        return self._constexprs_of(self._fixed)
 
     @functools.cached_property
     def parameters(self) -> Parameters:
@@ -81,7 +80,9 @@ class JitFunction(Launchable):
 
     def __reduce__(self) -> Any:
         """Pickled by name, as functions are; what is fixed goes with it."""
-        return self.function.__qualname__ if self._whole is self else (restored, (self._whole, self._fixed))
+        if self._whole is self:
+            return self.function.__qualname__
+        return functools.partial(self._whole.specialize, **self._fixed), ()
 
     def __repr__(self) -> str:
         return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{fixed_text(self._fixed)}>"
@@ -98,13 +99,16 @@ class JitFunction(Launchable):
         fixed = {**self._fixed, **values}
         for name, value in values.items():
             self._check_value(name, value)
-            self._refuse_change(name, value)
+            if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
+                why = f"it is fixed to {shown(self._fixed[name])} already"
+                hint = "specialise the kernel in which it is open"
+                raise SpecializeError(BadConstexpr(name, shown(value), type(value).__name__, why, hint), self.loc)
         missing = self._missing(fixed)
         if not missing:
             kernel = self.with_values(fixed)
-            kernel.check_annotations()
+            _ = kernel.meanings  # refuses what annotations cannot mean
             return kernel
-        given = {k: v for k, v in fixed.items() if k in self._constexpr_names()}
+        given = self._constexprs_of(fixed)
         if not given and not values:
             raise self._missing_error(missing)
         self.parameters.check_known(given)
@@ -113,14 +117,10 @@ class JitFunction(Launchable):
             partial = JitFunction(self.function, self.options, self._outer, fixed, self._whole)
             return self._whole._partials.setdefault(key, partial)
 
-    def _refuse_change(self, name: str, value: Any) -> None:
-        if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
-            why = f"it is fixed to {shown(self._fixed[name])} already"
-            hint = "specialise the kernel in which it is open"
-            raise SpecializeError(BadConstexpr(name, shown(value), type(value).__name__, why, hint), self.loc)
-
-    def _constexpr_names(self) -> tuple[str, ...]:
-        return tuple(p.name for p in self.parameters.constexprs)
+    def _constexprs_of(self, fixed: Mapping[str, Any]) -> dict[str, Any]:
+        """The others say what type a run-time parameter has."""
+        names = {p.name for p in self.parameters.constexprs}
+        return {name: value for name, value in fixed.items() if name in names}
 
     def _missing(self, fixed: Mapping[str, Any]) -> list[str]:
         return [p.name for p in self.parameters.constexprs if p.name not in fixed and p.default is ...]
@@ -154,7 +154,7 @@ class JitFunction(Launchable):
             raise SpecializeError(BadConstexpr(parameter.name, text, kind, *found), self.loc)
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
-        return tuple(sorted(((k, freeze(v)) for k, v in fixed.items()), key=lambda item: item[0]))
+        return tuple((name, freeze(fixed[name])) for name in sorted(fixed))
 
     def with_values(self, fixed: Mapping[str, Any]) -> Specialization:
         """The specialisation with these values; a new one where something captured has changed since it was traced."""
@@ -162,13 +162,13 @@ class JitFunction(Launchable):
             return self._whole.with_values(fixed)
         values = {p.name: fixed.get(p.name, p.default) for p in self.parameters.constexprs}
         types_given = {k: v for k, v in fixed.items() if k not in values}
-        key = (tuple(map(freeze, values.values())), self._key(types_given) if types_given else ())
+        key = (tuple(map(freeze, values.values())), self._key(types_given))
         with self._lock:
             found = self._specializations.get(key)
             if found is not None and found.is_current():
                 self._specializations.move_to_end(key)
                 return found
-            why = reasons.why_new(found, self._last_used(), values)
+            why = history.why_new(found, self._last_used(), values)
             made = self._specializations[key] = Specialization(self, values, types_given, why)
             self._specializations.move_to_end(key)
             while len(self._specializations) > MAX_SPECIALIZATIONS:
@@ -202,7 +202,7 @@ class JitFunction(Launchable):
 
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
         """How this function is called when it launches `variant`."""
-        run_time = {p.name: p for p in kernel.native_parameters()}
+        run_time = {p.name: p for p in kernel.call_shape().parameters}
         rows: list[LaunchParameter] = []
         for p in self.parameters.all:
             if p.name in run_time:
@@ -211,7 +211,8 @@ class JitFunction(Launchable):
                 value = kernel.constexprs[p.name]
                 default = value if p.default is ... and self._is_inferred(p.name, kernel, variant) else p.default
                 rows.append(LaunchParameter(p.name, default, None, expected=value))
-        keyword_only = sum(row.name not in self._positional for row in rows)
+        kinds = self.parameters.signature.parameters
+        keyword_only = sum(kinds[row.name].kind is inspect.Parameter.KEYWORD_ONLY for row in rows)
         return CallShape(tuple(rows), keyword_only, variant.guards)
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
@@ -223,9 +224,7 @@ class JitFunction(Launchable):
                 return bool(spec.shape[axis] == kernel.constexprs[name])
         return False
 
-    def _resolve(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
+    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         constexprs, run_time = dict(self._fixed), []
         for parameter, value in zip(self._open, self._bind(args, kwargs)):
             if not parameter.is_constexpr:
@@ -234,8 +233,14 @@ class JitFunction(Launchable):
                 self._check_constexpr(parameter, value)
                 constexprs[parameter.name] = value
         missing = self._missing(constexprs)
-        if missing:
-            self._infer(missing, constexprs, run_time)
+        given = {p.name: value for p, value in zip(self.parameters.run_time, run_time)} if missing else {}
+        for name in missing:  # sizes of arrays whose shapes name them
+            places = self.parameters.sizes_named(name, missing, constexprs)
+            sizes = (_size_of(given[array], axis) for array, axis in places)
+            found = next((size for size in sizes if size is not None), None)
+            if found is None:
+                raise self._missing_error(missing)
+            constexprs[name] = found
         return self.with_values(constexprs), tuple(run_time), None
 
     @functools.cached_property
@@ -245,24 +250,7 @@ class JitFunction(Launchable):
 
     @functools.cached_property
     def _bind(self) -> Binder:
-        defaults = tuple(_LEFT_OUT if p.is_constexpr and p.default is ... else p.default for p in self._open)
-        return Binder(self.name, Untyped.of(self._open, self.parameters, defaults))
-
-    @functools.cached_property
-    def _positional(self) -> frozenset[str]:
-        kinds = self.parameters.signature.parameters.values()
-        return frozenset(p.name for p in kinds if p.kind is not p.KEYWORD_ONLY)
-
-    def _infer(self, missing: list[str], constexprs: dict[str, Any], run_time: list[Any]) -> None:
-        """Take constexpr sizes from the arrays whose shapes name them."""
-        given = {p.name: value for p, value in zip(self.parameters.run_time, run_time)}
-        for name in missing:
-            places = self.parameters.sizes_named(name, missing, constexprs)
-            sizes = (_size_of(given[array], axis) for array, axis in places)
-            found = next((size for size in sizes if size is not None), None)
-            if found is None:
-                raise self._missing_error(missing)
-            constexprs[name] = found
+        return Binder(self.name, Untyped.of(self._open, self.parameters, left_out=_LEFT_OUT))
 
     @property
     def cache_size(self) -> int:

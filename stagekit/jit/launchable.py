@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 """From the key in the brackets (None: there are none), arguments and keywords to what the call gives."""
 
+Resolved = tuple["Specialization", tuple[Any, ...], str | None]
+"""The specialisation that a call means, its run-time arguments in order, and the target where that is fixed."""
+
 
 class Launcher:
     """Brackets that only lack their arguments: calling it calls `launch` with both.
@@ -148,10 +151,8 @@ class Launchable:
         _, kernel = specialization.kernel_for(key, values, target)
         return kernel.prepare(values, kernel.request(key))
 
-    def _resolve(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
-        """The specialisation that a call means, its run-time arguments in order, and the target where that is fixed."""
+    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
+        """Find out what a call means."""
         raise NotImplementedError
 
     def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
@@ -188,7 +189,7 @@ class Launchable:
     @hide_frames
     def ir(self) -> str:
         """The traced IR as text."""
-        return self._shown().ir
+        return self.trace().ir
 
     @property
     @hide_frames
@@ -258,9 +259,7 @@ class ForwardingKernel(Launchable):
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return self._kernel.__stagekit_fixed__
 
-    def _resolve(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Specialization, tuple[Any, ...], str | None]:
+    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self._kernel._resolve(args, kwargs)
 
     def _shown(self) -> Variant:

@@ -2,7 +2,7 @@
 
     launchers = NativeLaunchers("add", general)
     launchers.find(key)                              a built-in function, or None
-    launchers.offer(key, kernel, calling)            after a launch: have one for the next time
+    launchers.offer(key, kernel, shape)              after a launch: have one for the next time
 
 A built-in function takes only what its kernel was specialised for, exactly, and hands everything else to the one that was
 there before it, and so on to the general way. So several dtypes may alternate behind the same brackets.
@@ -40,7 +40,7 @@ def guards_of(captures: Captures) -> CaptureGuards:
 
 
 class NativeLaunchers:
-    """Of one kernel, by brackets. general: gives what launches for such brackets without native code."""
+    """The native launchers of one kernel, by brackets. general: gives what launches for such brackets without native code."""
 
     def __init__(self, name: str, general: Callable[[Any], Callable[..., Any]]) -> None:
         self._name = name
@@ -53,19 +53,9 @@ class NativeLaunchers:
         self._known: dict[Kernel, CallShape] = {}  # with native code; the newest last
 
     def find(self, key: Any) -> Any:
-        """The callable for these brackets, or None. Keys that are equal to others but of other types have none."""
-        if type(key) is tuple:
-            for part in key:
-                if type(part) is not int:
-                    return self._find_odd(key)
-        elif type(key) is not int:
-            return self._find_odd(key)
-        return self._find_exact(key)
-
-    def _find_odd(self, key: Any) -> Any:
-        return self._find_exact(key) if is_exact(key) else None
-
-    def _find_exact(self, key: Any) -> Any:
+        """Return the callable for these brackets, or None. Keys that are equal to others but of other types have none."""
+        if not is_exact(key):
+            return None
         entry = self.entries.get(key)
         if entry is None:
             return self._for_new(key)
@@ -73,47 +63,45 @@ class NativeLaunchers:
         return entry[1]
 
     def _for_new(self, key: Any) -> Any:
-        """Brackets that were not seen before: a callable of all that has native code, without a launch the general way."""
+        """For brackets that were not seen before, make a callable of all that has native code, without a general launch."""
         found = None
         for kernel, shape in list(self._known.items()):
             with contextlib.suppress(StagekitError):  # in the brackets; the call will say so
-                found = self._add(key, kernel, shape) or found
+                found = self._add(key, kernel, _state(key, kernel), shape) or found
         return found
 
     def offer(
         self, key: Any, kernel: Kernel, shape: Callable[[], CallShape], guards: CaptureGuards | None = None
     ) -> None:
-        """After a launch the general way: have a callable for the next one. shape: how the kernel is called, with `guards`."""
-        launches = self._launches.get(kernel, 0) + 1
-        self._launches[kernel] = launches
+        """After a launch the general way, have a callable for the next one. shape: how the kernel is called, with `guards`."""
+        launches = self._launches[kernel] = self._launches.get(kernel, 0) + 1
         if launches < _MADE_AT or not (key is None or is_exact(key)) or not native_process.is_available():
             return
         behind = self._behind.get(key, ())
-        before = self._known.get(kernel)
-        if kernel in behind and guards is not (
-            before and before.guards
-        ):  # equal values stand in place of what was read
-            self._drop(key)
-            behind = ()
-        if kernel in behind or key in self._without.get(kernel, ()):
+        if kernel in behind:
+            before = self._known.get(kernel)
+            if guards is (before and before.guards):
+                return
+            self._drop(key)  # equal values stand in place of what was read
+        elif key in self._without.get(kernel, ()) or (len(behind) >= _MAX_CHAIN and launches % _MADE_ANEW_AT):
             return
-        if len(behind) >= _MAX_CHAIN and launches % _MADE_ANEW_AT:
-            return
-        known = None if _state(key, kernel) is None else shape()
-        if known is not None:
-            self._known[kernel] = known
-            if len(self._known) > _MAX_CHAIN:
-                del self._known[next(iter(self._known))]
-        if known is None or self._add(key, kernel, known) is None:
-            self._without.setdefault(kernel, set()).add(key)
-
-    def _add(self, key: Any, kernel: Kernel, shape: CallShape) -> Any:
         state = _state(key, kernel)
+        if state is not None:
+            known = shape()
+            if self._add(key, kernel, state, known) is not None:
+                self._known[kernel] = known
+                if len(self._known) > _MAX_CHAIN:
+                    del self._known[next(iter(self._known))]
+                return
+        self._without.setdefault(kernel, set()).add(key)
+
+    def _add(self, key: Any, kernel: Kernel, state: State | None, shape: CallShape) -> Any:
         code = None if state is None else code_for(kernel, shape)
         if state is None or code is None:
             return None
         if len(self.entries) >= _MAX_BRACKETS:
-            self._clear()
+            for each in list(self.entries):
+                self._drop(each)
         if len(self._behind.get(key, ())) >= _MAX_CHAIN:
             self._drop(key)
         before = self.entries.get(key)
@@ -124,10 +112,6 @@ class NativeLaunchers:
             self.without_brackets = made
         self.entries[key] = key, made
         return made
-
-    def _clear(self) -> None:
-        for key in list(self.entries):
-            self._drop(key)
 
     def _drop(self, key: Any) -> None:
         del self.entries[key], self._behind[key]
@@ -151,11 +135,22 @@ _lock = new_lock()
 
 
 def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
-    """The machine code that launches a kernel, shared by all that are launched alike; None where there can be none."""
+    """Return the machine code that launches a kernel, shared by all that are launched alike; None where there can be none."""
     from stagekit.backends import launcher
     from stagekit.backends.host import load
 
-    request = _request(kernel, shape)
+    artifact = kernel.artifact
+    request = launcher.LauncherRequest.of(
+        artifact.signature,
+        target=artifact.target,
+        parameters=tuple(launcher.CallParameter(p.argument, p.is_declared, _constant(p)) for p in shape.parameters),
+        keyword_only=shape.keyword_only,
+        launch=artifact.launch,
+        block=artifact.block,
+        scratch_bytes=HANDED_OVER if artifact.has_records else artifact.scratch_bytes,
+        added_shared_bytes=artifact.added_shared_bytes,
+        has_guards=shape.guards is not None,
+    )
     provide_support()
     with _lock:
         found = _codes.get(request)
@@ -168,32 +163,13 @@ def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
         return found
 
 
-def _request(kernel: Kernel, shape: CallShape) -> Any:
-    from stagekit.backends.launcher import CallParameter, LauncherRequest
-
-    artifact = kernel.artifact
-    return LauncherRequest.of(
-        artifact.signature,
-        target=artifact.target,
-        parameters=tuple(
-            CallParameter(p.argument, p.is_declared, _constant(p.expected) if p.argument is None else None)
-            for p in shape.parameters
-        ),
-        keyword_only=shape.keyword_only,
-        launch=artifact.launch,
-        block=artifact.block,
-        scratch_bytes=HANDED_OVER if artifact.has_records else artifact.scratch_bytes,
-        added_shared_bytes=artifact.added_shared_bytes,
-        has_guards=shape.guards is not None,
-    )
-
-
-def _constant(value: Any) -> int | None:
+def _constant(parameter: LaunchParameter) -> int | None:
+    value = parameter.expected
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
 def provide_support() -> None:
-    """The machine code that all launchers call."""
+    """Load the machine code that all launchers call."""
     from stagekit.backends.launcher import load_support
 
     if not native_process.is_available():

@@ -92,15 +92,12 @@ def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
         if name not in rules:
             raise unknown_option(where, name, rules)
         wanted, holds = rules[name]
-        if not _answers(holds, value):
+        try:
+            is_taken = holds(value)
+        except Exception:  # the methods of a user's object may raise anything
+            is_taken = False
+        if not is_taken:
             raise SpecializeError(BadOption(where, f"`{name}` is {shown(value)}", f"give {wanted}"))
-
-
-def _answers(holds: Callable[[Any], bool], value: Any) -> bool:
-    try:
-        return bool(holds(value))
-    except Exception:  # the methods of a user's object may raise anything
-        return False
 
 
 def unknown_option(where: str, name: str, known: Iterable[str]) -> SpecializeError:
@@ -127,18 +124,12 @@ def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
         if value is not None and owner != target:
             raise _refusal(f"`{name}` is an option of {owner}, the target is {target}", f"leave `{name}` out")
     if capability is not None and not is_int(capability, OLDEST_CAPABILITY):
-        raise _refusal(
-            f"`capability` is {shown(capability)}", f"give ten times the version, {OLDEST_CAPABILITY} or more"
-        )
-    return None if block is None else _axes(block)
-
-
-def _axes(block: Any) -> Axes:
-    axes = launch_size(0, block).block
-    if 0 in axes:
-        raise _refusal(
-            f"`block` is {shown(block)}: no threads to compile for", "give an int above 0, or up to three of them"
-        )
+        hint = f"give ten times the version, {OLDEST_CAPABILITY} or more"
+        raise _refusal(f"`capability` is {shown(capability)}", hint)
+    axes = None if block is None else launch_size(0, block).block
+    if axes is not None and 0 in axes:
+        hint = "give an int above 0, or up to three of them"
+        raise _refusal(f"`block` is {shown(block)}: no threads to compile for", hint)
     return axes
 
 

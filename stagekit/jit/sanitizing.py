@@ -15,7 +15,7 @@ import inspect
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
 from stagekit import config
 from stagekit.diagnostics import hide_frames
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from stagekit.jit.variant import Variant
     from stagekit.runtime.kernel import Kernel
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Order = Literal["forward", "backward", "random"]
 
 CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan", "rounding")
@@ -40,7 +38,7 @@ _KEPT_REPORTS = 1000  # of one session; the oldest go first
 _SEEDS = 2**32
 
 
-class Sanitizer:
+class Sanitizer(contextlib.ContextDecorator):
     """A session of checked launches: a context manager, a decorator, and the reports of what ran in it.
 
     reports: one for each launch, the oldest first. seed: of the first launch in a random order, the next has the next.
@@ -71,16 +69,6 @@ class Sanitizer:
 
     def __exit__(self, *_: object) -> None:
         active_session.reset(self._tokens.pop())
-
-    def __call__(self, decorated: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function whose launches are to be checked."""
-
-        @functools.wraps(decorated)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return decorated(*args, **kwargs)
-
-        return checked
 
     def kernel(self, variant: Variant) -> Kernel:
         """What a launch of the session runs."""
@@ -175,26 +163,22 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     """
     if kernel is not None and not issubclass(type(kernel), Launchable):
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
-    check_options("sanitize", options, _RULES)
-    if kernel is not None:
-        _check_outputs(kernel, options.get("outputs", ()))
-    seed = options.get("seed")
-    first_seed = random.randrange(_SEEDS) if seed is None else seed
-    made = Sanitizer(_options(options), first_seed, options.get("collect", False))
-    return made if kernel is None else SanitizedKernel(kernel, made)
-
-
-def _options(given: Mapping[str, Any]) -> Options:
     from stagekit.backends.interp import Checks, Options, Schedule
 
-    order = given.get("order")
+    given: Mapping[str, Any] = options
+    check_options("sanitize", given, _RULES)
+    outputs, order, seed = given.get("outputs", ()), given.get("order"), given.get("seed")
+    if kernel is not None:  # the names of one kernel are known; a session may see several
+        known = inspect.signature(kernel).parameters
+        for name in outputs:
+            if name not in known:
+                hint = f"{suggest(name, known)}its parameters are: {', '.join(known)}"
+                raise SpecializeError(BadOption("sanitize", f"`outputs` names `{name}`", hint))
+    checks = Checks(**{name: given.get(name, True) for name in CHECKS})
     rest = {name: given[name] for name in ("statistics", "max_iterations") if name in given}
-    return Options(
-        Checks(**{name: given.get(name, True) for name in CHECKS}),
-        None if order is None else Schedule(order),
-        tuple(given.get("outputs", ())),
-        **rest,
-    )
+    checked = Options(checks, None if order is None else Schedule(order), tuple(outputs), **rest)
+    made = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given.get("collect", False))
+    return made if kernel is None else SanitizedKernel(kernel, made)
 
 
 _ORDERS = ("forward", "backward", "random")
@@ -205,24 +189,16 @@ _RULES: Rules = {
         lambda value: value is None or is_one_of(value, _ORDERS),
     ),
     "seed": ("an int of at least 0, or None", lambda value: value is None or is_int(value, 0)),
-    "outputs": ("a list of names of arrays", lambda value: _are_names(value)),
+    "outputs": (
+        "a list of names of arrays",
+        lambda value: (
+            isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(n, str) for n in value)
+        ),
+    ),
     "statistics": FLAG,
     "collect": FLAG,
     "max_iterations": BUDGET,
 }
-
-
-def _check_outputs(kernel: Any, outputs: Collection[str]) -> None:
-    """Of one kernel the names are known; a session may see several."""
-    known = inspect.signature(kernel).parameters
-    for name in outputs:
-        if name not in known:
-            hint = f"{suggest(name, known)}its parameters are: {', '.join(known)}"
-            raise SpecializeError(BadOption("sanitize", f"`outputs` names `{name}`", hint))
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
 
 
 # -- options as text --------------------------------------------------------------------------------------------------
@@ -231,31 +207,27 @@ _WORDS: dict[str, bool] = {"yes": True, "1": True, "true": True, "no": False, "0
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Options of `sanitize` as a switch gives them: "1" for the defaults, or `order=random,seed=7,nan=no`."""
-    if text == "1":
-        return {}
-    return dict(_parse_option(part.strip()) for part in text.split(","))
+    """Read options of `sanitize` as a switch gives them: "1" for the defaults, or `order=random,seed=7,nan=no`."""
+    found: dict[str, Any] = {}
+    for part in () if text == "1" else map(str.strip, text.split(",")):
+        name, _, value = part.partition("=")
+        if name not in _PARSERS:
+            raise unknown_option("sanitize", name, _RULES)
+        try:
+            found[name] = _PARSERS[name](value)
+        except (KeyError, ValueError):
+            hint = "write order=random,seed=7,nan=no"
+            raise SpecializeError(BadOption("sanitize", f"`{part}` says nothing", hint)) from None
+    return found
 
 
 def format_options(options: Mapping[str, Any]) -> str:
-    """What `parse_options` reads."""
-    return ",".join(f"{name}={_format_value(value)}" for name, value in options.items()) or "1"
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "+".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _parse_option(part: str) -> tuple[str, Any]:
-    name, _, value = part.partition("=")
-    parse = _PARSERS.get(name)
-    if parse is None:
-        raise unknown_option("sanitize", name, _RULES)
-    with contextlib.suppress(KeyError, ValueError):
-        return name, parse(value)
-    raise SpecializeError(BadOption("sanitize", f"`{part}` says nothing", "write order=random,seed=7,nan=no"))
+    """Return the text from which `parse_options` reads these."""
+    texts = []
+    for name, value in options.items():
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+        texts.append(f"{name}={'+'.join(text) if isinstance(text, tuple) else text}")
+    return ",".join(texts) or "1"
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
@@ -264,6 +236,3 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("seed", "max_iterations"), int),
     "outputs": lambda value: tuple(value.split("+")),
 }
-
-
-__all__ = ["CHECKS", "Sanitizer", "current", "format_options", "parse_options", "sanitize"]

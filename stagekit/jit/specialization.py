@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import time
 import types
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError, hide_frames
 from stagekit.dtypes import DType
-from stagekit.forks import new_lock
+from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import FLATTEN, HeldChanged, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.frontend.state import TooLarge
-from stagekit.jit import reasons, sanitizing
+from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, target_of
-from stagekit.jit.history import Stopwatch
-from stagekit.jit.launchable import Launchable, fixed_text
+from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
@@ -37,11 +37,7 @@ class Specialization(Launchable):
     """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed."""
 
     def __init__(
-        self,
-        owner: JitFunction,
-        constexprs: Mapping[str, Any],
-        types_given: Mapping[str, Any],
-        why: str = reasons.FIRST_USE,
+        self, owner: JitFunction, constexprs: Mapping[str, Any], types_given: Mapping[str, Any], why: str
     ) -> None:
         super().__init__(owner.name, owner.function)
         self._owner = owner
@@ -49,8 +45,7 @@ class Specialization(Launchable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._lock = new_lock()
-        self._variants: dict[tuple[ArgType, ...], Variant] = {}
+        self._variants: Once[tuple[ArgType, ...], Variant] = Once()
         self._last: Variant | None = None
 
     @property
@@ -66,7 +61,7 @@ class Specialization(Launchable):
         module, name = sys.modules.get(self.__module__), self.function.__qualname__
         if getattr(module, name, None) is self:
             return name
-        return restored, (self._owner, self.specialized_with)
+        return functools.partial(self._owner.specialize, **self.specialized_with), ()
 
     @property
     def specialized_with(self) -> dict[str, Any]:
@@ -81,10 +76,12 @@ class Specialization(Launchable):
     # -- argument types -----------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _meanings(self) -> dict[str, Any]:
-        """What annotates each run-time parameter, or was said of it in `.specialize(...)`."""
-        parameters = self._owner.parameters
-        said = self._types_given
+    def meanings(self) -> dict[str, Any]:
+        """What annotates each run-time parameter, or was said of it in `.specialize(...)`.
+
+        Raises SpecializeError where an annotation means nothing with these constexprs.
+        """
+        parameters, said = self._owner.parameters, self._types_given
         return {
             p.name: parameters.said(p.name, said[p.name], self.constexprs)
             if p.name in said
@@ -92,37 +89,27 @@ class Specialization(Launchable):
             for p in parameters.run_time
         }
 
-    def check_annotations(self) -> None:
-        """Refuse constexprs with which an annotation means nothing."""
-        _ = self._meanings
-
     @functools.cached_property
     def _argument_types(self) -> ArgumentTypes:
         absent = {name for name, said in self._types_given.items() if said is None}
-        return ArgumentTypes(self.name, self._owner.parameters, self._meanings, absent)
+        return ArgumentTypes(self.name, self._owner.parameters, self.meanings, absent)
 
     @property
     def has_known_types(self) -> bool:
         """Do annotations, `.specialize(...)` or an earlier call say what types the arguments have?"""
-        return self._last is not None or all(self._default_type(n, m) is not None for n, m in self._meanings.items())
-
-    def _default_types(self) -> tuple[ArgType, ...]:
-        """The types that annotations alone give: arrays are taken to be contiguous."""
-        found = [self._default_type(name, meaning) for name, meaning in self._meanings.items()]
-        if unknown := self.untyped_parameters():
-            example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
-            raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
-        return tuple(kind for kind in found if kind is not None)
+        return self._last is not None or not self.untyped_parameters()
 
     def untyped_parameters(self) -> list[str]:
-        """The parameters whose types neither annotations nor `.specialize(...)` say."""
-        return [name for name, meaning in self._meanings.items() if self._default_type(name, meaning) is None]
+        """Return the parameters whose types neither annotations nor `.specialize(...)` say."""
+        return [name for name in self.meanings if self._default_type(name) is None]
 
     def types_unknown(self, hint: str) -> SpecializeError:
         names = ", ".join(f"`{n}`" for n in self.untyped_parameters())
         return SpecializeError(TypesUnknown(self.name, names, hint), self._owner.loc)
 
-    def _default_type(self, name: str, meaning: Any) -> ArgType | None:
+    def _default_type(self, name: str) -> ArgType | None:
+        """Return the type that its annotation alone gives a parameter: arrays are taken to be contiguous."""
+        meaning = self.meanings[name]
         inner = meaning.inner if isinstance(meaning, Optional) else meaning
         if isinstance(inner, Tensor | Pointer):
             rank, is_packed = (len(inner.shape), inner.strides is None) if isinstance(inner, Tensor) else (1, True)
@@ -133,33 +120,33 @@ class Specialization(Launchable):
 
     # -- variants -----------------------------------------------------------------------------------------------
 
+    def _shown(self) -> Variant:
+        if self._last is not None:
+            return self._last
+        found = [self._default_type(name) for name in self.meanings]
+        if unknown := self.untyped_parameters():
+            example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
+            raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
+        return self._variant(tuple(kind for kind in found if kind is not None))
+
     def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda") -> Variant:
-        """The variant for these types. A new one is traced as `target` needs it."""
-        found = self._variants.get(arg_types)
-        if found is None:
-            with self._lock:
-                found = self._variants.get(arg_types)
-                if found is None:
-                    found = self._variants[arg_types] = self._new_variant(arg_types, target)
-        self._last = found
-        return found
+        """Return the variant for these types. A new one is traced as `target` needs it."""
 
-    def _new_variant(self, arg_types: tuple[ArgType, ...], target: str) -> Variant:
-        config.check_switches()
-        watch = Stopwatch()
-        why = reasons.why_types(self._types_before(), arg_types, self._owner.parameters) or self._why
-        traced = self._trace(arg_types, has_hosts=target != "cuda")
-        self.history.note("traced", "", why, watch.elapsed_s)
-        for line in traced.printed:
-            show(line + "\n")
-        whole = functools.partial(self._trace_whole, arg_types, traced.captures)
-        return Variant(self.name, self.constexprs, traced, whole, self._explained, self.history, why)
+        def make() -> Variant:
+            config.check_switches()
+            began_s = time.perf_counter()
+            types_before = next(reversed(self._variants), None)
+            why = history.why_types(types_before, arg_types, self._owner.parameters) or self._why
+            traced = self._trace(arg_types, has_hosts=target != "cuda")
+            self.history.note("traced", "", why, began_s)
+            for line in traced.printed:
+                show(line + "\n")
+            return Variant(self, arg_types, traced, why)
 
-    def _types_before(self) -> tuple[ArgType, ...] | None:
-        """Those of the variant made last."""
-        return next(reversed(self._variants), None)
+        self._last = self._variants.get(arg_types) or self._variants.of(arg_types, make)
+        return self._last
 
-    def _trace_whole(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
+    def trace_again(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
         """Trace for all targets what was traced for cuda alone. What was read must still be so: it is the same specialisation."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
@@ -168,11 +155,11 @@ class Specialization(Launchable):
     def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
         request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, options, symbol, has_hosts)
-        with self._explained():
-            return repeated_deeply(trace)(request, self._meanings.__getitem__)
+        with self.explained():
+            return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Tell a user's error which specialisation it belongs to; wrap what is our own fault."""
         try:
             yield
@@ -198,11 +185,11 @@ class Specialization(Launchable):
 
     def is_current(self) -> bool:
         """Is everything that the traced variants read outside the kernel as it was?"""
-        return all(v.is_current() for v in self._variants.values())
+        return all(v.traced.captures.is_current() for v in self._variants.values())
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Self, tuple[Any, ...], str | None]:
+    def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self, tuple(self._argument_types.bind(args, kwargs)), None
 
     def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]:
@@ -217,24 +204,10 @@ class Specialization(Launchable):
         return variant, variant.kernel(key, values, where, device)
 
     def call_shape(self) -> CallShape:
-        """How the kernel is called, for native launchers."""
-        return CallShape(self.native_parameters(), self._argument_types.keyword_only)
-
-    def native_parameters(self) -> tuple[LaunchParameter, ...]:
-        """The run-time parameters, as native launchers read them."""
-        rows = enumerate(self._owner.parameters.run_time)
-        return tuple(LaunchParameter(p.name, p.default, place, self._fixes_dtype(p.name)) for place, p in rows)
-
-    def _fixes_dtype(self, name: str) -> bool:
-        meaning = self._meanings[name]
-        return isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
-
-    # -- inspection ---------------------------------------------------------------------------------------------
-
-    def _shown(self) -> Variant:
-        return self._last or self._variant(self._default_types())
-
-
-def restored(kernel: Any, values: Mapping[str, Any]) -> Any:
-    """`kernel` with these values, where a pickle is read."""
-    return kernel.specialize(**values)
+        """How the kernel is called, for native launchers: with its run-time parameters."""
+        rows = []
+        for place, parameter in enumerate(self._owner.parameters.run_time):
+            meaning = self.meanings[parameter.name]
+            is_declared = isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
+            rows.append(LaunchParameter(parameter.name, parameter.default, place, is_declared))
+        return CallShape(tuple(rows), self._argument_types.keyword_only)

@@ -7,6 +7,7 @@ Hypothesis draws launches and, once one fails, looks for the smallest that does.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -38,16 +39,11 @@ class CheckFailed(AssertionError):
         self.target = target
 
 
-def default_targets() -> tuple[str, ...]:
-    """The interpreter and the CPU, and the GPU if there is one; `pytest --stagekit-target` says otherwise."""
-    return _chosen_targets or TARGETS[: 3 if cuda.is_available() else 2]
-
-
 _chosen_targets: tuple[str, ...] = ()
 
 
 def choose_targets(names: Sequence[str]) -> None:
-    """Let `check` use these targets where it is not told any; none for the default ones."""
+    """Let `check` use these targets where it is not told any; none for the interpreter, the CPU, and the GPU if there is one."""
     global _chosen_targets
     _chosen_targets = tuple(names)
 
@@ -74,11 +70,13 @@ def check(
     """
     __tracebackhide__ = True
     try:
-        chosen = default_targets() if targets is None else _targets(targets)
+        present = TARGETS if cuda.is_available() else TARGETS[:2]
+        chosen = (_chosen_targets or present) if targets is None else _targets(targets)
     except StagekitError as error:
         conceal(error)
         raise
-    watch = _watch(sanitize)
+    checks: dict[str, Any] = {**dict.fromkeys(CHECKS, sanitize), **dict.fromkeys(_DEFINED, False)}
+    watch: Sanitizer = make_sanitizer(**checks)
 
     @settings(
         max_examples=examples,
@@ -111,48 +109,32 @@ def _targets(given: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _watch(is_wanted: bool) -> Sanitizer:
-    checks: dict[str, Any] = {**dict.fromkeys(CHECKS, is_wanted), **dict.fromkeys(_DEFINED, False)}
-    made: Sanitizer = make_sanitizer(**checks)
-    return made
-
-
 def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]:
-    """What every array must hold afterwards."""
+    """Return what every array must hold afterwards."""
     __tracebackhide__ = True
     fresh = launch.fresh()
-    names = _names_of(reference, fresh.arguments)
-    with np.errstate(all="ignore"):
-        given = reference(**{name: fresh.arguments[name] for name in names})
-    expected = fresh.arrays
-    if given is None:
-        return expected
-    if not isinstance(given, Mapping) or not given.keys() <= expected.keys():
-        raise TypeError(
-            f"the reference gives arrays by the names of the kernel's, {list(expected)}, or writes into them; got {given!r}"
-        )
-    return {**expected, **{name: _shaped(name, value, expected[name].shape) for name, value in given.items()}}
-
-
-def _names_of(reference: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
-    """The arguments that the reference takes."""
-    __tracebackhide__ = True
+    expected, arguments = fresh.arrays, fresh.arguments
     parameters = inspect.signature(reference).parameters.values()
     for p in parameters:
         if p.name not in arguments and p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             hint = suggest(p.name, tuple(arguments)).rstrip("; ")
             known = ", ".join(arguments)
             raise TypeError(f"the reference takes `{p.name}`, the launches have {known}{'; ' if hint else ''}{hint}")
-    return [p.name for p in parameters if p.name in arguments]
-
-
-def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    __tracebackhide__ = True
-    found = np.asarray(value)
-    try:
-        return np.broadcast_to(found, shape)
-    except ValueError:
-        raise TypeError(f"the reference gives `{name}` in shape {found.shape}, the launch has {shape}") from None
+    with np.errstate(all="ignore"):
+        given = reference(**{p.name: arguments[p.name] for p in parameters if p.name in arguments})
+    if given is None:
+        return expected
+    if not isinstance(given, Mapping) or not given.keys() <= expected.keys():
+        raise TypeError(
+            f"the reference gives arrays by the names of the kernel's, {list(expected)}, or writes into them; got {given!r}"
+        )
+    for name, value in given.items():
+        found, shape = np.asarray(value), expected[name].shape
+        try:
+            expected[name] = np.broadcast_to(found, shape)
+        except ValueError:
+            raise TypeError(f"the reference gives `{name}` in shape {found.shape}, the launch has {shape}") from None
+    return expected
 
 
 def _compare(
@@ -167,25 +149,14 @@ def _compare(
     __tracebackhide__ = True
     fresh = launch.fresh()
     try:
-        _RUN[target](kernel, fresh, watch)
+        with watch if target == "interp" else contextlib.nullcontext():
+            (fresh.run_on_gpu if target == "cuda" else fresh.run)(kernel)
     except StagekitError as error:
         raise _failure(kernel, launch, target, str(error)) from error
     for name, actual in fresh.arrays.items():
         found = None if name in ignore else difference(actual, expected[name].astype(actual.dtype), tolerance)
         if found is not None:
             raise _failure(kernel, launch, target, f"`{name}`: {found}")
-
-
-def _run_checked(kernel: Any, launch: Launch, watch: Sanitizer) -> None:
-    with watch:
-        launch.run(kernel)
-
-
-_RUN: dict[str, Callable[[Any, Launch, Sanitizer], None]] = {
-    "cpu": lambda kernel, launch, watch: launch.run(kernel),
-    "interp": _run_checked,
-    "cuda": lambda kernel, launch, watch: launch.run_on_gpu(kernel),
-}
 
 
 def _failure(kernel: Any, launch: Launch, target: str, what: str) -> CheckFailed:

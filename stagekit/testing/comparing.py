@@ -31,51 +31,26 @@ def tolerance_of(dtype: DType) -> Tolerance:
     return Tolerance(relative, relative * 0.1) if dtype.is_float else EXACT
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How two arrays of one shape differ. index: of the first element that does."""
-
-    count: int
-    size: int
-    index: tuple[int, ...]
-    actual: Any
-    expected: Any
-    largest: float
-
-    def __str__(self) -> str:
-        place = ", ".join(map(str, self.index))
-        largest = f"; the largest difference is {self.largest:.3g}" if self.count > 1 else ""
-        first = f"[{place}] is {self.actual}, expected {self.expected}"
-        return f"{self.count} of {self.size} elements differ, the first {first}{largest}"
-
-
-def difference(actual: Array, expected: Array, tolerance: Tolerance | None) -> Difference | None:
-    """None where `actual` is as expected. tolerance: None for that of the dtype."""
-    is_equal = _equal(actual, expected, tolerance or _tolerance(actual))
+def difference(actual: Array, expected: Array, tolerance: Tolerance | None) -> str | None:
+    """Say how two arrays of one shape differ; None where `actual` is as expected. tolerance: None for that of the dtype."""
+    dtype = dtype_from_numpy(actual.dtype)
+    wide, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.abs(wide - wanted)
+        if dtype is None or not dtype.is_float:
+            is_equal = actual == expected
+        else:
+            allowed = tolerance or tolerance_of(dtype)
+            is_close = apart <= allowed.absolute + allowed.relative * np.abs(wanted)
+            is_same = (wide == wanted) | (np.isnan(wide) & np.isnan(wanted))
+            is_equal = np.where(np.isfinite(wide) & np.isfinite(wanted), is_close, is_same)
     if is_equal.all():
         return None
-    index = tuple(map(int, np.argwhere(~is_equal)[0]))
-    with np.errstate(all="ignore"):
-        apart = np.abs(_wide(actual) - _wide(expected))[~is_equal]
-    largest = float(np.nanmax(apart)) if np.any(~np.isnan(apart)) else float("nan")
-    count = int(np.count_nonzero(~is_equal))
-    return Difference(count, actual.size, index, actual[index].item(), expected[index].item(), largest)
-
-
-def _tolerance(array: Array) -> Tolerance:
-    dtype = dtype_from_numpy(array.dtype)
-    return EXACT if dtype is None else tolerance_of(dtype)
-
-
-def _wide(array: Array) -> Array:
-    return array.astype(np.float64)
-
-
-def _equal(actual: Array, expected: Array, tolerance: Tolerance) -> Any:
-    dtype = dtype_from_numpy(actual.dtype)
-    if dtype is None or not dtype.is_float:
-        return actual == expected
-    a, e = _wide(actual), _wide(expected)
-    with np.errstate(all="ignore"):
-        is_close = np.abs(a - e) <= tolerance.absolute + tolerance.relative * np.abs(e)
-    return np.where(np.isfinite(a) & np.isfinite(e), is_close, (a == e) | (np.isnan(a) & np.isnan(e)))
+    count, index = int(np.count_nonzero(~is_equal)), tuple(map(int, np.argwhere(~is_equal)[0]))
+    text = (
+        f"{count} of {actual.size} elements differ, the first [{', '.join(map(str, index))}] is {actual[index].item()}"
+    )
+    text += f", expected {expected[index].item()}"
+    known = apart[~is_equal & ~np.isnan(apart)]
+    largest = float(known.max()) if known.size else float("nan")
+    return text if count == 1 else f"{text}; the largest difference is {largest:.3g}"

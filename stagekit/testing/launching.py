@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,13 @@ class Launch:
 
     def fresh(self) -> Launch:
         """The same with copies of the arrays, strides and all."""
-        copies = {n: _copy(v) if isinstance(v, np.ndarray) else copy.copy(v) for n, v in self.arguments.items()}
+
+        def copied(value: Any) -> Any:
+            if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
+                return strided(value, element_strides(value))
+            return copy.copy(value)
+
+        copies = {name: copied(value) for name, value in self.arguments.items()}
         return Launch(self.brackets, copies, self.helpers)
 
     def of(self, kernel: Any) -> Launch:
@@ -60,7 +66,14 @@ class Launch:
 
     def code(self, name: str) -> str:
         """Python that launches the kernel called `name` this way."""
-        return "\n".join(_code_lines(self, name))
+        lines = [f"{argument} = {array_code(array)}" for argument, array in self.arrays.items()]
+        if any(not array.flags.c_contiguous for array in self.arrays.values()):
+            lines.insert(0, "from stagekit.testing import strided")
+        brackets = "" if self.brackets is None else repr(self.brackets)
+        if isinstance(self.brackets, tuple) and len(self.brackets) > 1:
+            brackets = brackets[1:-1]
+        given = (f"{n}={n if n in self.arrays else _value_code(v)}" for n, v in self.arguments.items())
+        return "\n".join([*lines, f"{name}{brackets and f'[{brackets}]'}({', '.join(given)})"])
 
     def __repr__(self) -> str:
         return f"Launch({self.code('kernel')})"
@@ -78,33 +91,11 @@ def strided(array: Array, strides: Sequence[int]) -> Array:
     return view
 
 
-def _copy(array: Array) -> Array:
-    if array.flags.c_contiguous:
-        return array.copy()
-    return strided(array, element_strides(array))
-
-
 def element_strides(array: Array) -> list[int]:
     return [step // array.itemsize for step in array.strides]
 
 
 # -- as code ----------------------------------------------------------------------------------------------------------
-
-
-def _code_lines(launch: Launch, name: str) -> Iterator[str]:
-    arrays = launch.arrays
-    if any(not a.flags.c_contiguous for a in arrays.values()):
-        yield "from stagekit.testing import strided"
-    for argument, array in arrays.items():
-        yield f"{argument} = {array_code(array)}"
-    brackets = "" if launch.brackets is None else f"[{_brackets_code(launch.brackets)}]"
-    given = (f"{n}={n}" if n in arrays else f"{n}={_value_code(v)}" for n, v in launch.arguments.items())
-    yield f"{name}{brackets}({', '.join(given)})"
-
-
-def _brackets_code(brackets: Any) -> str:
-    text = repr(brackets)
-    return text[1:-1] if isinstance(brackets, tuple) and len(brackets) > 1 else text
 
 
 def _value_code(value: Any) -> str:
@@ -129,7 +120,7 @@ def _plain_code(array: Array) -> str:
     numbers = [x.item() for x in array.reshape(-1)]
     if not numbers:
         return f"np.zeros({shape}, {dtype})"
-    if len(numbers) > 1 and all(_is_same(x, numbers[0]) for x in numbers):
+    if len(numbers) > 1 and len(set(map(repr, numbers))) == 1:
         return f"np.full({shape}, {_number(numbers[0])}, {dtype})"
     reshape = "" if array.ndim == 1 else f".reshape({shape})"
     first = numbers[0]
@@ -142,10 +133,6 @@ def _is_counting(numbers: Sequence[Any]) -> bool:
     first = numbers[0]
     is_whole = not isinstance(first, bool) and math.isfinite(first) and first == int(first)
     return is_whole and all(x == first + i for i, x in enumerate(numbers))
-
-
-def _is_same(x: Any, y: Any) -> bool:
-    return repr(x) == repr(y)
 
 
 def _number(value: Any) -> str:

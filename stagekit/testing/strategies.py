@@ -10,7 +10,6 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -18,7 +17,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from stagekit import dtypes as known
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType, dtype_from_numpy
 from stagekit.limits import MAX_THREADS, WARP
-from stagekit.testing.launching import Array, Launch, strided
+from stagekit.testing.launching import Array, Launch, element_strides, strided
 
 Values = Literal["finite", "any", "exact"]
 
@@ -163,28 +162,17 @@ def _random(dtype: DType, size: int, values: Values, seed: int) -> Array:
 
 
 def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
-    """Numbers at which arithmetic of this dtype goes wrong first, the plainest first."""
-    return [dtype.numpy.type(number) for number in _EDGES[dtype.kind](dtype, values)]
-
-
-def _integer_edges(dtype: DType, _: Values) -> Sequence[int]:
-    below_zero = (-1, dtype.min + 1) if dtype.is_signed else ()
-    return (0, 1, dtype.max, dtype.max - 1, dtype.min, *below_zero)
-
-
-def _float_edges(dtype: DType, values: Values) -> Sequence[Any]:
-    limits: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
-    finite = (0.0, -0.0, 1.0, -1.5, limits.max, limits.min, limits.smallest_subnormal)
-    has_infinity = np.isinf(dtype.numpy.type(np.inf))
-    return finite if values != "any" else (*finite, *((np.inf, -np.inf) if has_infinity else ()), np.nan)
-
-
-_EDGES: dict[str, Callable[[DType, Values], Sequence[Any]]] = {
-    "bool": lambda dtype, values: (False, True),
-    "int": _integer_edges,
-    "uint": _integer_edges,
-    "float": _float_edges,
-}
+    """Return numbers at which arithmetic of this dtype goes wrong first, the plainest first."""
+    numbers: tuple[Any, ...]
+    if dtype.kind == "bool":
+        numbers = (False, True)
+    elif dtype.is_float:
+        numbers = (0.0, -0.0, 1.0, -1.5, dtype.max, dtype.min, dtype.smallest_subnormal)
+        if values == "any":
+            numbers += (np.inf, -np.inf, np.nan) if dtype.layout.has_infinity else (np.nan,)
+    else:
+        numbers = (0, 1, dtype.max, dtype.max - 1, dtype.min, *((-1, dtype.min + 1) if dtype.is_signed else ()))
+    return [dtype.numpy.type(number) for number in numbers]
 
 
 # -- layout -----------------------------------------------------------------------------------------------------------
@@ -199,8 +187,4 @@ def _laid_out(draw: DrawFn, array: Array) -> Array:
         step *= draw(st.integers(1, 3))
         strides[axis] = -step if draw(st.booleans()) else step
         step *= array.shape[axis]
-    return array if strides == _packed(array) else strided(array, strides)
-
-
-def _packed(array: Array) -> list[int]:
-    return [step // array.itemsize for step in array.strides]
+    return array if strides == element_strides(array) else strided(array, strides)
