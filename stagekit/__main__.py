@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stagekit.artifact import Artifact
 from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
@@ -23,9 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache = commands.add_parser("cache", help="look after the disk cache").add_subparsers(dest="action", required=True)
     listing = cache.add_parser("list", help="what is kept, the last used first")
     listing.add_argument("--all", action="store_true", help=f"more than the last {_LISTED}")
-    cache.add_parser("clear", help="remove everything")
+    listing.set_defaults(run=_list)
+    cache.add_parser("clear", help="remove everything").set_defaults(run=_clear)
     explain = cache.add_parser("explain", help="where the cache is and what an entry was made for")
     explain.add_argument("word", nargs="?", default="", help="part of a kernel's or an entry's name")
+    explain.set_defaults(run=_explain)
     given = parser.parse_args(arguments)
     try:
         store = open_store()
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = folder_in_use()
         _say(f"no disk cache: {why.why if isinstance(why, Refused) else why}")
         return 1
-    _ACTIONS[given.action](store, given)
+    given.run(store, given)
     return 0
 
 
@@ -63,13 +65,6 @@ def _explain(store: Store, given: argparse.Namespace) -> None:
             artifact = _artifact(store, entry)
             if artifact is not None:
                 _say(f"  signature {artifact.signature}\n  {len(artifact.code)} bytes of {artifact.target} code")
-
-
-_ACTIONS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
-    "list": _list,
-    "clear": _clear,
-    "explain": _explain,
-}
 
 
 def _say(text: str) -> None:

@@ -32,7 +32,7 @@ class Artifact:
     shared_bytes: static shared memory per block. scratch_bytes: cpu only, memory per worker for shared memory and values
     that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
     is_debug: each launch on a GPU is waited for.
-    has_records: the last native parameter is the address of a record buffer (`runtime/records.py`).
+    record_sites: where there are some, the last native parameter is the address of a record buffer (`runtime/records.py`).
     stages: text by stage name, `llvm` and `ptx`, for people; the IR is the trace's, and printed when somebody asks for it.
 
     Native parameters: cuda takes one kernel parameter per slot of its own type. cpu: `entry(args, grid, first, last,
@@ -51,10 +51,12 @@ class Artifact:
     shared_bytes: int
     scratch_bytes: int = 0
     capability: int = 0
-    has_records: bool = False
     is_debug: bool = False
-    uses_dynamic_shared: bool = False
     added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for
     record_sites: tuple[RecordSite, ...] = ()
     constexprs: tuple[tuple[str, str], ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self.record_sites)

@@ -21,7 +21,7 @@ class ArraySpec:
     """An array argument. shape: per axis an exact size (int), a host expression that must hold, or None for any size.
 
     is_contiguous: C order without gaps is required (strides are then implied); else element strides are read per axis.
-    is_written, is_read: what the kernel does with it; a written array must be writable. align: bytes, of the address.
+    is_written: does the kernel write it, so that it must be writable? align: bytes, of the address.
     """
 
     name: str
@@ -115,21 +115,17 @@ def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
-    keyword_only: how many of the last arguments cannot be given by position. shared_needs: dynamic shared bytes, each of which a
-    launch must give at least.
+    shared_needs: dynamic shared bytes, each of which a launch must give at least.
     """
 
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
     defaults: tuple[Any, ...] = ()
-    keyword_only: int = 0
     shared_needs: tuple[HostExpr, ...] = ()
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)
         texts = [str(s) if d is ... else f"{s} = {shown(d)}" for s, d in zip(self.specs, defaults)]
-        if self.keyword_only:
-            texts.insert(len(texts) - self.keyword_only, "*")
         return f"({', '.join(texts)})"
 
     def __repr__(self) -> str:

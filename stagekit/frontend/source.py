@@ -213,7 +213,9 @@ def _not_its_text(snapshot: Snapshot) -> StagingError:
 def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
     """Does `node` compile to the function's code?"""
     code = function.__code__
-    modules = [name for name in code.co_names if issubclass(type(function.__globals__.get(name)), types.ModuleType)]
+    outer = function.__globals__
+    names = filter(str.isidentifier, code.co_names)  # pytest's own begin with `@`
+    modules = [name for name in names if issubclass(type(outer.get(name)), types.ModuleType)]
     made = _compile_alone(node, code, modules)
     if _same_code(made, code):
         return True

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.dtypes import DType, bool_, float64
+from stagekit.dtypes import DType, bool_, float64, number_as, rounded
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
-from stagekit.rounding import number_as, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Number = bool | int | float

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -42,9 +41,7 @@ class ArgumentTypes:
         self, kernel: str, parameters: Parameters, meanings: Mapping[str, Any], absent: Collection[str]
     ) -> None:
         rows = parameters.run_time
-        untyped = Untyped.of(rows, parameters)
-        self.keyword_only = untyped.keyword_only
-        self.bind = Binder(kernel, untyped)
+        self.bind = binder_of(kernel, rows, parameters)
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
@@ -63,28 +60,12 @@ def target_of(device: Device) -> Literal["cpu", "cuda"]:
     return "cuda" if device.kind in ("cuda", "managed") else "cpu"
 
 
-@dataclass(frozen=True)
-class Untyped:
-    """A signature before the types are known: enough to say whose an argument is."""
-
-    names: tuple[str, ...]
-    defaults: tuple[Any, ...]
-    keyword_only: int
-    text: str
-
-    @staticmethod
-    def of(rows: Sequence[Parameter], parameters: Parameters, left_out: Any = ...) -> Untyped:
-        """Of these parameters. left_out: what stands for a constexpr that a call does not give."""
-        kinds = [parameters.signature.parameters[p.name].kind for p in rows]
-        keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
-        defaults = tuple(left_out if p.is_constexpr and p.default is ... else p.default for p in rows)
-        texts = list(map(_written, rows))
-        if keyword_only:
-            texts.insert(len(texts) - keyword_only, "*")
-        return Untyped(tuple(p.name for p in rows), defaults, keyword_only, f"({', '.join(texts)})")
-
-    def __str__(self) -> str:
-        return self.text
+def binder_of(kernel: str, rows: Sequence[Parameter], parameters: Parameters, left_out: Any = ...) -> Binder:
+    """Return what binds calls with these parameters. left_out: what stands for a constexpr that a call does not give."""
+    kinds = [parameters.signature.parameters[p.name].kind for p in rows]
+    defaults = [left_out if p.is_constexpr and p.default is ... else p.default for p in rows]
+    keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
+    return Binder(kernel, [p.name for p in rows], defaults, keyword_only, list(map(_written, rows)))
 
 
 def _written(parameter: Parameter) -> str:
@@ -106,20 +87,15 @@ def _reader(name: str, meaning: Any) -> Reader:
     if isinstance(meaning, DType):
         fixed = (ScalarArg(meaning), None)
         return lambda value: fixed
-    if isinstance(meaning, Pointer):
-        pointer = ArrayArg(meaning.dtype, 1, True)
-        return lambda value: (pointer, _place(value))
-    if not isinstance(meaning, Tensor):
+    packed = declared_array(meaning)
+    if packed is None:
         return lambda value: _any(name, value)
-    strided = ArrayArg(meaning.dtype, len(meaning.shape), False)
-    packed = ArrayArg(
-        meaning.dtype, len(meaning.shape), meaning.strides is None
-    )  # declared strides say the layout themselves
+    strided = packed if isinstance(meaning, Pointer) else ArrayArg(packed.dtype, packed.rank, False)
 
     def read(value: Any) -> Typed:
         if type(value) is np.ndarray:
             return (packed if value.flags.c_contiguous else strided), CPU
-        view = _look(value)
+        view = look(value)
         if view is None:
             return packed, None
         return (packed if view.is_contiguous else strided), view.device
@@ -127,19 +103,20 @@ def _reader(name: str, meaning: Any) -> Reader:
     return read
 
 
-def _look(value: Any) -> ArrayView | None:
-    """A view of an array; None too where its owner does not let it be seen, which the launch reports."""
+def declared_array(meaning: Any) -> ArrayArg | None:
+    """Return the type of an array without gaps where an annotation says what array it is."""
+    if isinstance(meaning, Pointer):
+        return ArrayArg(meaning.dtype, 1, True)
+    # declared strides say the layout themselves
+    return ArrayArg(meaning.dtype, len(meaning.shape), meaning.strides is None) if isinstance(meaning, Tensor) else None
+
+
+def look(value: Any) -> ArrayView | None:
+    """Return a view of an array; None too where its owner does not let it be seen, which the launch reports."""
     try:
         return read_array(value)
     except Unreadable:
         return None
-
-
-def _place(value: Any) -> Device | None:
-    if type(value) is np.ndarray:
-        return CPU
-    view = _look(value)
-    return view.device if view is not None else None
 
 
 def _any(name: str, value: Any) -> Typed:

@@ -20,7 +20,7 @@ from stagekit.cache import keys, open_store
 from stagekit.cache.artifacts import NotPlain, from_bytes, to_bytes, to_plain
 from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
-from stagekit.ir import Function, ops, walk
+from stagekit.ir import ops, walk
 from stagekit.ir.printer import print_function
 
 _OURS = frozenset(all_intrinsics())  # before any user's module could define more
@@ -46,18 +46,16 @@ def read_or_make(
 def _words(traced: Traced) -> tuple[str, str] | None:
     """Return all that a traced kernel is, as text; None where files cannot describe it."""
     fn = traced.function
-    if any(isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS for op in walk(fn.body)):
-        return None  # the lowering of a user's intrinsic is the user's own code
+    shows_places = bool(fn.attribute("lineinfo"))  # does the code say where in the source something is?
+    for op in walk(fn.body):
+        if isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS:
+            return None  # the lowering of a user's intrinsic is the user's own code
+        shows_places = shows_places or isinstance(op, ops.Assert | ops.Print)
     try:
         facts = json.dumps(to_plain((traced.signature, traced.launch, traced.style, traced.block)))
     except NotPlain:
         return None
-    return print_function(fn, locations=True) if _shows_places(fn) else traced.ir, facts
-
-
-def _shows_places(fn: Function) -> bool:
-    """Does the code say where in the source something is?"""
-    return bool(fn.attribute("lineinfo")) or any(isinstance(op, ops.Assert | ops.Print) for op in walk(fn.body))
+    return print_function(fn, locations=True) if shows_places else traced.ir, facts
 
 
 def _read(payload: bytes) -> Artifact | None:

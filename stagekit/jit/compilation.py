@@ -52,7 +52,6 @@ def cuda_artifact(traced: Traced, capability: int) -> Artifact:
         entry=code.entry,
         shared_bytes=code.shared_bytes,
         added_shared_bytes=code.dynamic_bytes,
-        uses_dynamic_shared=code.uses_dynamic_shared,
         capability=capability,
         stages={"llvm": code.llvm, "ptx": code.ptx},
     )
@@ -82,15 +81,13 @@ def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
 
 def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
     """The caller gives it the names that people see."""
-    sites = tuple(fn.attribute("record_sites", ()))
     fields: dict[str, Any] = {"kernel_name": "", "block": traced.block, "shared_bytes": 0, **of_target}
     return Artifact(
         signature=traced.signature,
         style=traced.style,
         launch=traced.launch,
-        has_records=bool(sites),
         is_debug=bool(fn.attribute("debug")),
-        record_sites=sites,
+        record_sites=tuple(fn.attribute("record_sites", ())),
         **fields,
     )
 

@@ -23,7 +23,7 @@ from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history
-from stagekit.jit.argtypes import Untyped
+from stagekit.jit.argtypes import binder_of, look
 from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization
@@ -101,8 +101,7 @@ class JitFunction(Launchable):
             self._check_value(name, value)
             if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
                 why = f"it is fixed to {shown(self._fixed[name])} already"
-                hint = "specialise the kernel in which it is open"
-                raise SpecializeError(BadConstexpr(name, shown(value), type(value).__name__, why, hint), self.loc)
+                raise self._refused(name, value, why, "specialise the kernel in which it is open")
         missing = self._missing(fixed)
         if not missing:
             kernel = self.with_values(fixed)
@@ -144,14 +143,34 @@ class JitFunction(Launchable):
         self._check_constexpr(parameter, value)
 
     def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
+        name, kind = parameter.name, type(value).__name__
+        if not _is_one_of(value, parameter.types):
+            wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
+            raise self._refused(name, value, f"the parameter is constexpr[{wanted}]", f"give a value of type {wanted}")
         try:
-            found = _refusal(parameter, value)
+            is_array = read_array(value) is not None
+        except Unreadable:
+            is_array = True
+        if is_array:
+            why, hint = "an array cannot be a compile-time value", "make the parameter run-time, or pass a tuple"
+            raise SpecializeError(BadConstexpr(name, kind, kind, why, hint), self.loc)
+        try:
+            hash(value)
+        except Exception:  # a `__hash__` of the user's may raise anything
+            hint = "use a tuple, a frozen dataclass or another hashable value"
+            raise self._refused(name, value, "it is not hashable", hint) from None
+        try:
+            freeze(value)
         except TooLarge as error:
             raise SpecializeError(error.diagnostic, self.loc) from None
-        if found is not None:
-            kind = type(value).__name__
-            text = kind if found is _ARRAY else shown(value)
-            raise SpecializeError(BadConstexpr(parameter.name, text, kind, *found), self.loc)
+        except Exception as error:  # what a `__stagekit_key__` raises
+            why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
+            hint = "return a number, a text or a tuple of such that says what the object holds"
+            raise self._refused(name, value, why, hint) from None
+
+    def _refused(self, name: str, value: Any, why: str, hint: str) -> SpecializeError:
+        """Return the error for a value that cannot be this constexpr."""
+        return SpecializeError(BadConstexpr(name, shown(value), type(value).__name__, why, hint), self.loc)
 
     def _key(self, fixed: Mapping[str, Any]) -> Any:
         return tuple((name, freeze(fixed[name])) for name in sorted(fixed))
@@ -236,11 +255,11 @@ class JitFunction(Launchable):
         given = {p.name: value for p, value in zip(self.parameters.run_time, run_time)} if missing else {}
         for name in missing:  # sizes of arrays whose shapes name them
             places = self.parameters.sizes_named(name, missing, constexprs)
-            sizes = (_size_of(given[array], axis) for array, axis in places)
-            found = next((size for size in sizes if size is not None), None)
-            if found is None:
+            views = ((look(given[array]), axis) for array, axis in places)
+            sizes = [view.shape[axis] for view, axis in views if view is not None and axis < len(view.shape)]
+            if not sizes:
                 raise self._missing_error(missing)
-            constexprs[name] = found
+            constexprs[name] = sizes[0]
         return self.with_values(constexprs), tuple(run_time), None
 
     @functools.cached_property
@@ -250,52 +269,12 @@ class JitFunction(Launchable):
 
     @functools.cached_property
     def _bind(self) -> Binder:
-        return Binder(self.name, Untyped.of(self._open, self.parameters, left_out=_LEFT_OUT))
+        return binder_of(self.name, self._open, self.parameters, left_out=_LEFT_OUT)
 
     @property
     def cache_size(self) -> int:
         """Number of specialisations kept."""
         return len(self._specializations)
-
-
-_ARRAY = "an array cannot be a compile-time value", "make the parameter run-time, or pass a tuple"
-
-
-def _refusal(parameter: Parameter, value: Any) -> tuple[str, str] | None:
-    """Why a value cannot be this constexpr, and what to do; None where it can."""
-    if not _is_one_of(value, parameter.types):
-        wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
-        return f"the parameter is constexpr[{wanted}]", f"give a value of type {wanted}"
-    if _is_array(value):
-        return _ARRAY
-    try:
-        hash(value)
-    except Exception:  # a `__hash__` of the user's may raise anything
-        return "it is not hashable", "use a tuple, a frozen dataclass or another hashable value"
-    try:
-        freeze(value)
-    except TooLarge:
-        raise
-    except Exception as error:  # what a `__stagekit_key__` raises
-        why = f"its `__stagekit_key__` raised {type(error).__name__}: {error}"
-        return why, "return a number, a text or a tuple of such that says what the object holds"
-    return None
-
-
-def _size_of(value: Any, axis: int) -> int | None:
-    """None where there is no array, or none with such an axis."""
-    try:
-        view = read_array(value)
-    except Unreadable:  # the launch says why it cannot be read
-        return None
-    return view.shape[axis] if view is not None and axis < len(view.shape) else None
-
-
-def _is_array(value: Any) -> bool:
-    try:
-        return read_array(value) is not None
-    except Unreadable:
-        return True
 
 
 def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:

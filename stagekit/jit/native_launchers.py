@@ -23,7 +23,7 @@ from stagekit.runtime import native_process
 from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
-from stagekit.runtime.native_process import CallShape, CaptureGuards, NativeCode, State
+from stagekit.runtime.native_process import CallShape, CaptureGuards, LaunchParameter, NativeCode, State
 
 _MADE_AT = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel

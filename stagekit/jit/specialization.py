@@ -17,11 +17,11 @@ from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import FLATTEN, HeldChanged, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
-from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
+from stagekit.frontend.markers import Optional
+from stagekit.frontend.parameters import ArgType, NoneArg, ScalarArg
 from stagekit.frontend.state import TooLarge
 from stagekit.jit import history, sanitizing
-from stagekit.jit.argtypes import ArgumentTypes, target_of
+from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of
 from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
@@ -111,12 +111,9 @@ class Specialization(Launchable):
         """Return the type that its annotation alone gives a parameter: arrays are taken to be contiguous."""
         meaning = self.meanings[name]
         inner = meaning.inner if isinstance(meaning, Optional) else meaning
-        if isinstance(inner, Tensor | Pointer):
-            rank, is_packed = (len(inner.shape), inner.strides is None) if isinstance(inner, Tensor) else (1, True)
-            return ArrayArg(inner.dtype, rank, is_packed)
         if isinstance(inner, DType):
             return ScalarArg(inner)
-        return NoneArg() if name in self._types_given else None
+        return declared_array(inner) or (NoneArg() if name in self._types_given else None)
 
     # -- variants -----------------------------------------------------------------------------------------------
 
@@ -210,4 +207,4 @@ class Specialization(Launchable):
             meaning = self.meanings[parameter.name]
             is_declared = isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
             rows.append(LaunchParameter(parameter.name, parameter.default, place, is_declared))
-        return CallShape(tuple(rows), self._argument_types.keyword_only)
+        return CallShape(tuple(rows), self._argument_types.bind.keyword_only)

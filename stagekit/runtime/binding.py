@@ -1,6 +1,6 @@
 """Which argument is whose: position, keyword and default, by Python's own rules.
 
-bind = Binder("scale", signature)
+bind = Binder("scale", ("x", "factor"), (..., ...), 0, ("x", "factor: float32"))
 bind((x,), {"factor": 2.0})     [x, 2.0]
 bind((x,), {"facter": 2.0})     error: no parameter `facter`; did you mean `factor`?
 """
@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from stagekit.diagnostics import Diagnostic, Note
 from stagekit.runtime.errors import ArgumentError, DuplicateArgument, MissingArgument, TooManyArguments, UnknownArgument
 
 
-class Bindable(Protocol):
-    """What a binder knows of a signature: `Signature`, or what stands in for one before types are known."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def defaults(self) -> tuple[Any, ...]: ...
-    @property
-    def keyword_only(self) -> int: ...
-
-
 class Binder:
-    """Puts the arguments of a call in the order of the signature. Built once per kernel."""
+    """Puts the arguments of a call in the order of the parameters. Built once per kernel.
 
-    def __init__(self, kernel: str, signature: Bindable) -> None:
+    defaults: `...` where there is none. keyword_only: how many of the last parameters cannot be given by position. texts: how the
+    errors show each.
+    """
+
+    def __init__(
+        self, kernel: str, names: Sequence[str], defaults: Sequence[Any], keyword_only: int, texts: Sequence[str]
+    ) -> None:
         self._kernel = kernel
-        self._signature = signature
-        self._names = signature.names
-        self._defaults = signature.defaults or (...,) * len(self._names)
-        self._positional = len(self._names) - signature.keyword_only
+        self._names = tuple(names)
+        self._defaults = defaults
+        self.keyword_only = keyword_only
+        self._positional = len(names) - keyword_only
+        self._texts = texts
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """One value per parameter, or an `ArgumentError` that shows the signature."""
@@ -58,7 +54,12 @@ class Binder:
                 raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
 
     def _error(self, diagnostic: Diagnostic) -> ArgumentError:
-        notes = [Note(f"the signature is {self._kernel}{self._signature}")]
+        texts = [
+            *self._texts[: self._positional],
+            *(["*"] if self.keyword_only else []),
+            *self._texts[self._positional :],
+        ]
+        notes = [Note(f"the signature is {self._kernel}({', '.join(texts)})")]
         if self._names[:1] == ("self",):
             notes.append(Note(f"a kernel is not bound to an object: {OF_AN_OBJECT}"))
         return ArgumentError(diagnostic, notes=tuple(notes))

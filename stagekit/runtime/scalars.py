@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.dtypes import DType, dtype_from_numpy, float32
-from stagekit.rounding import number_as
+from stagekit.dtypes import DType, dtype_from_numpy, float32, number_as
 from stagekit.runtime.args import describe
 from stagekit.runtime.errors import ArgumentError, FloatForInteger, IntegerOutOfRange, NotANumber
 from stagekit.signature import ScalarSpec

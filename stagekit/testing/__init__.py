@@ -10,10 +10,9 @@
         dst=lambda n: testing.outputs(sk.float32, n),
     ))
 
-checking     `check`: a kernel against a reference, with the smallest failing call
+checking     `check`: a kernel against a reference, with the smallest failing call; tolerances by dtype
 strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
 launching    one launch as a value, and as text to paste
-comparing    tolerances by dtype, and what differs
 plugin       options and markers for pytest
 
 Names are imported when first used: pytest loads the plugin in every project, and Hypothesis only where there is a check.
@@ -25,14 +24,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagekit.testing.checking import CheckFailed, check
-    from stagekit.testing.comparing import Tolerance, tolerance_of
+    from stagekit.testing.checking import CheckFailed, Tolerance, check, tolerance_of
     from stagekit.testing.launching import Launch, strided
     from stagekit.testing.strategies import arrays, block_sizes, dtypes, launches, lengths, outputs
 
 _HOMES = {
-    "checking": ("CheckFailed", "check"),
-    "comparing": ("Tolerance", "tolerance_of"),
+    "checking": ("CheckFailed", "Tolerance", "check", "tolerance_of"),
     "launching": ("Launch", "strided"),
     "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
 }

@@ -40,7 +40,6 @@ signatures = st.builds(
     st.lists(specs, max_size=4).map(tuple),
     st.lists(slots, max_size=4).map(tuple),
     st.lists(defaults, max_size=4).map(tuple),
-    st.integers(0, 3),
 )
 triples = st.tuples(expressions, expressions, expressions)
 launches = st.none() | st.builds(LaunchSpec, triples, triples, expressions)

@@ -8,6 +8,7 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType, float32, int64
 from stagekit.hostexpr import HostExpr, HostOp, Slot
+from stagekit.runtime.binding import Binder
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, ScalarSpec, Signature
 
@@ -40,6 +41,12 @@ def array(
     align: int = 1,
 ) -> ArraySpec:
     return ArraySpec(name, dtype, shape, contiguous, written, align)
+
+
+def binder(kernel: str, signature: Signature, keyword_only: int = 0) -> Binder:
+    """What binds calls of a kernel with this signature."""
+    texts = [str(s) if d is ... else f"{s} = {d}" for s, d in zip(signature.specs, signature.defaults or (...,) * 9)]
+    return Binder(kernel, signature.names, signature.defaults or (...,) * len(texts), keyword_only, texts)
 
 
 def signature_of(*specs: ArgSpec, **fields: Any) -> Signature:

@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.dtypes import int32
-from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError
 from stagekit.signature import ScalarSpec, Signature
+from tests.runtime.handmade import binder
 
 NAMES = "abcde"
 
 
-def signature_with(defaults: tuple[Any, ...], keyword_only: int) -> Signature:
+def signature_with(*defaults: Any) -> Signature:
     specs = tuple(ScalarSpec(name, int32) for name in NAMES[: len(defaults)])
-    return Signature(specs, (), defaults, keyword_only)
+    return Signature(specs, (), defaults)
 
 
-def python_signature(signature: Signature) -> inspect.Signature:
+def python_signature(signature: Signature, keyword_only: int) -> inspect.Signature:
     """The same parameters as Python describes them."""
-    first = len(signature.specs) - signature.keyword_only
+    first = len(signature.specs) - keyword_only
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
         [
@@ -35,23 +35,26 @@ def python_signature(signature: Signature) -> inspect.Signature:
 
 
 @st.composite
-def signatures(draw: st.DrawFn) -> Signature:
+def signatures(draw: st.DrawFn) -> tuple[Signature, int]:
+    """A signature, and how many of its last parameters are not given by position."""
     count = draw(st.integers(0, 5))
     keyword_only = draw(st.integers(0, count))
     required = draw(st.integers(0, count - keyword_only))
     positional = [... if i < required else 10 + i for i in range(count - keyword_only)]
     others = draw(st.lists(st.just(...) | st.integers(10, 20), min_size=keyword_only, max_size=keyword_only))
-    return signature_with((*positional, *others), keyword_only)
+    return signature_with(*positional, *others), keyword_only
 
 
 @given(
     signatures(), st.lists(st.integers(0, 9), max_size=6), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9))
 )
 @settings(max_examples=200, deadline=None)
-def test_binding_accepts_what_python_accepts(signature: Signature, args: list[int], kwargs: dict[str, int]) -> None:
-    bind = Binder("k", signature)
+def test_binding_accepts_what_python_accepts(
+    given: tuple[Signature, int], args: list[int], kwargs: dict[str, int]
+) -> None:
+    bind = binder("k", *given)
     try:
-        bound = python_signature(signature).bind(*args, **kwargs)
+        bound = python_signature(*given).bind(*args, **kwargs)
     except TypeError:
         with pytest.raises(ArgumentError):
             bind(tuple(args), kwargs)
@@ -60,7 +63,7 @@ def test_binding_accepts_what_python_accepts(signature: Signature, args: list[in
     assert list(bound.arguments.values()) == list(bind(tuple(args), kwargs))
 
 
-KERNEL = Binder("scale", signature_with((..., ..., 5), keyword_only=1))
+KERNEL = binder("scale", signature_with(..., ..., 5), keyword_only=1)
 SIGNATURE = r"the signature is scale\(a: int32, b: int32, \*, c: int32 = 5\)"
 
 

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagekit.diagnostics import InternalError
-from stagekit.runtime.binding import Binder
 from stagekit.runtime.errors import ArgumentError, LaunchError
 from stagekit.runtime.launch_config import LaunchConfig
 from stagekit.signature import LaunchSpec
-from tests.runtime.handmade import OUT, SAXPY, SAXPY_LAUNCH, VISIT, MakeKernel
+from tests.runtime.handmade import OUT, SAXPY, SAXPY_LAUNCH, VISIT, MakeKernel, binder
 
 fixture_is_shared = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -37,7 +36,7 @@ def test_a_kernel_that_computes_its_own_grid(make_kernel: MakeKernel, n: int, k:
 
 
 def test_positional_keyword_and_mixed_arguments_are_the_same_launch(make_kernel: MakeKernel) -> None:
-    kernel, bind = make_kernel("saxpy", SAXPY), Binder("saxpy", SAXPY)
+    kernel, bind = make_kernel("saxpy", SAXPY), binder("saxpy", SAXPY)
     x, y = np.ones(100, np.float32), np.zeros(100, np.float32)
 
     kernel.launch(bind((x, y, 1.0), {}), kernel.request(1))
@@ -146,7 +145,7 @@ def test_p21_dropping_a_kernel_frees_its_code(make_kernel: MakeKernel) -> None:
 
 
 def test_a_refused_launch_leaves_the_kernel_usable(make_kernel: MakeKernel) -> None:
-    kernel, bind = make_kernel("visit", VISIT), Binder("visit", VISIT)
+    kernel, bind = make_kernel("visit", VISIT), binder("visit", VISIT)
     out = np.zeros(4, np.int64)
 
     for wrong in [(out,), (out, 2**70), (out, 0.5), (out[::2], 0), (out, 0, 0)]:

@@ -194,9 +194,7 @@ ASSERT = RecordSite("assert", "value {0}", (int64,), Loc(__file__, 1, 0, 1, 9, "
 
 @pytest.mark.parametrize("how", ["next launch", "synchronize"])
 def test_a_failed_assert_is_raised_at_the_next_launch_or_synchronisation(fake: FakeDriver, how: str) -> None:
-    kernel = CudaKernel(
-        artifact("k", OUT, target="cuda", code=b"", block=(32, 1, 1), has_records=True, record_sites=(ASSERT,))
-    )
+    kernel = CudaKernel(artifact("k", OUT, target="cuda", code=b"", block=(32, 1, 1), record_sites=(ASSERT,)))
     out = empty(3, int64)
     fake.parameter_count = 2
     kernel.launch((out,), kernel.request(1))

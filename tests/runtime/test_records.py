@@ -20,7 +20,7 @@ ASSERT = RecordSite("assert", "block {0} is odd", (int64, float64), HERE)
 
 
 def test_prints_come_in_the_order_of_blocks(make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]) -> None:
-    kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, PRINT))
+    kernel = make_kernel("record", NO_ARGUMENTS, record_sites=(PRINT, PRINT))
 
     for _ in range(2):  # the buffer is used again
         kernel.launch((), kernel.request(100))
@@ -30,7 +30,7 @@ def test_prints_come_in_the_order_of_blocks(make_kernel: MakeKernel, capsys: pyt
 
 
 def test_a_failed_assert_tells_message_place_block_and_thread(make_kernel: MakeKernel) -> None:
-    kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(ASSERT, ASSERT))
+    kernel = make_kernel("record", NO_ARGUMENTS, record_sites=(ASSERT, ASSERT))
 
     with pytest.raises(KernelAssertionError) as caught:
         kernel.launch((), kernel.request(3))
@@ -47,7 +47,7 @@ def test_a_failed_assert_tells_message_place_block_and_thread(make_kernel: MakeK
 def test_what_was_printed_before_a_failed_assert_is_seen(
     make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, ASSERT))
+    kernel = make_kernel("record", NO_ARGUMENTS, record_sites=(PRINT, ASSERT))
 
     with pytest.raises(KernelAssertionError, match="block -1 is odd"):
         kernel.launch((), kernel.request(4))
@@ -56,7 +56,7 @@ def test_what_was_printed_before_a_failed_assert_is_seen(
 
 
 def test_records_without_room_are_counted(make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]) -> None:
-    kernel = make_kernel("record", NO_ARGUMENTS, has_records=True, record_sites=(PRINT, PRINT))
+    kernel = make_kernel("record", NO_ARGUMENTS, record_sites=(PRINT, PRINT))
 
     kernel.launch((), kernel.request(10_000))
 

@@ -91,7 +91,7 @@ def _cuda_artifact(code: Any, arrays: Sequence[Array], capability: int) -> Artif
     slots = tuple(ParamSlot("address", i, d) for i, d in enumerate(dtypes) if d)
     return Artifact(
         "cuda", "fuzz", code.entry, code.ptx.encode(), Signature(specs, slots), "thread", None, None,
-        code.shared_bytes, capability=capability, uses_dynamic_shared=code.uses_dynamic_shared,
+        code.shared_bytes, capability=capability,
     )  # fmt: skip
 
 
