@@ -40,7 +40,7 @@ LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. line: of its first line of text, from 0. section: the `##` heading it stands under."""
+    """A fenced block. line: of its first line of text, from 0. section: the `###` heading it stands under."""
 
     info: tuple[str, ...]
     text: str
@@ -79,7 +79,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 def _block(text: str, match: re.Match[str]) -> Block:
     before = text[: match.start("text")]
-    headings = re.findall(r"^## (.*)$", before, re.MULTILINE)
+    headings = re.findall(r"^### (.*)$", before, re.MULTILINE)
     return Block(tuple(match["info"].split()), match["text"], before.count("\n"), headings[-1] if headings else "")
 
 

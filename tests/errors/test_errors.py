@@ -70,7 +70,7 @@ def test_every_diagnostic_has_a_golden_and_a_page(name: str) -> None:
     goldens = [path.stem for path in HERE.glob("*.err") if f"error[{name}]" in path.read_text(encoding="utf-8")]
 
     assert goldens, f"no tests/errors/*.err holds error[{name}]"
-    assert f"\n## {name}\n" in ERROR_PAGE.read_text(encoding="utf-8"), "no entry in docs/errors.md"
+    assert f"\n### {name}\n" in ERROR_PAGE.read_text(encoding="utf-8"), "no entry in docs/errors.md"
 
 
 def test_each_diagnostic_is_made_with_all_its_values() -> None:
