@@ -39,8 +39,7 @@ from stagekit.frontend.language import (
 )
 from stagekit.frontend.language import block_threads as _block_threads
 from stagekit.frontend.language import whole_block as _whole_block
-from stagekit.frontend.markers import Array, Pointer, Tensor, constexpr, dynamic
-from stagekit.frontend.ordinary import cdiv, ceildiv
+from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
 from stagekit.jit.decorators import function, inline, jit

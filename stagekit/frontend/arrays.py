@@ -12,35 +12,35 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, counted, shown
+from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import slices
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
+from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
-from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
-from stagekit.ir import INDEX, Pointer, Value
+from stagekit.ir import INDEX, BinaryKind, Pointer, Value
 from stagekit.ir.ops import Indexed
 
 
-def base_of(value: Address | Array, loc: Loc) -> Address:
+def base_of(site: Site, value: Address | Array) -> Address:
     """The address that pointer arithmetic starts from; a gappy array has none."""
     if isinstance(value, Address):
         return value
     if not value.is_contiguous:
-        raise StagingError(NonContiguous(value.name), loc)
+        raise site.error(NonContiguous(value.name))
     return value.base
 
 
-def index_value(tracer: Tracer, index: Any, loc: Loc) -> Value:
+def index_value(site: Site, index: Any) -> Value:
     """An index or pointer offset as int64; floats and bools are refused."""
     if not is_numeric(index) or not default_dtype(index).is_integer:
         shown = describe_type(index) if is_numeric(index) else describe(index)
-        raise StagingError(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)), loc)
-    return tracer.arithmetic.to_value(index, dtypes.INDEX, loc)
+        raise site.error(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)))
+    return site.tracer.arithmetic.to_value(index, dtypes.INDEX, site.loc)
 
 
 def _index_hint(index: Any) -> str:
@@ -54,22 +54,17 @@ def _index_hint(index: Any) -> str:
     return "`/` gives a float: integers are divided by `//`; other floats are converted by `sk.int64(x)`"
 
 
-def distance(tracer: Tracer, left: Address, right: Address, loc: Loc) -> Number:
+def distance(site: Site, left: Address, right: Address) -> Number:
     """`left - right` in elements, int64."""
     if left.type != right.type:
         shown = (
             f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
         )
-        raise StagingError(BadOperands("-", shown, "both must point to one array"), loc)
-    builder = tracer.builder
+        raise site.error(BadOperands("-", shown, "both must point to one array"))
+    builder = site.tracer.builder
     delta = builder.sub(builder.bitcast(left.value, INDEX), builder.bitcast(right.value, INDEX))
-    return tracer_floordiv(tracer, delta, left.dtype.itemsize)
-
-
-def tracer_floordiv(tracer: Tracer, value: Value, divisor: int) -> Number:
-    from stagekit.ir import BinaryKind
-
-    return Number(tracer.builder.binary(BinaryKind.FLOORDIV, value, tracer.builder.index(divisor)))
+    size = builder.index(left.dtype.itemsize)
+    return Number(builder.binary(BinaryKind.FLOORDIV, delta, size))
 
 
 # -- indexing -----------------------------------------------------------------------------------------------------------
@@ -79,66 +74,62 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
     return index if type(index) is tuple else (index,)
 
 
-def _offset(tracer: Tracer, loc: Loc, index: Any, stride: Extent) -> Value | None:
+def _offset(site: Site, index: Any, stride: Extent) -> Value | None:
     """`index * stride` as int64, None for a plain 0."""
     if type(index) is int and index == 0:
         return None
-    builder = tracer.builder
+    builder = site.tracer.builder
     if type(index) is int and type(stride) is int:
         return builder.index(dtypes.INDEX.wrap(index * stride))  # too large where nothing is left of the axis
-    value = index_value(tracer, index, loc)
+    value = index_value(site, index)
     if type(stride) is int and stride == 1:
         return value
     return builder.mul(value, builder.index(stride) if isinstance(stride, int) else stride.value)
 
 
-def _within_reach(offset: int, loc: Loc) -> int:
+def _within_reach(site: Site, offset: int) -> int:
     """Refuse an index or an offset that no int64 holds."""
     if not dtypes.INDEX.holds(offset):
-        raise StagingError(BadIndex(f"index {shown(offset)} is beyond all memory", "an index is an int64"), loc)
+        raise site.error(BadIndex(f"index {shown(offset)} is beyond all memory", "an index is an int64"))
     return offset
 
 
-def _moved(
-    tracer: Tracer, loc: Loc, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]
-) -> Address:
+def _moved(site: Site, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]) -> Address:
     """The base of `array` moved along the stride of each axis. is_index: of each step, whether it is an index as written."""
     total: Value | None = None
     indices: list[Extent] = []
     for index, stride in steps:
-        indices.append(index if type(index) is int else Number(index_value(tracer, index, loc)))
-        offset = _offset(tracer, loc, indices[-1], stride)
+        indices.append(index if type(index) is int else Number(index_value(site, index)))
+        offset = _offset(site, indices[-1], stride)
         if offset is not None:
-            total = offset if total is None else tracer.builder.add(total, offset)
+            total = offset if total is None else site.tracer.builder.add(total, offset)
     if total is None:
         return array.base
     written = tuple(value if is_own else None for value, is_own in zip(_values(indices), is_index))
     indexed = Indexed(array.name, written, _values(array.shape)) if any(is_index) else None
-    return Address(tracer.builder.offset(array.base.value, total, indexed))
+    return Address(site.tracer.builder.offset(array.base.value, total, indexed))
 
 
 def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
     return tuple(e if isinstance(e, int) else e.value for e in extents)
 
 
-def _check_static(loc: Loc, array: Array, index: Any, axis: int) -> Any:
+def _check_static(site: Site, array: Array, index: Any, axis: int) -> Any:
     """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
     if isinstance(index, int | np.integer) and is_numeric(index) and not isinstance(index, bool):
-        index = _within_reach(int(index), loc)
+        index = _within_reach(site, int(index))
     if type(index) is not int:
         if isinstance(index, bool):
-            raise StagingError(BadIndex("an index must be an integer, got a bool", _index_hint(index)), loc)
+            raise site.error(BadIndex("an index must be an integer, got a bool", _index_hint(index)))
         return index
     size = array.shape[axis]
     if isinstance(size, int) and not -size <= index < size:
         message = f"index {index} is out of range for axis {axis} of `{array.name}` with size {size}"
-        raise StagingError(BadIndex(message, f"valid indices are {-size} to {size - 1}"), loc)
+        raise site.error(BadIndex(message, f"valid indices are {-size} to {size - 1}"))
     if index < 0:
         if not isinstance(size, int):
             hint = f"write `{array.name}.shape[{axis}] - {-index}`"
-            raise StagingError(
-                BadIndex(f"a negative index ({index}) into an axis whose size is known at run time", hint), loc
-            )
+            raise site.error(BadIndex(f"a negative index ({index}) into an axis whose size is known at run time", hint))
         return index + size
     return index
 
@@ -147,102 +138,102 @@ def _indices_misfit(array: Array, indices: tuple[Any, ...]) -> str:
     return f"`{array.name}` has {counted(array.ndim, 'axis', 'axes')}, got {counted(len(indices), 'index', 'indices')}"
 
 
-def element_pointer(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Address:
+def element_pointer(site: Site, array: Array, index: Any) -> Address:
     """The address of one element."""
     indices = _as_tuple(index)
     if any(isinstance(i, slice) or i is Ellipsis for i in indices):
         message = f"a slice of `{array.name}` names many elements"
-        raise StagingError(BadIndex(message, "one integer per axis names an element; assign them in a loop"), loc)
+        raise site.error(BadIndex(message, "one integer per axis names an element; assign them in a loop"))
     if len(indices) != array.ndim:
         message = _indices_misfit(array, indices)
-        raise StagingError(BadIndex(message, "one integer per axis names an element"), loc)
-    steps = [(_check_static(loc, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
-    return _moved(tracer, loc, array, steps, [True] * array.ndim)
+        raise site.error(BadIndex(message, "one integer per axis names an element"))
+    steps = [(_check_static(site, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
+    return _moved(site, array, steps, [True] * array.ndim)
 
 
-def load_item(tracer: Tracer, loc: Loc, array: Array, index: Any) -> Number | Array:
+def load_item(site: Site, array: Array, index: Any) -> Number | Array:
     """`array[index]`: an element, or a view where slices or fewer indices are given."""
     indices = _as_tuple(index)
     if sum(i is not Ellipsis for i in indices) > array.ndim:
         message = _indices_misfit(array, indices)
-        raise StagingError(BadIndex(message, "use one index per axis"), loc)
+        raise site.error(BadIndex(message, "use one index per axis"))
     if len(indices) == array.ndim and not any(isinstance(i, slice) or i is Ellipsis for i in indices):
-        return load(tracer, element_pointer(tracer, loc, array, index))
-    return view(tracer, loc, array, indices)
+        return load(site, element_pointer(site, array, index))
+    return view(site, array, indices)
 
 
-def view(tracer: Tracer, loc: Loc, array: Array, indices: tuple[Any, ...]) -> Array:
+def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
     """A sub-array: integers remove an axis, a slice narrows it, `...` stands for whole axes."""
     steps: list[tuple[Any, Extent]] = []
     kept: list[tuple[Extent, Extent]] = []
     is_index: list[bool] = []
     is_contiguous = array.is_contiguous
-    for axis, index in enumerate(_one_per_axis(array, indices, loc)):
+    for axis, index in enumerate(_one_per_axis(site, array, indices)):
         size, stride = array.shape[axis], array.strides[axis]
         is_index.append(not isinstance(index, slice))
         if not isinstance(index, slice):
-            steps.append((_check_static(loc, array, index, axis), stride))
+            steps.append((_check_static(site, array, index, axis), stride))
             is_contiguous = is_contiguous and not kept
         elif index.start is index.stop is index.step is None:
             steps.append((0, stride))
             kept.append((size, stride))
         else:
-            start, stop = (None if b is None else _bound(tracer, b, loc) for b in (index.start, index.stop))
-            cut = slices.cut(tracer, loc, start, stop, slices.step_of(index, loc), size)
+            start, stop = (None if b is None else _bound(site, b) for b in (index.start, index.stop))
+            cut = slices.cut(site, start, stop, slices.step_of(site, index), size)
             steps.append((cut.start, stride))
             is_contiguous = is_contiguous and not kept and cut.step == 1
-            kept.append((cut.size, _scaled(tracer, loc, stride, cut.step)))
-    base = _moved(tracer, loc, array, steps, is_index)
+            kept.append((cut.size, _scaled(site, stride, cut.step)))
+    base = _moved(site, array, steps, is_index)
     return Array(array.name, base, tuple(s for s, _ in kept), tuple(s for _, s in kept), is_contiguous)
 
 
 _WHOLE_AXIS = slice(None)
 
 
-def _one_per_axis(array: Array, indices: tuple[Any, ...], loc: Loc) -> tuple[Any, ...]:
+def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index for each axis: what `...` stands for, and what is not given, is whole. A slice of nothing but None too."""
     places = [k for k, index in enumerate(indices) if index is Ellipsis]
     if len(places) > 1:
-        raise StagingError(BadIndex("more than one `...` in an index", "name the axes by `:`"), loc)
+        raise site.error(BadIndex("more than one `...` in an index", "name the axes by `:`"))
     place = places[0] if places else len(indices)
     before, after = indices[:place], indices[place + 1 :]
     return (*before, *[_WHOLE_AXIS] * (array.ndim - len(before) - len(after)), *after)
 
 
-def _scaled(tracer: Tracer, loc: Loc, stride: Extent, step: int) -> Extent:
+def _scaled(site: Site, stride: Extent, step: int) -> Extent:
     """The stride of every `step`-th element; of one element alone, which a very long step leaves, it does not matter."""
     if isinstance(stride, int):
         return stride * step if dtypes.INDEX.holds(stride * step) else 0
-    return stride if step == 1 else Number(tracer.builder.mul(stride.value, tracer.builder.index(step)))
+    return stride if step == 1 else Number(site.tracer.builder.mul(stride.value, site.tracer.builder.index(step)))
 
 
-def window(tracer: Tracer, loc: Loc, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
+def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
     """`shape` elements from `start` on, along the first axes. Only the interpreter checks that the array has them."""
-    known = [_check_static(loc, array, index, axis) for axis, index in enumerate(start)]
-    firsts = [each if type(each) is int else Number(index_value(tracer, each, loc)) for each in known]
+    known = [_check_static(site, array, index, axis) for axis, index in enumerate(start)]
+    firsts = [each if type(each) is int else Number(index_value(site, each)) for each in known]
     rest = array.shape[len(shape) :]
-    lasts = [slices.arithmetic(tracer, loc, "+", first, size - 1) for first, size in zip(firsts, shape)]
+    lasts = [slices.arithmetic(site, "+", first, size - 1) for first, size in zip(firsts, shape)]
     for axis, last in enumerate(lasts):
-        _check_static(loc, array, last, axis)
-    base = _moved(tracer, loc, array, list(zip(firsts, array.strides)), [True] * len(shape))
+        _check_static(site, array, last, axis)
+    base = _moved(site, array, list(zip(firsts, array.strides)), [True] * len(shape))
     ends = Indexed(array.name, (*_values(lasts), *[None] * len(rest)), _values(array.shape))
-    base = Address(tracer.builder.offset(base.value, tracer.builder.index(0), ends))
+    base = Address(site.tracer.builder.offset(base.value, site.tracer.builder.index(0), ends))
     is_contiguous = array.is_contiguous and all(size == 1 for size in shape[:-1])
     return Array(array.name, base, (*shape, *rest), array.strides, is_contiguous)
 
 
-def _bound(tracer: Tracer, bound: Any, loc: Loc) -> int | Number:
+def _bound(site: Site, bound: Any) -> int | Number:
     """A bound of a slice: an int, or a run-time int64, to which a larger uint64 is cut: no array is as long."""
     if isinstance(bound, int | np.integer) and not isinstance(bound, bool):
         return int(bound)
     if isinstance(bound, Number) and bound.dtype is dtypes.uint64:
-        most = tracer.builder.constant(dtypes.INDEX.max, dtypes.uint64)
-        bound = Number(tracer.builder.call_one(registry.by_name("minimum"), [bound.value, most], ()))
-    return Number(index_value(tracer, bound, loc))
+        most = site.tracer.builder.constant(dtypes.INDEX.max, dtypes.uint64)
+        bound = Number(site.tracer.builder.call_one(registry.by_name("minimum"), [bound.value, most], ()))
+    return Number(index_value(site, bound))
 
 
-def load(tracer: Tracer, pointer: Address) -> Number:
-    return Number(tracer.builder.load(pointer.value))
+def load(site: Site, pointer: Address) -> Number:
+    return Number(site.tracer.builder.load(pointer.value))
 
 
 def the_number_in(value: Any) -> str:
@@ -254,14 +245,14 @@ def the_number_in(value: Any) -> str:
 _ONE_ELEMENT = "write a tile by `sk.store(p + i, v)`, or reduce it to a number: `sk.reduce_sum(v)`"
 
 
-def store(tracer: Tracer, loc: Loc, pointer: Address, value: Any) -> None:
+def store(site: Site, pointer: Address, value: Any) -> None:
     """Store a number, converted to the element dtype."""
     if not is_numeric(value):
         is_tile = mapper_of(value) is not None
         hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
-        raise StagingError(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint), loc)
-    tracer.builder.loc = loc
-    tracer.builder.store(pointer.value, tracer.arithmetic.to_value(value, pointer.dtype, loc))
+        raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
+    site.at()
+    site.tracer.builder.store(pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype, site.loc))
 
 
 # -- attributes of stand-ins --------------------------------------------------------------------------------------------
@@ -303,7 +294,7 @@ def _to(site: Site, owner: Any) -> BoundMethod:
 
 
 def _ptr_to(site: Site, owner: Array) -> BoundMethod:
-    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(site.tracer, site.loc, owner, index))
+    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(site, owner, index))
 
 
 _Table = dict[str, Callable[[Site, Any], Any]]
@@ -315,7 +306,7 @@ _ARRAY: _Table = {
     "shape": lambda site, a: a.shape,
     "strides": lambda site, a: a.strides,
     "ndim": lambda site, a: a.ndim,
-    "size": lambda site, a: _size(site.tracer, site.loc, a),
+    "size": lambda site, a: _size(site, a),
     "ptr": lambda site, a: a.base,
     "ptr_to": _ptr_to,
     "T": lambda site, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
@@ -323,12 +314,12 @@ _ARRAY: _Table = {
 _ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
 
 
-def _size(tracer: Tracer, loc: Loc, array: Array) -> Extent:
+def _size(site: Site, array: Array) -> Extent:
     total: Any = 1
     for extent in array.shape:
         total = (
             total * extent
             if isinstance(total, int) and isinstance(extent, int)
-            else tracer.arithmetic.binary("*", total, extent, loc)
+            else site.tracer.arithmetic.binary("*", total, extent, site.loc)
         )
     return total  # type: ignore[no-any-return]

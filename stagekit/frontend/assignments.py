@@ -14,13 +14,10 @@ from stagekit.diagnostics import counted
 from stagekit.frontend import arrays, containers, objects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnboundLocal, UnsupportedSyntax
-from stagekit.frontend.evaluation import UNROLL, Site, evaluate
+from stagekit.frontend.evaluation import UNROLL, Site, evaluate, user_method
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.items import item, refuse_index
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.methods import user_method
-from stagekit.frontend.names import trace_name
 from stagekit.frontend.numbers import PYTHON_BINARY
 from stagekit.frontend.operators import in_place
 from stagekit.frontend.values import Array, Scope, holds_run_time
@@ -114,7 +111,7 @@ def target_of(frame: Frame, target: ast.expr) -> AssignmentTarget:
     if isinstance(target, ast.Name):
         scope = binding_scope(frame, target.id)
         return AssignmentTarget(
-            lambda: trace_name(frame, target), lambda value: frame.tracer.assign(scope.variables, target.id, value)
+            lambda: evaluate(frame, target), lambda value: frame.tracer.assign(scope.variables, target.id, value)
         )
     if isinstance(target, ast.Attribute):
         owner = evaluate(frame, target.value)
@@ -137,23 +134,20 @@ def binding_scope(frame: Frame, name: str) -> Scope:
 
 def item_place(site: Site, owner: Any, index: Any) -> AssignmentTarget:
     """`owner[index]` as a place."""
-    loc = site.loc
     if isinstance(owner, Array):
-        pointer = arrays.element_pointer(site.tracer, loc, owner, index)
-        return AssignmentTarget(
-            lambda: arrays.load(site.tracer, pointer), lambda value: arrays.store(site.tracer, loc, pointer, value)
-        )
-    refuse_index(site, owner, index)
+        pointer = arrays.element_pointer(site, owner, index)
+        return AssignmentTarget(lambda: arrays.load(site, pointer), lambda value: arrays.store(site, pointer, value))
+    objects.refuse_index(site, owner, index)
     method = user_method(site.tracer, owner, "__setitem__")
     if method is not None:
         return AssignmentTarget(
-            lambda: item(site, owner, index),
+            lambda: objects.item(site, owner, index),
             lambda value: site.invoke(method, [owner, index, value]),
         )
     if holds_run_time(index):
         raise site.needs_static("the index of a Python container", index, UNROLL)
     return AssignmentTarget(
-        lambda: site.read(item(site, owner, index)),
+        lambda: site.read(objects.item(site, owner, index)),
         lambda value: _put_item(site, owner, index, value),
     )
 

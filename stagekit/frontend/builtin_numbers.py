@@ -21,7 +21,7 @@ from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import items_of
-from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric, strong_dtype
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric
 from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
 from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.tracer import Tracer
@@ -85,7 +85,7 @@ def _int(site: Site, x: Any = 0, /, base: Any = _NONE) -> Any:
     if method is not None:
         return _int(site, site.invoke(method, [x]))
     if not isinstance(x, Number):
-        dtype = strong_dtype(x)
+        dtype = dtypes.dtype_from_numpy(x.dtype) if isinstance(x, np.generic) else None
         known = float(x) if dtype is not None and dtype.is_float else x  # ml_dtypes would make a number of infinity
         return run_native(site, int, known)
     if x.dtype.is_integer and x.dtype.bits == 64:

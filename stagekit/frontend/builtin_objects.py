@@ -17,7 +17,6 @@ from stagekit.frontend.assignments import item_place
 from stagekit.frontend.control import describe, parts_of, remade
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.items import item
 from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.texts import shown
 from stagekit.frontend.values import STAND_INS, Array, Closure, Number, escaped
@@ -165,7 +164,7 @@ def _taken_apart(site: Site, obj: Any, make: Callable[[list[str], list[Any]], An
 
 
 def _getitem(site: Site, a: Any, b: Any, /) -> Any:
-    return site.read(item(site, a, b))
+    return site.read(objects.item(site, a, b))
 
 
 def _setitem(site: Site, a: Any, b: Any, c: Any, /) -> None:

@@ -12,29 +12,29 @@ import inspect
 import itertools
 import operator
 import types
+import typing
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.frontend import builtins, language, objects, overloads, wrappers
+from stagekit.frontend import builtins, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.control import describe
-from stagekit.frontend.direct import is_direct
 from stagekit.frontend.direct import run as run_direct
-from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
-from stagekit.frontend.evaluation import Site, evaluate
+from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
+from stagekit.frontend.evaluation import ROUTES, Site, evaluate
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
-from stagekit.frontend.python_calls import carry_out
-from stagekit.frontend.source import Snapshot, Source, all_nodes, names_of
+from stagekit.frontend.python_calls import HandedOut, carry_out
+from stagekit.frontend.source import Snapshot, Source, all_nodes, bare_signature, names_of
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.statements import RUNNERS, run_body
 from stagekit.frontend.tracer import Tracer
@@ -56,48 +56,35 @@ from stagekit.native_tables import ABSENT
 DEEP = 16  # calls nested deeper have a budget: those of a recursion may double at each level
 
 
-def call(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`fn(*args, **kwargs)` at `node`."""
-    if is_direct(fn):
-        return _direct(site, fn, args, kwargs)
-    mapper = _mapper(args) or (_mapper(kwargs.values()) if kwargs else None)
-    spec = fn if isinstance(fn, Intrinsic) else familiar(fn)
+def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What Python or NumPy has a function, class or object for, and what a user's class says in `__call__`."""
+    spec = familiar(fn)
     if spec is not None:
-        return _intrinsic(site, fn, spec, args, kwargs, mapper)
-    if isinstance(fn, type(constexpr)):
-        fn = language.constexpr_value
-    if isinstance(fn, language.Staged):
-        return _staged(site, fn, args, kwargs, mapper)
-    dtype = fn if isinstance(fn, DType) else _dtype_called(fn, args)
-    if dtype is not None:
-        return _convert(site, dtype, args, kwargs, mapper)
-    if isinstance(fn, Closure):
-        return _closure(site, fn, args, kwargs)
-    if isinstance(fn, BoundMethod):
-        return _bound(site, fn, args, kwargs)
-    if not isinstance(fn, types.FunctionType) and _moves_a_tuple(fn):
-        return _native(site, fn, args, kwargs)
-    if isinstance(fn, types.MethodType):
-        return call(site, fn.__func__, [fn.__self__, *args], kwargs)
+        is_known = not any(map(mapper_of, (*args, *kwargs.values()))) and not holds_run_time([args, kwargs])
+        return _native(site, fn, args, kwargs) if is_known else _intrinsic(site, spec, args, kwargs)
+    if isinstance(fn, type) and issubclass(fn, np.generic) and holds_run_time(args):
+        dtype = dtype_from_numpy(np.dtype(fn))  # `np.float32` of a run-time value
+        if dtype is not None:
+            return _convert(site, dtype, args, kwargs)
     if isinstance(fn, functools.partial):
-        return call(site, fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
+        return site.invoke(fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
     fragment = _of_ours(fn, "__stagekit_fragment__")
     if fragment is not None and not isinstance(fn, type):
         fixed = _of_ours(fn, "__stagekit_fixed__") or {}
-        return _function(site, fragment, *_beside(site, fragment, fixed, args, kwargs))
+        return _interpreted(site, fragment, *_beside(site, fragment, fixed, args, kwargs))
     builtin = builtins.find(fn)
     if builtin is not None:
         return _builtin(site, fn, builtin, args, kwargs)
-    wrapper = wrappers.find(fn, args, kwargs)
+    wrapper = builtins.wrapper(fn, args, kwargs)
     if wrapper is not None:
         return wrapper(site, fn, args, kwargs)
     if isinstance(fn, types.FunctionType):
         return _python_function(site, fn, args, kwargs)
     if isinstance(fn, type):
         return _construct(site, fn, args, kwargs)
-    method = next((c.__dict__["__call__"] for c in type(fn).__mro__ if "__call__" in c.__dict__), None)
+    method = lookup(type(fn), "__call__")
     if isinstance(method, types.FunctionType):
-        return call(site, method, [fn, *args], kwargs)
+        return site.invoke(method, [fn, *args], kwargs)
     if isinstance(fn, types.MethodWrapperType) and fn.__name__ == "__call__" and isinstance(fn.__self__, type):
         return _construct_plainly(site, fn.__self__, args, kwargs)  # `super().__call__` of a metaclass
     return _native(site, fn, args, kwargs)
@@ -109,59 +96,63 @@ def _of_ours(fn: Any, name: str) -> Any:
     return getattr(fn, name) if is_stored else None
 
 
-def _mapper(values: Iterable[Any]) -> Any:
-    for each in values:
-        found = mapper_of(each)
-        if found is not None:
-            return found
-    return None
+def _bound(site: Site, name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> inspect.BoundArguments:
+    """Bind arguments as Python does. What does not fit is an error that shows the signature."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise site.error(BadCall(f"`{name}`: {error}", f"{name}{_plain(signature)}")) from None
 
 
 # -- the language's own ---------------------------------------------------------------------------------------------------
 
 
-def _intrinsic(site: Site, fn: Any, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
-    if mapper is not None:
-        return call(site, mapper, [_first_mapped(args, kwargs), spec, tuple(args), kwargs], {})
-    if not isinstance(fn, Intrinsic) and not holds_run_time(args) and not holds_run_time(kwargs):
-        return _native(site, fn, args, kwargs)
-    return overloads.call_intrinsic(site, spec, args, kwargs)
+def _elementwise(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`fn` of each element, as the first tile among its arguments says; NotImplemented where there is none."""
+    for each in (*args, *kwargs.values()):
+        mapper = mapper_of(each)
+        if mapper is not None:
+            return site.invoke(mapper, [each, fn, tuple(args), kwargs])
+    return NotImplemented
 
 
-def _first_mapped(args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return next(a for a in (*args, *kwargs.values()) if mapper_of(a) is not None)
+def _intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    answer = _elementwise(site, spec, args, kwargs)
+    return overloads.call_intrinsic(site, spec, args, kwargs) if answer is NotImplemented else answer
 
 
-def _staged(site: Site, fn: language.Staged, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
-    if mapper is not None and fn.is_elementwise:
-        return call(site, mapper, [_first_mapped(args, kwargs), fn, tuple(args), kwargs], {})
+def _staged(site: Site, fn: language.Staged, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if fn.is_elementwise and (answer := _elementwise(site, fn, args, kwargs)) is not NotImplemented:
+        return answer
     site.at()
     if not kwargs and fn.least <= len(args) <= fn.most:
         return fn.run(site, *args)
-    try:
-        bound = fn.signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{fn.signature}")) from None
+    bound = _bound(site, fn.name, fn.signature, args, kwargs)
     return fn.run(site, *bound.args, **bound.kwargs)
 
 
-def _dtype_called(fn: Any, args: list[Any]) -> DType | None:
-    """The dtype that `np.float32` means on run-time values."""
-    is_scalar_type = isinstance(fn, type) and issubclass(fn, np.generic) and holds_run_time(args)
-    return dtype_from_numpy(np.dtype(fn)) if is_scalar_type else None
+def _constexpr(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return _staged(site, language.constexpr_value, args, kwargs)
 
 
-def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any], mapper: Any) -> Any:
-    if len(args) == 1 and not kwargs and mapper is not None:
-        return call(site, mapper, [args[0], dtype, tuple(args), {}], {})
-    if len(args) != 1 or kwargs or not is_numeric(args[0]):
-        shown = ", ".join([*map(describe, args), *(f"{k}=" for k in kwargs)]) or "nothing"
-        raise site.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"))
-    return site.tracer.arithmetic.convert(args[0], dtype)
+def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and not kwargs:
+        if is_numeric(args[0]):
+            return site.tracer.arithmetic.convert(args[0], dtype)
+        if (answer := _elementwise(site, dtype, args, kwargs)) is not NotImplemented:
+            return answer
+    shown = ", ".join([*map(describe, args), *(f"{k}=" for k in kwargs)]) or "nothing"
+    raise site.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"))
 
 
-def _bound(site: Site, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _bound_method(site: Site, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return site.static(fn.run, *args, **kwargs)
+
+
+def _method(site: Site, fn: types.MethodType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if _moves_a_tuple(fn):
+        return _native(site, fn, args, kwargs)
+    return site.invoke(fn.__func__, [fn.__self__, *args], kwargs)
 
 
 def _builtin(site: Site, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -217,7 +208,7 @@ def _python_function(site: Site, fn: types.FunctionType, args: list[Any], kwargs
         if holds_run_time(args) or holds_run_time(kwargs):
             raise
         return _native(site, fn, args, kwargs)
-    return _function(site, fn, args, kwargs)
+    return _interpreted(site, fn, args, kwargs)
 
 
 def _runs_natively(fn: types.FunctionType) -> bool:
@@ -247,29 +238,18 @@ def _functions_of(member: Any) -> list[Any]:
 
 
 def _function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Whatever `def` made: one of the library's that CPython runs, or what it is otherwise."""
+    if "__stagekit_direct__" not in fn.__dict__:
+        return _by_identity(site, fn, args, kwargs)
+    _variables(site, fn, args, kwargs)  # refuses arguments that do not fit
+    return run_direct(site, fn, args, kwargs)
+
+
+def _interpreted(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
     source = snapshot_of(fn).source
     site.tracer.captures.note_function(fn)
-    plain = _bind_plainly(fn, args, kwargs)
-    if plain is not None:
-        return run_call(site, source, fn, None, plain)
-    try:
-        bound = _signature(fn).bind(*args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(_signature(fn))}")) from None
-    bound.apply_defaults()
-    return run_call(site, source, fn, None, _variables(site.tracer, bound))
-
-
-def _direct(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A function of the library that CPython runs."""
-    if _bind_plainly(fn, args, kwargs) is None:
-        try:
-            _signature(fn).bind(*args, **kwargs)
-        except TypeError as error:
-            shown = f"{fn.__name__}{_plain(_signature(fn))}"
-            raise site.error(BadCall(f"`{fn.__name__}`: {error}", shown)) from None
-    return run_direct(site, fn, args, kwargs, call)
+    return run_call(site, source, fn, None, _variables(site, fn, args, kwargs))
 
 
 def _beside(
@@ -278,21 +258,22 @@ def _beside(
     """The arguments of a call of a kernel with fixed constexprs: it takes the other parameters, in their order."""
     if not fixed:
         return args, kwargs
-    parameters = _signature(fn).parameters.values()
-    left = _signature(fn).replace(parameters=[p for p in parameters if p.name not in fixed])
-    try:
-        given = left.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        raise site.error(BadCall(f"`{fn.__name__}`: {error}", f"{fn.__name__}{_plain(left)}")) from None
-    return [], {**given, **fixed}
+    signature = _signature(fn)
+    left = signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in fixed])
+    return [], {**_bound(site, fn.__name__, left, args, kwargs).arguments, **fixed}
 
 
-def _bind_plainly(fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """What `Signature.bind` gives, much faster, for the commonest call: every parameter by position. None for the others."""
+def _variables(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The variables that a call begins with: its parameters, bound as Python does."""
     code = fn.__code__
-    if kwargs or len(args) != code.co_argcount or code.co_kwonlyargcount or code.co_flags & _VARIADIC:
-        return None
-    return dict(zip(code.co_varnames, args))
+    if not kwargs and len(args) == code.co_argcount and not (code.co_kwonlyargcount or code.co_flags & _VARIADIC):
+        return dict(zip(code.co_varnames, args))  # what `Signature.bind` gives, much faster, for the commonest call
+    bound = _bound(site, fn.__name__, _signature(fn), args, kwargs)
+    bound.apply_defaults()
+    for value in bound.arguments.values():
+        if isinstance(value, dict):  # **kwargs is a new dict, made by the call
+            site.tracer.journal.born(value)
+    return dict(bound.arguments)
 
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -301,13 +282,6 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 def _plain(signature: inspect.Signature) -> str:
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-
-
-def _variables(tracer: Tracer, bound: inspect.BoundArguments) -> dict[str, Any]:
-    for value in bound.arguments.values():
-        if isinstance(value, dict):  # **kwargs is a new dict, made by the call
-            tracer.journal.born(value)
-    return dict(bound.arguments)
 
 
 def run_call(
@@ -322,13 +296,16 @@ def run_call(
     if isinstance(source.node, ast.Lambda):
         return evaluate(inner, source.node.body)
     with site.tracer.waiting_statement():
-        run_body_of(inner)
+        run_body(inner, source.node.body)
     _forget_exits(inner)
     site.tracer.builder.loc = site.loc
     site.tracer.journal.bury(inner.control)
     if not _has_inner_scopes(source.node):
         site.tracer.journal.bury(variables)
-    return _returned(inner)
+    taken, value = inner.control[RETURN], inner.control.get(VALUE)
+    if taken is not True and taken is not False and value is not None:
+        raise inner.error(ReturnOnSomePaths(source.name), source.node)
+    return None if taken is False else value
 
 
 def _has_inner_scopes(node: ast.AST) -> bool:
@@ -351,21 +328,6 @@ def _forget_exits(frame: Frame) -> None:
             frame.tracer.journal.assign(Location(variables, name, False), Poison(held.diagnostic, held.notes))
 
 
-def run_body_of(frame: Frame) -> None:
-    assert isinstance(frame.source.node, ast.FunctionDef)
-    run_body(frame, frame.source.node.body)
-
-
-def _returned(frame: Frame) -> Any:
-    """What a finished call gives: its value, or None where no `return` was reached."""
-    taken, value = frame.control[RETURN], frame.control.get(VALUE)
-    if taken is False:
-        return None
-    if taken is not True and value is not None:
-        raise StagingError(ReturnOnSomePaths(frame.source.name), frame.loc(frame.source.node))
-    return value
-
-
 def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     """The value of a nested `def` or `lambda`: its defaults are evaluated now, its free names stay live."""
     name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
@@ -373,13 +335,25 @@ def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
     named = zip(node.args.kwonlyargs, node.args.kw_defaults)
     kw_defaults = {a.arg: evaluate(frame, d) for a, d in named if d is not None}
-    return Closure(source, frame.function, frame.scope, defaults, kw_defaults)
+    stub = types.FunctionType(_code_of_stub(node), {}, name, defaults or None)
+    stub.__kwdefaults__ = kw_defaults or None
+    return Closure(source, frame.function, frame.scope, stub)
+
+
+def _code_of_stub(node: ast.FunctionDef | ast.Lambda) -> types.CodeType:
+    """The code of a function with these parameters that does nothing. Remembered on the node."""
+    found: types.CodeType | None = getattr(node, "_stub", None)
+    if found is None:
+        made = compile(f"lambda {bare_signature(node.args)}: None", "<stub>", "eval")
+        found = next(each for each in made.co_consts if isinstance(each, types.CodeType))
+        node._stub = found  # type: ignore[union-attr]
+    return found
 
 
 def trace_define(frame: Frame, node: ast.FunctionDef) -> None:
     made: Any = make_closure(frame, node)
     for decorator in reversed(node.decorator_list):
-        made = call(Site(frame, decorator), evaluate(frame, decorator), [made], {})
+        made = Site(frame, decorator).invoke(evaluate(frame, decorator), [made])
     frame.tracer.assign(binding_scope(frame, node.name).variables, node.name, made)
 
 
@@ -387,44 +361,7 @@ RUNNERS[ast.FunctionDef] = trace_define
 
 
 def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    plain = _bind_closure_plainly(fn, args, kwargs)
-    if plain is not None:
-        return run_call(site, fn.source, fn.function, fn.scope, plain)
-    signature = closure_signature(fn)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{fn.name}`: {error}", f"{fn.name}{signature}")) from None
-    bound.apply_defaults()
-    return run_call(site, fn.source, fn.function, fn.scope, _variables(site.tracer, bound))
-
-
-def _bind_closure_plainly(fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """As `_bind_plainly`."""
-    wanted = fn.node.args
-    names = [a.arg for a in (*wanted.posonlyargs, *wanted.args)]
-    if kwargs or len(args) != len(names) or wanted.kwonlyargs or wanted.vararg or wanted.kwarg:
-        return None
-    return dict(zip(names, args))
-
-
-def closure_signature(fn: Closure) -> inspect.Signature:
-    args = fn.node.args
-    kind = inspect.Parameter
-    positional = [
-        *((a, kind.POSITIONAL_ONLY) for a in args.posonlyargs),
-        *((a, kind.POSITIONAL_OR_KEYWORD) for a in args.args),
-    ]
-    defaults = [*([kind.empty] * (len(positional) - len(fn.defaults))), *fn.defaults]
-    parameters = [kind(a.arg, k, default=d) for (a, k), d in zip(positional, defaults)]
-    if args.vararg:
-        parameters.append(kind(args.vararg.arg, kind.VAR_POSITIONAL))
-    parameters += [
-        kind(a.arg, kind.KEYWORD_ONLY, default=fn.kw_defaults.get(a.arg, kind.empty)) for a in args.kwonlyargs
-    ]
-    if args.kwarg:
-        parameters.append(kind(args.kwarg.arg, kind.VAR_KEYWORD))
-    return inspect.Signature(parameters)
+    return run_call(site, fn.source, fn.function, fn.scope, _variables(site, fn.stub, args, kwargs))
 
 
 # -- classes and the rest -------------------------------------------------------------------------------------------------
@@ -438,7 +375,7 @@ def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -
     meta = lookup(type(cls), "__call__")
     if not isinstance(meta, types.FunctionType) or is_fixed(type(cls).__module__):
         return _construct_plainly(site, cls, args, kwargs)
-    return call(site, meta, [cls, *args], kwargs)
+    return site.invoke(meta, [cls, *args], kwargs)
 
 
 def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -452,7 +389,7 @@ def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str,
     is_plain_new = getattr(cls, "__new__", None) is object.__new__
     if is_own and is_plain_new and not is_native(cls.__module__):
         made = site.tracer.journal.born(object.__new__(cls))
-        call(site, init, [made, *args], kwargs)
+        site.invoke(init, [made, *args], kwargs)
         return made
     if cls.__module__ == "builtins" and cls is not dict:
         return _native(site, cls, args, kwargs)
@@ -477,7 +414,7 @@ def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) ->
         if field.name in bound.arguments:
             value = bound.arguments[field.name]
         elif field.default_factory is not dataclasses.MISSING:
-            value = call(site, field.default_factory, [], {})
+            value = site.invoke(field.default_factory, [])
         elif field.default is not dataclasses.MISSING:
             value = field.default
         else:
@@ -490,7 +427,7 @@ def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) ->
         post_init = cls.__post_init__
         init_only = signature.parameters.keys() - {field.name for field in fields}
         rows = [p for name, p in signature.parameters.items() if name in init_only]
-        call(site, post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)], {})
+        site.invoke(post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)])
     return made
 
 
@@ -537,4 +474,22 @@ def _way_out(fn: Any, args: list[Any]) -> str:
     return f"it runs at compile time only{f'; {way}' if way else ''}"
 
 
-__all__ = ["call", "keep_snapshot", "make_closure", "run_body_of", "snapshot_of"]
+ROUTES.update(
+    {
+        Intrinsic: _intrinsic,
+        language.Staged: _staged,
+        type(constexpr): _constexpr,
+        DType: _convert,
+        Closure: _closure,
+        BoundMethod: _bound_method,
+        types.MethodType: _method,
+        types.FunctionType: _function,
+        object: _by_identity,
+        HandedOut: builtins.leads_to("closure"),
+        staticmethod: builtins.leads_to("__func__"),
+        types.GenericAlias: builtins.leads_to(
+            "__origin__"
+        ),  # `Class[int](...)`: what stands in the brackets is for readers
+        type(typing.Iterable[int]): builtins.leads_to("__origin__"),
+    }
+)

@@ -10,9 +10,8 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import Site, evaluate
+from stagekit.frontend.evaluation import Site, evaluate, user_method
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.methods import user_method
 from stagekit.frontend.tracer import Assigned, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 

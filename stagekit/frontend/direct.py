@@ -13,24 +13,23 @@ from __future__ import annotations
 
 import ast
 import functools
+import operator
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stagekit.diagnostics import language_call
-from stagekit.frontend.comparisons import compare
+from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.language import Staged
-from stagekit.frontend.numbers import COMPARISONS
-from stagekit.frontend.operators import binary, unary
+from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
 from stagekit.frontend.values import Scope, is_open
 from stagekit.ir import Intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
-Route = Callable[[Site, Any, list[Any], dict[str, Any]], Any]
 
 
 def direct(function: F) -> F:
@@ -39,27 +38,24 @@ def direct(function: F) -> F:
     return function
 
 
-def is_direct(function: Any) -> bool:
-    return type(function) is types.FunctionType and "__stagekit_direct__" in function.__dict__
-
-
-def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any, call: Route) -> Any:
-    """`fn(*args, **kwargs)` by CPython. call: how functions of the traced program are called."""
+def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any:
+    """`fn(*args, **kwargs)` by CPython."""
     source, place = _source_of(fn.__code__)
     inner = Frame(site.tracer, source, Scope(source.names, {}, None), fn, site.loc, site.frame.depth + 1)
-    inner.at(place)
+    inside = Site(inner, place)
+    inside.at()
 
     def in_language(function: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Intrinsic):
-            return call_intrinsic(Site(inner, place), function, list(given), named)
+            return call_intrinsic(inside, function, list(given), named)
         if isinstance(function, Staged):
-            return function.run(Site(inner, place), *given, **named)
+            return function.run(inside, *given, **named)
         token = language_call.set(None)
         try:
-            return call(Site(inner, place), function, list(given), named)
+            return inside.invoke(function, list(given), named)
         finally:
             language_call.reset(token)
-            inner.at(place)
+            inside.at()
 
     def handed(value: Any) -> Any:
         is_ours = isinstance(value, Intrinsic | Staged)
@@ -87,37 +83,15 @@ def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
     return Source(code.co_filename, code.co_name, node, Names(nothing, nothing)), place
 
 
-# -- Python's operators as functions of the language ---------------------------------------------------------------------
-
-
 @functools.cache
 def operation(symbol: str) -> Staged:
     """The function of one or two values that an operator is: `operation("+")(a, b)`, `operation("neg")(a)`."""
-    if symbol in _SIGNS:
-        return Staged(_one(_SIGNS[symbol]), is_elementwise=False)
-    return Staged(_comparison(_ORDERS[symbol]) if symbol in _ORDERS else _two(symbol), is_elementwise=False)
+    return Staged(STAGED[_PYTHONS[symbol]], is_elementwise=False)
 
 
-_SIGNS: dict[str, type[ast.unaryop]] = {"neg": ast.USub, "~": ast.Invert}
-_ORDERS = {symbol: op() for op, (symbol, _, _) in COMPARISONS.items()}
-
-
-def _two(symbol: str) -> Callable[..., Any]:
-    def operate(site: Site, left: Any, right: Any) -> Any:
-        return binary(site, symbol, left, right)
-
-    return operate
-
-
-def _comparison(op: ast.cmpop) -> Callable[..., Any]:
-    def operate(site: Site, left: Any, right: Any) -> Any:
-        return compare(site, op, left, right)
-
-    return operate
-
-
-def _one(op: type[ast.unaryop]) -> Callable[..., Any]:
-    def operate(site: Site, operand: Any) -> Any:
-        return unary(site, op, operand)
-
-    return operate
+_PYTHONS: dict[str, Callable[..., Any]] = {
+    **dict(PYTHON_BINARY.values()),
+    **{symbol: python for symbol, _, python in COMPARISONS.values()},
+    "neg": operator.neg,
+    "~": operator.invert,
+}

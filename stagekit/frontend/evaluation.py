@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable
 from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
@@ -18,9 +19,10 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Journal
-from stagekit.frontend.state import ATOMIC_TYPES, is_atomic
-from stagekit.frontend.tracer import NeedMoreThreads
-from stagekit.frontend.values import AskedTooEarly, is_fixed
+from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.state import ATOMIC_TYPES, is_atomic, lookup
+from stagekit.frontend.tracer import NeedMoreThreads, Tracer
+from stagekit.frontend.values import STAND_INS, AskedTooEarly, is_fixed, is_generated
 from stagekit.recursion import is_deep
 
 _CHOOSE = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
@@ -29,7 +31,11 @@ UNROLL = "loop by `static_range(...)`, whose index is known; for a choice at run
 
 # Kind of node -> its function of a frame and a node; `expressions.py` fills it, since those functions need this module.
 EVALUATORS: dict[type[ast.expr], Callable[..., Any]] = {}
-NO_KEYWORDS: Mapping[str, Any] = {}
+NO_KEYWORDS: dict[str, Any] = {}
+
+Route = Callable[["Site", Any, list[Any], dict[str, Any]], Any]
+# Type of what is called -> how; of `object`, how anything else is called. `calls.py` fills it.
+ROUTES: dict[type, Route] = {}
 
 
 def evaluate(frame: Frame, node: ast.expr) -> Any:
@@ -53,7 +59,8 @@ class Site:
 
     def at(self) -> Loc:
         """Move the builder to this place and return it."""
-        return self.frame.at(self.node)
+        loc = self.tracer.builder.loc = self.frame.loc(self.node)
+        return loc
 
     def read(self, value: Any) -> Any:
         """A value just read from a location: poison raises, a size becomes its run-time number."""
@@ -66,11 +73,9 @@ class Site:
         """The error for a run-time `value` where Python itself needs to know it."""
         return self.error(RunTimeValue(what, describe(value), hint))
 
-    def invoke(self, fn: Any, args: list[Any], kwargs: Mapping[str, Any] = NO_KEYWORDS) -> Any:
-        """`fn(*args, **kwargs)` for whatever can be called."""
-        from stagekit.frontend.calls import call  # expressions and calls need each other, as in the language
-
-        return call(self, fn, args, dict(kwargs))
+    def invoke(self, fn: Any, args: list[Any], kwargs: dict[str, Any] = NO_KEYWORDS) -> Any:
+        """`fn(*args, **kwargs)` for whatever can be called. Its type decides, else it itself."""
+        return (ROUTES.get(type(fn)) or ROUTES[object])(self, fn, args, kwargs)
 
     def static(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """`fn(*args, **kwargs)` by CPython, at compile time; what it raises becomes an error here.
@@ -79,8 +84,8 @@ class Site:
         """
         is_native = type(fn) is BuiltinFunctionType and type(fn.__self__) is ModuleType
         captures, journal = self.tracer.captures, self.tracer.journal
-        is_noted = not (is_native and (fn in _READ_NO_STATE or _is_own_lookup(journal, fn, args)))
         if not is_native or kwargs or not ATOMIC_TYPES.issuperset(map(type, args)):
+            is_noted = not (is_native and _reads_no_state(journal, fn, args))
             for value in (fn, None if is_native else getattr(fn, "__self__", None), *args, *kwargs.values()):
                 if not is_atomic(value) and (is_noted or not is_fixed(type(value).__module__)):
                     captures.note_given(value, journal.is_born)
@@ -92,20 +97,21 @@ class Site:
             if isinstance(error, RecursionError) and not is_deep():
                 raise  # it may end with a larger stack
             raise self.error(failure(error)) from error
-        if is_noted and not is_atomic(made):
+        if not is_atomic(made) and not (is_native and _reads_no_state(journal, fn, args)):
             captures.note_derived(made)
         return made
 
 
-def _is_own_lookup(journal: Journal, fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Is a plain key looked up in a table that the kernel made? What its other keys run was noted when they came in."""
-    if fn is not operator.contains or type(args[0]) not in (dict, set):
-        return False
-    return type(args[1]) in ATOMIC_TYPES and journal.is_born(args[0])
+def _reads_no_state(journal: Journal, fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Does the tracer itself read what this function of Python's hands out? It may also look a plain key up in a table that the
+    kernel made: what the table's other keys run was noted when they came in.
+    """
+    if fn is operator.contains and type(args[0]) in (dict, set):
+        return type(args[1]) in ATOMIC_TYPES and journal.is_born(args[0])
+    return fn in _HAND_OUT
 
 
-_READ_NO_STATE = frozenset({operator.getitem, iter, next, len})
-"""Of a container of Python's own, these hand out what the tracer then reads itself."""
+_HAND_OUT = frozenset({operator.getitem, iter, next, len})
 
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -140,3 +146,49 @@ _STAND_IN_NAMES = {
     "Generator": "an iterator of the kernel",
     "Text": "a text with run-time numbers in it",
 }
+
+
+# -- the methods of a user's class -------------------------------------------------------------------------------------
+
+
+def by_method(site: Site, name: str, left: Any, right: Any) -> Any:
+    """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`. Two of one class are asked once.
+
+    The right one is asked first where its class derives from the left's and has a mirrored method of its own.
+    """
+    plain, mirrored = (left, right, f"__{name}__"), (right, left, f"__r{name}__")
+    if type(left) is type(right):
+        return first_answer(site, plain)
+    if isinstance(right, type(left)) and _has_its_own(site.tracer, left, right, mirrored[2]):
+        return first_answer(site, mirrored, plain)
+    return first_answer(site, plain, mirrored)
+
+
+def _has_its_own(tracer: Tracer, left: Any, right: Any, name: str) -> bool:
+    """Does the class of `right` store something else under the name than that of `left`?"""
+    for each in (left, right):
+        tracer.note_lookup(each, name)
+    return lookup(type(right), name) is not lookup(type(left), name)
+
+
+def first_answer(site: Site, *ways: tuple[Any, Any, str]) -> Any:
+    """The first answer of several ways to ask, each (owner, other, method)."""
+    for owner, other, name in ways:
+        method = user_method(site.tracer, owner, name)
+        if method is not None and not is_generated(method):  # Python runs those itself
+            answer = site.invoke(method, [owner, other])
+            if answer is not NotImplemented:
+                return answer
+    return NotImplemented
+
+
+def user_method(tracer: Tracer, owner: Any, name: str) -> Any:
+    """A method written in Python in the class of `owner`; None for built-in types and stand-ins. That there is none is noted."""
+    if isinstance(owner, STAND_INS) or is_numeric(owner):
+        return None
+    tracer.note_lookup(owner, name)
+    for cls in type(owner).__mro__:
+        found = cls.__dict__.get(name)
+        if found is not None:
+            return found if isinstance(found, types.FunctionType) else None
+    return None

@@ -93,11 +93,11 @@ class Frame:
 
     def read(self, value: Any, node: ast.AST) -> Any:
         """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
+        if not isinstance(value, (Poison, SizeExpr)):
+            return value
         if isinstance(value, Poison):
             raise value.error(self.loc(node))
-        if isinstance(value, SizeExpr):
-            return self.tracer.size(value, self.loc(node))
-        return value
+        return self.tracer.size(value, self.loc(node))
 
     # -- exits ----------------------------------------------------------------------------------------------------
 

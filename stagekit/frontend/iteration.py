@@ -14,9 +14,8 @@ from typing import Any
 from stagekit.diagnostics import StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NotIterable, RunTimeValue, UnrollBudget
-from stagekit.frontend.evaluation import Site
+from stagekit.frontend.evaluation import Site, user_method
 from stagekit.frontend.familiar import SPREAD
-from stagekit.frontend.methods import user_method
 from stagekit.frontend.state import BUILT_IN_CONTAINERS, lookup
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Generator, Poison, StagedRange, StaticRange, mapper_of

@@ -305,7 +305,7 @@ def _count(held: Any, found: Counter[int]) -> None:
     elif isinstance(held, _HOLD_NOTHING):
         return
     elif isinstance(held, Closure):
-        _count((*held.defaults, *held.kw_defaults.values()), found)
+        _count((*(held.stub.__defaults__ or ()), *(held.stub.__kwdefaults__ or {}).values()), found)
     elif isinstance(held, BoundMethod):
         _count(held.owner, found)
     elif is_changeable(held):

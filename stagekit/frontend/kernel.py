@@ -19,7 +19,6 @@ from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, matching  # noqa: F401  they fill the tables a trace goes by
-from stagekit.frontend.calls import run_body_of
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -37,6 +36,7 @@ from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
+from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
@@ -126,7 +126,7 @@ class _Trace:
         frame.control = journal.born({RETURN: False})
         if isinstance(self.source.node, ast.Lambda):
             raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
-        run_body_of(frame)
+        run_body(frame, self.source.node.body)
         if frame.control.get(VALUE) is not None:
             node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
             raise frame.error(KernelReturn(self.source.name), node)

@@ -102,7 +102,7 @@ def _pointer(site: Site, pointer: Any) -> Address:
             ),
             site.loc,
         )
-    return arrays.base_of(pointer, site.loc)
+    return arrays.base_of(site, pointer)
 
 
 def _mask(site: Site, mask: Any) -> Value | None:
@@ -214,7 +214,6 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     known at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements
     must be there. The checking interpreter finds an access where they are not.
     """
-    loc = site.loc
     starts, sizes = (tuple(x) if isinstance(x, tuple | list) else (x,) for x in (start, shape))
     if not isinstance(array, Array):
         raise _error(site, f"`window` of {describe(array)}", "give an array")
@@ -225,7 +224,7 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     known = tuple(_static_int(site, size, "a size of `window`") for size in sizes)
     if any(size < 1 for size in known):
         raise _error(site, f"a window of {known}", "give sizes of at least 1")
-    return arrays.window(site.tracer, loc, array, starts, known)
+    return arrays.window(site, array, starts, known)
 
 
 @staged
@@ -265,7 +264,7 @@ def _need_shared(site: Site, elements: Any, dtype: DType) -> None:
 
 
 def _index(site: Site, value: Any, loc: Loc) -> Number:
-    return Number(arrays.index_value(site.tracer, value, loc))
+    return Number(arrays.index_value(site, value))
 
 
 # -- staging --------------------------------------------------------------------------------------------------------------
@@ -485,7 +484,7 @@ def inline_asm(
 
 def _asm_operand(site: Site, value: Any) -> Value:
     if isinstance(value, Address | Array):
-        return arrays.base_of(value, site.loc).value
+        return arrays.base_of(site, value).value
     if not is_numeric(value):
         raise _error(site, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
     if is_literal(value) and isinstance(value, float):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import hide_frames, public_class, shown, wrong_arguments
+from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, wrong_arguments
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.frontend.errors import BadOperands, SpecializeError
 
@@ -229,3 +229,14 @@ class Optional(_Annotation):
     """`inner | None`: whether it is None is fixed at specialise time."""
 
     inner: Any
+
+
+@ordinary
+def ceildiv(a: Any, b: Any) -> Any:
+    """`a / b` rounded up: how many blocks of `b` cover `a` elements. Integers of any sign; compile-time, run-time or sizes."""
+    if isinstance(a, SizeExpr) or isinstance(b, SizeExpr):
+        return -(-a // b)  # sizes are signed
+    return a // b + (a % b != 0)  # nothing is negated, so unsigned numbers and the least signed one stay right
+
+
+cdiv = ceildiv

@@ -83,29 +83,25 @@ _NO_NUMBERS = (np.flexible, np.datetime64, np.timedelta64, np.object_, np.comple
 """NumPy scalars that are texts, times, records or complex."""
 
 
-def strong_dtype(value: Any) -> DType | None:
-    """The dtype that `value` insists on; None for literals and weak numbers."""
-    if isinstance(value, Number):
-        return None if value.is_weak else value.dtype
-    if isinstance(value, np.generic):
-        return dtype_from_numpy(value.dtype)
-    return None
+def standing(value: Numeric) -> tuple[DType, bool]:
+    """The dtype of a number when nothing else decides, and whether it insists on it: literals and weak numbers do not.
 
-
-def default_dtype(value: Any) -> DType:
-    """The dtype of a value when nothing else decides. Literals are bool, int32 (int64 when they need it) or float64, which
-    is rounded once, when it meets a dtype, as a literal is.
+    Literals are bool, int32 (int64 when they need it) or float64, which is rounded once, when it meets a dtype.
     """
     if isinstance(value, Number):
-        return value.dtype
+        return value.value.type.dtype, not value.is_weak
     if isinstance(value, np.generic):
         found = dtype_from_numpy(value.dtype)
-        return found if found is not None else dtypes.float64
+        return (dtypes.float64, False) if found is None else (found, True)
     if isinstance(value, bool):
-        return dtypes.bool_
+        return dtypes.bool_, False
     if isinstance(value, int):
-        return dtypes.int32 if dtypes.int32.holds(value) else dtypes.int64
-    return dtypes.float64
+        return dtypes.int32 if dtypes.int32.holds(value) else dtypes.int64, False
+    return dtypes.float64, False
+
+
+def default_dtype(value: Numeric) -> DType:
+    return standing(value)[0]
 
 
 def describe_type(value: Any) -> str:
@@ -119,31 +115,21 @@ def describe_type(value: Any) -> str:
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     """The dtype in which two operands meet, and whether the result stays weak."""
-    if isinstance(left, Number) and isinstance(right, Number) and left.value.type is right.value.type:
-        return left.dtype, left.is_weak and right.is_weak
-    a, b = strong_dtype(left), strong_dtype(right)
-    if a is not None and b is not None:
-        common = promote(a, b)
-        if common is None:
-            raise StagingError(MixedPromotion(left=a.name, right=b.name), loc)
-        return common, False
-    strong = a if a is not None else b
-    if strong is None:
-        return _meet_weak(default_dtype(left), default_dtype(right)), True
-    literal = default_dtype(right if a is not None else left)
-    if literal.is_float and not strong.is_float:
-        return true_divide_dtype(strong), False
-    if literal.is_integer and strong is dtypes.bool_:
-        return dtypes.int32, False
-    return strong, False
+    (a, a_insists), (b, b_insists) = standing(left), standing(right)
+    if a_insists != b_insists:
+        strong, weak = (a, b) if a_insists else (b, a)
+        if weak.is_float and not strong.is_float:
+            return true_divide_dtype(strong), False
+        return dtypes.int32 if strong is dtypes.bool_ and weak.is_integer else strong, False
+    if a is b:
+        return a, not a_insists
+    common = promote(a, b)
+    if common is None and a_insists:
+        raise StagingError(MixedPromotion(left=a.name, right=b.name), loc)
+    return common or a, not a_insists
 
 
 _NOT = "write `not x`: Python takes a bool that is known for 0 or 1 here; `~x` of a run-time bool is its opposite"
-
-
-def _meet_weak(a: DType, b: DType) -> DType:
-    met = promote(a, b)
-    return met if met is not None else a
 
 
 class Arithmetic:
@@ -157,7 +143,8 @@ class Arithmetic:
     def to_value(self, value: Numeric, dtype: DType, loc: Loc) -> Value:
         """`value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
         if isinstance(value, Number):
-            return self.builder.cast(value.value, dtype)
+            operand = value.value
+            return operand if operand.type.dtype is dtype else self.builder.cast(operand, dtype)
         self._check_range(value, dtype, loc)
         return self.builder.constant(self.payload(value, dtype), dtype)
 
@@ -200,28 +187,20 @@ class Arithmetic:
 
     def binary(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
         """`left symbol right` for numbers of which at least one is not a literal."""
-        dtype, is_weak = self._operation_dtype(symbol, left, right, loc)
-        kind = _KINDS[symbol]
-        if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.binary(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
-        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
-        return Number(self.builder.binary(kind, a, b), is_weak)
-
-    def _operation_dtype(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
         dtype, is_weak = meet(left, right, loc)
         if symbol == "/":
             dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
         elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
             dtype = dtypes.int32
-        is_allowed = not dtype.is_float if symbol in _INTEGER_ONLY else True
-        if not is_allowed or dtype.is_storage_only:
-            hint = (
-                "bit operations need integers"
-                if symbol in _INTEGER_ONLY
-                else f"{dtype.name} is for storage: convert it"
-            )
+        of_bits = symbol in _INTEGER_ONLY
+        if dtype.is_storage_only or (of_bits and dtype.is_float):
+            hint = "bit operations need integers" if of_bits else f"{dtype.name} is for storage: convert it"
             raise StagingError(BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), loc)
-        return dtype, is_weak
+        kind = _KINDS[symbol]
+        if not isinstance(left, Number) and not isinstance(right, Number):
+            return semantics.binary(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
+        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
+        return Number(self.builder.binary(kind, a, b), is_weak)
 
     def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> Static:
         self._check_range(value, dtype, loc)

@@ -1,4 +1,4 @@
-"""Attributes of any value: reading, assigning and deleting them, by Python's protocol.
+"""Attributes of any value: reading, assigning and deleting them, by Python's protocol; and reading items.
 
 What a user's class says in Python (properties, descriptors, `__getattr__`, `__setattr__`) is staged like any other function; what
 the class merely stores is read, and noted as a capture where the object was made outside the kernel.
@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import ast
 import functools
+import operator
 import types
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stagekit.frontend import arrays, containers
+from stagekit.frontend import arrays, containers, rangeloop
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import NoAttribute, StaticFailure
-from stagekit.frontend.evaluation import Site
-from stagekit.frontend.familiar import name_here
+from stagekit.frontend.errors import BadIndex, NoAttribute, NotCallable, StaticFailure
+from stagekit.frontend.evaluation import UNROLL, Site, user_method
+from stagekit.frontend.familiar import ONE_AXIS, SPREAD, name_here
 from stagekit.frontend.journal import MISSING
+from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
-from stagekit.frontend.values import STAND_INS, Closure, is_generated, is_native
+from stagekit.frontend.values import (
+    STAND_INS,
+    Address,
+    Array,
+    Closure,
+    StagedRange,
+    holds_run_time,
+    is_generated,
+    is_native,
+    mapper_of,
+)
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
@@ -43,8 +56,8 @@ _CLOSURE: dict[str, Callable[[Closure], Any]] = {
     "__name__": lambda fn: fn.name,
     "__qualname__": lambda fn: fn.name,
     "__doc__": lambda fn: None if isinstance(fn.node, ast.Lambda) else ast.get_docstring(fn.node),
-    "__defaults__": lambda fn: fn.defaults or None,
-    "__kwdefaults__": lambda fn: fn.kw_defaults or None,
+    "__defaults__": lambda fn: fn.stub.__defaults__,
+    "__kwdefaults__": lambda fn: fn.stub.__kwdefaults__,
     "__call__": lambda fn: fn,
 }
 
@@ -230,3 +243,47 @@ def users_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | 
     if not isinstance(found, types.FunctionType) or is_generated(found):
         return None
     return None if is_native(found.__module__) else found
+
+
+# -- items ---------------------------------------------------------------------------------------------------------------
+
+
+def item(site: Site, owner: Any, index: Any) -> Any:
+    """`owner[index]`."""
+    if isinstance(owner, Array):
+        return arrays.load_item(site, owner, index)
+    refuse_index(site, owner, index)
+    if lookup(type(owner), "__stagekit_fixed__") is not ABSENT:
+        hint = "a kernel cannot launch another; called without brackets, the other's body becomes part of this one"
+        raise site.error(NotCallable(f"`{owner.name}[...]` is a launch", hint))
+    method = user_method(site.tracer, owner, "__getitem__")
+    if method is not None:
+        return site.invoke(method, [owner, index])
+    if isinstance(owner, StagedRange):
+        return rangeloop.item(site.tracer, owner, index, site.loc)
+    if holds_run_time(index):
+        if isinstance(owner, np.ndarray):
+            hint = "pass the array to the kernel as an argument: a captured one is known at compile time only"
+            raise site.error(BadIndex("a captured NumPy array with an index known at run time", hint))
+        raise site.needs_static("the index of a Python container", index, UNROLL)
+    if isinstance(owner, STAND_INS):
+        raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", ""))
+    if isinstance(owner, defaultdict) and site.static(lambda: containers.lacks_key(owner, index)):
+        made = site.invoke(owner.default_factory, [])
+        containers.put_key(site, owner, index, made)
+        return made
+    found = site.static(operator.getitem, owner, index)
+    return site.tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
+
+
+def refuse_index(site: Site, owner: Any, index: Any) -> None:
+    """Refuse to index what has no items, whatever the index."""
+    if isinstance(owner, Address):
+        hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
+        raise site.error(BadIndex("a pointer cannot be indexed", hint))
+    if is_numeric(owner) or owner is None:
+        raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"))
+    if mapper_of(owner) is not None and not hasattr(type(owner), "__getitem__"):
+        makes_axes = isinstance(index, tuple) and None in index
+        hint = ONE_AXIS if index is None or makes_axes else SPREAD
+        raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", hint))

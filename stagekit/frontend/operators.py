@@ -11,18 +11,19 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
+from stagekit.dtypes import DType
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadOperands, StagingError
-from stagekit.frontend.evaluation import Site, evaluate
+from stagekit.frontend.errors import BadOperands
+from stagekit.frontend.evaluation import Site, by_method, evaluate, user_method
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.methods import by_method, user_method
-from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, is_literal, is_numeric
-from stagekit.frontend.powers import power
+from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, describe_type, is_literal, is_numeric, meet
 from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
+from stagekit.intrinsics import registry
+from stagekit.ir import BinaryKind, CompareKind, Value
 
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
@@ -48,13 +49,10 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
             _refuse_huge(site, symbol, left, right)
         return site.static(_SYMBOLS[symbol], left, right)
     loc = site.at()
-    if is_numeric(left) and is_numeric(right):
-        if symbol == "**":
-            return power(site, left, right)
-        if symbol != "@":
-            return site.tracer.arithmetic.binary(symbol, left, right, loc)
+    if symbol != "@" and is_numeric(left) and is_numeric(right):
+        return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right, loc)
     if isinstance(left, (Address, Array)) or isinstance(right, (Address, Array)):
-        moved = _pointer_arithmetic(site.tracer, symbol, left, right, loc)
+        moved = _pointer_arithmetic(site, symbol, left, right)
         if moved is not None:
             return moved
     answer = by_method(site, METHODS[symbol], left, right)
@@ -131,21 +129,21 @@ def in_place(site: Site, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
     return binary(site, symbol, left, right) if answer is NotImplemented else answer
 
 
-def _pointer_arithmetic(tracer: Tracer, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+def _pointer_arithmetic(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """pointer + integer, integer + pointer, pointer - integer, pointer - pointer; None where it is something else."""
     if symbol == "+" and is_numeric(left):
         left, right = right, left
     if symbol not in ("+", "-") or not isinstance(left, (Address, Array)):
         return None
     if (hint := arrays.the_number_in(left)) and is_numeric(right):
-        raise StagingError(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint), loc)
-    base = arrays.base_of(left, loc)
+        raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint))
+    base = arrays.base_of(site, left)
     if symbol == "-" and isinstance(right, (Address, Array)):
-        return arrays.distance(tracer, base, arrays.base_of(right, loc), loc)
+        return arrays.distance(site, base, arrays.base_of(site, right))
     if not is_numeric(right):
         return None
-    offset = arrays.index_value(tracer, right, loc)
-    return Address(tracer.builder.offset(base.value, tracer.builder.neg(offset) if symbol == "-" else offset))
+    offset = arrays.index_value(site, right)
+    return Address(site.tracer.builder.offset(base.value, site.tracer.builder.neg(offset) if symbol == "-" else offset))
 
 
 # -- one operand -------------------------------------------------------------------------------------------------------
@@ -182,3 +180,84 @@ UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
     ast.UAdd: ("__pos__", operator.pos),
     ast.Invert: ("__invert__", operator.invert),
 }
+
+
+# -- powers ------------------------------------------------------------------------------------------------------------
+
+
+def power(site: Site, base: Any, exponent: Any) -> Any:
+    """`base ** exponent` of numbers that are not both literals."""
+    loc = site.loc
+    is_of_integers = not default_dtype(base).is_float and not default_dtype(exponent).is_float
+    if is_of_integers and not isinstance(exponent, Number):
+        return _known_power(site, base, exponent)
+    if is_of_integers:
+        return _integer_power(site.tracer, base, exponent, loc)
+    if isinstance(exponent, int) and 0 <= exponent <= 2:
+        return _by_squaring(site.tracer, base, exponent, loc)
+    return site.invoke(registry.by_name("pow"), [base, exponent])
+
+
+def _known_power(site: Site, base: Any, exponent: Any) -> Any:
+    """An integer to a power known at compile time; a typed exponent widens the base as any operand does."""
+    if exponent < 0:
+        hint = "an integer has no negative power; make the base a float"
+        raise site.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint))
+    dtype = _integer_dtype(base, exponent, site.loc)
+    if isinstance(exponent, np.generic) or default_dtype(base) is dtypes.bool_:
+        base = site.tracer.arithmetic.convert(base, dtype)
+    return _by_squaring(site.tracer, base, int(exponent), site.loc)
+
+
+def _integer_dtype(base: Any, exponent: Any, loc: Loc) -> DType:
+    dtype, _ = meet(base, exponent, loc)
+    return dtypes.int32 if dtype is dtypes.bool_ else dtype
+
+
+def _by_squaring(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
+    result: Any = None
+    square = base
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else tracer.arithmetic.binary("*", result, square, loc)
+        exponent >>= 1
+        if exponent:
+            square = tracer.arithmetic.binary("*", square, square, loc)
+    return _one_like(tracer, base) if result is None else result
+
+
+def _one_like(tracer: Tracer, base: Any) -> Any:
+    if not isinstance(base, Number):
+        return tracer.arithmetic.convert(1, default_dtype(base))
+    return Number(tracer.builder.constant(1.0 if base.dtype.is_float else 1, base.dtype), base.is_weak)
+
+
+def _integer_power(tracer: Tracer, base: Any, exponent: Number, loc: Loc) -> Number:
+    """By squaring, in a run-time loop over the bits of the exponent.
+
+    while exponent > 0: result *= square if exponent & 1 else 1; square *= square; exponent >>= 1
+    """
+    dtype, is_weak = meet(base, exponent, loc)
+    dtype = dtypes.int32 if dtype is dtypes.bool_ else dtype
+    builder = tracer.builder
+    start = tracer.arithmetic.to_value(exponent, dtype, loc)
+    inits = (builder.constant(1, dtype), tracer.arithmetic.to_value(base, dtype, loc), start)
+    zero, one = builder.constant(0, dtype), builder.constant(1, dtype)
+
+    def params() -> list[Value]:
+        return [Value(init.type, name) for init, name in zip(inits, ("result", "square", "exponent"))]
+
+    with builder.block(state := params()) as before:
+        builder.condition(builder.compare(CompareKind.GT, state[2], zero), *state)
+    with builder.block(state := params()) as after:
+        result, square, left = state
+        is_odd = builder.compare(CompareKind.NE, builder.and_(left, one), zero)
+        factor = builder.select(is_odd, square, one)
+        builder.yield_(
+            builder.binary(BinaryKind.MUL, result, factor),
+            builder.binary(BinaryKind.MUL, square, square),
+            builder.binary(BinaryKind.SHR, left, one),
+        )
+    found, _, _ = builder.while_(inits, before.done(), after.done())
+    is_negative = builder.compare(CompareKind.LT, start, zero)
+    return Number(builder.select(is_negative, zero, found), is_weak)

@@ -20,7 +20,7 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NoOverload, RunTimeValue
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
-from stagekit.frontend.tracer import Tracer, suggest
+from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
 from stagekit.ir import PURE, Intrinsic, Pointer, Scalar, Sig, Type, Value, semantics
 
@@ -38,7 +38,7 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     if spec.level and not site.frame.source.file.startswith(LIBRARY):
         site.tracer.uses[spec.name] = spec.level
     sig = _resolve(site, spec, values, loc)
-    operands = [_operand(site.tracer, value, type_, loc) for value, type_ in zip(values, sig.args, strict=True)]
+    operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     results = tuple(_wrap(v) for v in site.tracer.builder.call(spec, operands, params))
     if not results:
         return None
@@ -107,7 +107,7 @@ def _param(site: Site, spec: Intrinsic, name: str, value: Any) -> Any:
 
 def _resolve(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
     """The signature that fits `values`, after the conversions that an operator would make."""
-    key = (spec, *[_standing(v, loc) for v in values])
+    key = (spec, *[_standing(site, v) for v in values])
     found = _RESOLVED.get(key)
     if found is None:
         found = _RESOLVED[key] = _fitting(site, spec, values, loc)
@@ -117,31 +117,31 @@ def _resolve(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
 _RESOLVED: dict[tuple[Any, ...], Sig] = {}
 
 
-def _standing(value: Any, loc: Loc) -> Any:
+def _standing(site: Site, value: Any) -> Any:
     """All of a value that decides which signature fits."""
     if isinstance(value, Number):
         return value.value.type, value.is_weak
     if isinstance(value, (Address, Array)):
-        return _own_type(value, loc)
+        return _own_type(site, value)
     return default_dtype(value), type(value)
 
 
 def _fitting(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
-    as_given = spec.overload(tuple([_own_type(v, loc) for v in values]))
+    as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
     if as_given is not None:
         return as_given
     fixed = _fixed_types(spec)
     pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
     for dtype in _candidates(spec, values, fixed, pointer, loc):
-        wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))
+        wanted = tuple(_type_at(site, i, value, fixed, dtype) for i, value in enumerate(values))
         sig = spec.overload(wanted)
         if sig is not None:
             return sig
     raise _no_overload(site, spec, values)
 
 
-def _own_type(value: Any, loc: Loc) -> Type:
-    return arrays.base_of(value, loc).type if isinstance(value, (Address, Array)) else Scalar(default_dtype(value))
+def _own_type(site: Site, value: Any) -> Type:
+    return arrays.base_of(site, value).type if isinstance(value, (Address, Array)) else Scalar(default_dtype(value))
 
 
 @functools.cache
@@ -172,17 +172,17 @@ def _candidates(spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], p
     return tries
 
 
-def _type_at(index: int, value: Any, fixed: Mapping[int, Type], dtype: DType, loc: Loc) -> Type:
+def _type_at(site: Site, index: int, value: Any, fixed: Mapping[int, Type], dtype: DType) -> Type:
     if isinstance(value, (Address, Array)):
-        return arrays.base_of(value, loc).type
+        return arrays.base_of(site, value).type
     return fixed.get(index, Scalar(dtype))
 
 
-def _operand(tracer: Tracer, value: Any, type_: Type, loc: Loc) -> Value:
+def _operand(site: Site, value: Any, type_: Type) -> Value:
     if isinstance(value, (Address, Array)):
-        return arrays.base_of(value, loc).value
+        return arrays.base_of(site, value).value
     assert isinstance(type_, Scalar)
-    return tracer.arithmetic.to_value(value, type_.dtype, loc)
+    return site.tracer.arithmetic.to_value(value, type_.dtype, site.loc)
 
 
 def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
@@ -208,7 +208,7 @@ def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...
     if is_weak and not any(isinstance(v, float) for v in values):
         candidates = [dtypes.int64, dtypes.float64]
     for dtype in candidates:
-        wanted = tuple(_type_at(i, value, fixed, dtype, loc) for i, value in enumerate(values))
+        wanted = tuple(_type_at(site, i, value, fixed, dtype) for i, value in enumerate(values))
         sig = spec.overload(wanted)
         if sig is not None:
             break

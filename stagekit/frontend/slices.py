@@ -12,8 +12,8 @@ import ast
 from typing import NamedTuple
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
-from stagekit.frontend.errors import BadIndex, StagingError
+from stagekit.frontend.errors import BadIndex
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import is_literal
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Extent, Number
@@ -31,76 +31,76 @@ class Cut(NamedTuple):
     step: int
 
 
-def step_of(index: slice, loc: Loc) -> int:
+def step_of(site: Site, index: slice) -> int:
     """The step, which is known while specialising."""
     if index.step is None:
         return 1
     if isinstance(index.step, bool) or not (is_literal(index.step) or hasattr(index.step, "__index__")):
-        raise StagingError(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"), loc)
+        raise site.error(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"))
     if isinstance(index.step, float) or int(index.step) == 0:
-        raise StagingError(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"), loc)
+        raise site.error(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"))
     return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # beyond it one element is left, as with it
 
 
-def cut(tracer: Tracer, loc: Loc, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
+def cut(site: Site, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
     """`start:stop:step` of an axis of `size`."""
     start, stop = (max(min(b, MOST_ELEMENTS), -MOST_ELEMENTS) if isinstance(b, int) else b for b in (start, stop))
     if not any(isinstance(each, Number) for each in (start, stop, size)):
         first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
         return Cut(first, len(range(first, end, step)), step)
-    clamp = _Clamp(tracer, loc, size, step)
+    clamp = _Clamp(site, size, step)
     lower, upper = (start, stop) if step > 0 else (stop, start)
     near = clamp.low if lower is None else clamp.near(lower)
     far = clamp.last if upper is None else clamp.far(upper)
     return Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
 
 
-def arithmetic(tracer: Tracer, loc: Loc, symbol: str, left: Extent, right: Extent) -> Extent:
+def arithmetic(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
     """`left symbol right`; what is known is computed now."""
     if isinstance(left, int) and isinstance(right, int):
         return left - right if symbol == "-" else left + right if symbol == "+" else left // right
     if isinstance(right, int) and right == 0:
         return left
-    found: Number = tracer.arithmetic.binary(symbol, left, right, loc)
+    found: Number = site.tracer.arithmetic.binary(symbol, left, right, site.loc)
     return found
 
 
 class _Clamp:
     """Bounds of one slice. They lie from `low` to `last`: 0 and the size, one less where the step is negative."""
 
-    def __init__(self, tracer: Tracer, loc: Loc, size: Extent, step: int) -> None:
-        self.tracer, self.loc, self.size, self.step = tracer, loc, size, step
+    def __init__(self, site: Site, size: Extent, step: int) -> None:
+        self.site, self.size, self.step = site, size, step
         self.low = 0 if step > 0 else -1
         self.last = size if step > 0 else self.binary("-", size, 1)
 
     def binary(self, symbol: str, left: Extent, right: Extent) -> Extent:
-        return arithmetic(self.tracer, self.loc, symbol, left, right)
+        return arithmetic(self.site, symbol, left, right)
 
     def extreme(self, name: str, left: Extent, right: Extent) -> Extent:
         """`minimum` or `maximum` of two numbers of which one is not known."""
         if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
             return left
-        values = [self.tracer.arithmetic.to_value(each, dtypes.INDEX, self.loc) for each in (left, right)]
-        return Number(self.tracer.builder.call_one(registry.by_name(name), values, ()))
+        values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX, self.site.loc) for each in (left, right)]
+        return Number(self.site.tracer.builder.call_one(registry.by_name(name), values, ()))
 
     def from_the_end(self, bound: Extent) -> Extent:
         """A negative bound counts from the end."""
         if isinstance(bound, int):
             return bound if bound >= 0 else self.binary("+", self.size, bound)
-        is_negative = self.tracer.arithmetic.compare(ast.Lt, bound, 0, self.loc)
+        is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0, self.site.loc)
         counted = self.binary("+", bound, self.size)
-        return self.tracer.arithmetic.select(is_negative.value, counted, bound, self.loc)
+        return self.site.tracer.arithmetic.select(is_negative.value, counted, bound, self.site.loc)
 
     def near(self, bound: Extent) -> Extent:
         """The bound nearer to the first index of the axis. Past the end it need not be cut: the size is negative then."""
-        if interval_of(self.tracer, bound).lo >= 0:
+        if interval_of(self.site.tracer, bound).lo >= 0:
             return bound
         found = self.extreme("maximum", self.from_the_end(bound), self.low)
         return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
 
     def far(self, bound: Extent) -> Extent:
         """The bound nearer to the end of the axis."""
-        interval = interval_of(self.tracer, bound)
+        interval = interval_of(self.site.tracer, bound)
         if isinstance(bound, int) and bound < 0:
             return self.extreme("maximum", self.from_the_end(bound), self.low)
         if interval.lo < 0:

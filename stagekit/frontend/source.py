@@ -229,7 +229,7 @@ def _compile_alone(node: FunctionNode, code: types.CodeType, imported: Iterable[
     change how calls are compiled.
     """
     # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
-    signature = _bare_signature(node.args)
+    signature = bare_signature(node.args)
     text = f"lambda {signature}: 0" if isinstance(node, ast.Lambda) else f"def alone({signature}): 0"
     cells = [f" {name} = None" for name in code.co_freevars]
     flags = code.co_flags & _FUTURE_ANNOTATIONS
@@ -245,7 +245,7 @@ def _compile_alone(node: FunctionNode, code: types.CodeType, imported: Iterable[
 _FUTURE_ANNOTATIONS = 0x1000000
 
 
-def _bare_signature(args: ast.arguments) -> str:
+def bare_signature(args: ast.arguments) -> str:
     """The same parameters without annotations. Defaults become None: they are evaluated outside the function's own code."""
 
     def bare(*found: ast.arg | None) -> list[ast.arg]:

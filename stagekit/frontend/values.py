@@ -20,7 +20,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
 from stagekit.frontend.state import stored
-from stagekit.ir import Pointer, Scalar, Value
+from stagekit.ir import Pointer, Value
 
 
 class AskedTooEarly(TypeError):
@@ -58,8 +58,7 @@ class Number(_RunTime):
 
     @property
     def dtype(self) -> DType:
-        assert isinstance(self.value.type, Scalar)
-        return self.value.type.dtype
+        return self.value.type.dtype  # of a number's value it is a Scalar
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -70,8 +69,7 @@ class Address(_RunTime):
 
     @property
     def type(self) -> Pointer:
-        assert isinstance(self.value.type, Pointer)
-        return self.value.type
+        return self.value.type  # type: ignore[return-value]  # of an address it is one
 
     @property
     def dtype(self) -> DType:
@@ -183,13 +181,15 @@ class Scope:
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """A function defined inside the traced code, with the scope it was defined in and its evaluated defaults."""
+    """A function defined inside the traced code, with the scope it was defined in.
+
+    stub: a function of Python's with the same parameters and defaults, which does nothing. Arguments are bound to it.
+    """
 
     source: Source
     function: types.FunctionType | None  # that its text stands in, for globals and cells
     scope: Scope
-    defaults: tuple[Any, ...]
-    kw_defaults: dict[str, Any]
+    stub: types.FunctionType
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"`{self.name}` is defined in a kernel and runs only there")
