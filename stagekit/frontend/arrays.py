@@ -40,7 +40,7 @@ def index_value(site: Site, index: Any) -> Value:
     if not is_numeric(index) or not default_dtype(index).is_integer:
         shown = describe_type(index) if is_numeric(index) else describe(index)
         raise site.error(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)))
-    return site.tracer.arithmetic.to_value(index, dtypes.INDEX, site.loc)
+    return site.tracer.arithmetic.to_value(index, dtypes.INDEX)
 
 
 def _index_hint(index: Any) -> str:
@@ -252,7 +252,7 @@ def store(site: Site, pointer: Address, value: Any) -> None:
         hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
         raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
     site.at()
-    site.tracer.builder.store(pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype, site.loc))
+    site.tracer.builder.store(pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))
 
 
 # -- attributes of stand-ins --------------------------------------------------------------------------------------------
@@ -320,6 +320,6 @@ def _size(site: Site, array: Array) -> Extent:
         total = (
             total * extent
             if isinstance(total, int) and isinstance(extent, int)
-            else site.tracer.arithmetic.binary("*", total, extent, site.loc)
+            else site.tracer.arithmetic.binary("*", total, extent)
         )
     return total  # type: ignore[no-any-return]

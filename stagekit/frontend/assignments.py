@@ -68,8 +68,8 @@ def trace_augmented(frame: Frame, node: ast.AugAssign) -> None:
     target = target_of(frame, node.target)
     old = target.get()
     value = evaluate(frame, node.value)
-    loc = frame.at(node)
-    target.put(in_place(Site(frame, node), symbol, old, value, loc))
+    frame.at(node)
+    target.put(in_place(Site(frame, node), symbol, old, value))
 
 
 def trace_delete(frame: Frame, node: ast.Delete) -> None:

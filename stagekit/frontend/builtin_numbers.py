@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
 from stagekit.frontend import language, objects
 from stagekit.frontend.comparisons import compare, contains
 from stagekit.frontend.conditions import negate_condition, truth
@@ -148,7 +147,7 @@ def _operator_in_place(symbol: str) -> Builtin:
     """`operator.iadd` and its like: what `a += b` would bind."""
 
     def run(site: Site, a: Any, b: Any, /) -> Any:
-        return in_place(site, symbol, a, b, site.loc)
+        return in_place(site, symbol, a, b)
 
     return run
 
@@ -222,9 +221,8 @@ def _better(site: Site, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked
 
     def choose(a: Any, b: Any) -> Any:
         if is_numeric(a) and is_numeric(b):
-            loc = site.loc
             return site.tracer.arithmetic.select(
-                is_better.value, _fitting(site.tracer, a, b, loc), _fitting(site.tracer, b, a, loc), loc
+                is_better.value, _fitting(site.tracer, a, b), _fitting(site.tracer, b, a)
             )
         joined = branch(site.tracer, is_better.value, lambda: a, lambda: b, site.loc)
         return site.read(joined)
@@ -234,11 +232,11 @@ def _better(site: Site, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked
     return _Ranked(item, item if is_own_key else choose(other.key, best.key))
 
 
-def _fitting(tracer: Tracer, value: Any, beside: Any, loc: Loc) -> Any:
+def _fitting(tracer: Tracer, value: Any, beside: Any) -> Any:
     """An integer literal that the other number's dtype does not hold counts as one of its own dtype, as where paths meet."""
     strong, own = default_dtype(beside), default_dtype(value)
     fits = not (is_literal(value) and own.is_integer and strong.is_integer) or is_literal(beside) or strong.holds(value)
-    return value if fits else Number(tracer.arithmetic.to_value(value, own, loc))
+    return value if fits else Number(tracer.arithmetic.to_value(value, own))
 
 
 ON_NUMBERS: dict[Any, Builtin] = {

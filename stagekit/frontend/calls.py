@@ -381,7 +381,7 @@ def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -
 def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
     if getattr(cls, "__stagekit_launch__", False):
-        return language.staged_launch(cls, args, kwargs, site.loc)
+        return language.staged_launch(site, cls, args, kwargs)
     if dataclasses.is_dataclass(cls) and _has_generated_init(cls):
         return _dataclass(site, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)

@@ -46,9 +46,9 @@ def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
         found = contains(site, left, right)
         return negate_condition(site.tracer, found) if isinstance(op, ast.NotIn) else found
     _, _, python = COMPARISONS[type(op)]
-    loc = site.at()
+    site.at()
     if is_numeric(left) and is_numeric(right) and not (is_literal(left) and is_literal(right)):
-        return site.tracer.arithmetic.compare(type(op), left, right, loc)
+        return site.tracer.arithmetic.compare(type(op), left, right)
     answer = _by_comparison_method(site, type(op), left, right)
     if answer is not NotImplemented:
         return answer
@@ -65,9 +65,8 @@ def _compare_stand_ins(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
     """A run-time value against something that is not a number: equality is False, as in Python; order is refused."""
     is_pointer = isinstance(left, Address) or isinstance(right, Address)
     if is_pointer and isinstance(left, Address | Array) and isinstance(right, Address | Array):
-        loc = site.loc
         distance = arrays.distance(site, arrays.base_of(site, left), arrays.base_of(site, right))
-        return site.tracer.arithmetic.compare(type(op), distance, 0, loc)
+        return site.tracer.arithmetic.compare(type(op), distance, 0)
     if isinstance(op, ast.Eq | ast.NotEq) and not isinstance(left, Array) and not isinstance(right, Array):
         return isinstance(op, ast.NotEq)
     symbol = COMPARISONS[type(op)][0]
@@ -119,15 +118,15 @@ def _in_range(site: Site, item: Any, numbers: range) -> bool | Number:
     if not numbers:
         return False
     first, last, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
-    loc = site.at()
-    low, high = (site.tracer.arithmetic.compare(op, item, end, loc) for op, end in ((ast.GtE, first), (ast.LtE, last)))
+    site.at()
+    low, high = (site.tracer.arithmetic.compare(op, item, end) for op, end in ((ast.GtE, first), (ast.LtE, last)))
     if default_dtype(item).is_float:
-        distance = site.tracer.arithmetic.binary("-", item, first, loc)
+        distance = site.tracer.arithmetic.binary("-", item, first)
     else:  # as uint64, which holds the distance of any two integers
         wide = site.tracer.arithmetic.convert(site.tracer.arithmetic.convert(item, dtypes.INDEX), dtypes.uint64)
-        distance = site.tracer.arithmetic.binary("-", wide, first % 2**64, loc)
-    past = site.tracer.arithmetic.binary("%", distance, step, loc)
-    on_step = site.tracer.arithmetic.compare(ast.Eq, past, 0, loc)
+        distance = site.tracer.arithmetic.binary("-", wide, first % 2**64)
+    past = site.tracer.arithmetic.binary("%", distance, step)
+    on_step = site.tracer.arithmetic.compare(ast.Eq, past, 0)
     return Number(site.tracer.builder.and_(site.tracer.builder.and_(low.value, high.value), on_step.value))
 
 

@@ -252,7 +252,7 @@ class Join:
         builder, number = self.tracer.builder, present
         if is_numeric(present):
             with builder.resume(holder.block):
-                number = self.tracer.arithmetic.number(present, self.loc)
+                number = self.tracer.arithmetic.number(present)
         with builder.resume(absent.block):
             stand_in = zero_of(self.tracer, number.value.type)
         pair = (stand_in, number.value) if absent is self.then else (number.value, stand_in)
@@ -287,9 +287,9 @@ class Join:
             return self._mismatch(a, b, name, places)
         note_widening(self.tracer, name, a, b, dtype, next((place for place in places if place), self.loc))
         with self.tracer.builder.resume(self.then.block):
-            left = self.tracer.arithmetic.to_value(a, dtype, self.loc)
+            left = self.tracer.arithmetic.to_value(a, dtype)
         with self.tracer.builder.resume(self.other.block):
-            right = self.tracer.arithmetic.to_value(b, dtype, self.loc)
+            right = self.tracer.arithmetic.to_value(b, dtype)
         return self._leaf(left, right, is_weak=is_weak_number(a) and is_weak_number(b))
 
     def _leaf(self, a: Value, b: Value, *, is_weak: bool) -> Any:

@@ -217,7 +217,7 @@ class _Trace:
             if isinstance(step, int) and (step == 1 or isinstance(size, int)):
                 step = size * step if isinstance(size, int) else size
             else:
-                step = self.tracer.arithmetic.binary("*", size, step, self.loc)
+                step = self.tracer.arithmetic.binary("*", size, step)
         return tuple(strides)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, called, counted, hide_frames, shown
+from stagekit.diagnostics import called, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -111,23 +111,23 @@ def _mask(site: Site, mask: Any) -> Value | None:
         return None
     if not is_numeric(mask):
         raise site.error(BadOperands("mask=", describe(mask), "a mask is a bool"))
-    return site.tracer.arithmetic.to_value(mask, dtypes.bool_, site.loc)
+    return site.tracer.arithmetic.to_value(mask, dtypes.bool_)
 
 
 @elementwise
 def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     """The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0)."""
-    address, loc = _pointer(site, pointer), site.loc
+    address = _pointer(site, pointer)
     on = _mask(site, mask)
     if on is None:
         return Number(site.tracer.builder.load(address.value))
     fill = 0 if other is None else other
     if not is_numeric(fill):
-        raise StagingError(BadOperands("other=", describe(fill), "a number is needed"), loc)
+        raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
     if not _keeps(address.dtype, fill):
         shown = f"{describe(fill)} and elements of {address.dtype.name}"
-        raise StagingError(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"), loc)
-    otherwise = site.tracer.arithmetic.to_value(fill, address.dtype, loc)
+        raise site.error(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"))
+    otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
     return Number(site.tracer.builder.load(address.value, on, otherwise))
 
 
@@ -145,11 +145,11 @@ def _holds(dtype: DType, whole: int) -> bool:
 @elementwise
 def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
     """Write `value`, converted to the element dtype, where `mask` holds."""
-    address, loc = _pointer(site, pointer), site.loc
+    address = _pointer(site, pointer)
     if not is_numeric(value):
-        raise StagingError(BadOperands("store", describe(value), "a number is needed"), loc)
+        raise site.error(BadOperands("store", describe(value), "a number is needed"))
     on = _mask(site, mask)
-    site.tracer.builder.store(address.value, site.tracer.arithmetic.to_value(value, address.dtype, loc), on)
+    site.tracer.builder.store(address.value, site.tracer.arithmetic.to_value(value, address.dtype), on)
 
 
 @elementwise
@@ -160,8 +160,8 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     if not is_numeric(if_true) or not is_numeric(if_false):
         shown = f"{describe(if_true)} and {describe(if_false)}"
         raise site.error(BadOperands("where", shown, "use `a if c else b` for other values"))
-    on = site.tracer.arithmetic.to_value(condition, dtypes.bool_, site.loc)
-    return site.tracer.arithmetic.select(on, if_true, if_false, site.loc)
+    on = site.tracer.arithmetic.to_value(condition, dtypes.bool_)
+    return site.tracer.arithmetic.select(on, if_true, if_false)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
@@ -232,7 +232,6 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
     allowed). Every call gives the same memory.
     """
-    loc = site.loc
     if not isinstance(dtype, DType):
         raise _error(site, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
     base = Address(
@@ -249,11 +248,11 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
             raise _error(site, f"`shape` is {extents}", "sizes are not negative")
         strides.insert(0, step)
         is_static = isinstance(step, int) and isinstance(size, int)
-        step = step * size if is_static else site.tracer.arithmetic.binary("*", step, _index(site, size, loc), loc)
+        step = step * size if is_static else site.tracer.arithmetic.binary("*", step, _index(site, size))
     if isinstance(step, int):
         _refuse_size(site, step * dtype.itemsize, Space.SHARED)
     _need_shared(site, step, dtype)
-    sizes = tuple(s if isinstance(s, int) else _index(site, s, loc) for s in extents)
+    sizes = tuple(s if isinstance(s, int) else _index(site, s) for s in extents)
     return Array("dynamic_shared", base, sizes, tuple(strides), True)
 
 
@@ -263,7 +262,7 @@ def _need_shared(site: Site, elements: Any, dtype: DType) -> None:
         site.tracer.shared_needs.append((elements, dtype.itemsize))
 
 
-def _index(site: Site, value: Any, loc: Loc) -> Number:
+def _index(site: Site, value: Any) -> Number:
     return Number(arrays.index_value(site, value))
 
 
@@ -325,13 +324,13 @@ class StagedLaunch:
     shared_bytes: Any
 
 
-def staged_launch(cls: type, args: list[Any], kwargs: dict[str, Any], loc: Loc) -> StagedLaunch:
+def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
     signature = inspect.signature(cls)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         shown = f"{cls.__name__}({', '.join(signature.parameters)})"
-        raise StagingError(BadCall(f"`{cls.__name__}`: {error}", shown), loc) from None
+        raise site.error(BadCall(f"`{cls.__name__}`: {error}", shown)) from None
     bound.apply_defaults()
     values = bound.arguments
     return StagedLaunch(_axes(values["grid"]), _axes(values["block"]), values["shared_bytes"])
@@ -449,7 +448,7 @@ def inline_asm(
     dtype: the result's dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.
     host: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.
     """
-    loc, builder = site.loc, site.tracer.builder
+    builder = site.tracer.builder
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
             raise _error(site, f"`{name}` is {describe(given_text)}", "give a string")
@@ -472,7 +471,7 @@ def inline_asm(
         with builder.block(params) as block:
             given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
             answer = _host_answer(site, host, given, wanted)
-            builder.yield_(*(site.tracer.arithmetic.to_value(a, d, loc) for a, d in zip(answer, wanted, strict=True)))
+            builder.yield_(*(site.tracer.arithmetic.to_value(a, d) for a, d in zip(answer, wanted, strict=True)))
         body = block.done()
     made = tuple(
         Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
@@ -488,8 +487,8 @@ def _asm_operand(site: Site, value: Any) -> Value:
     if not is_numeric(value):
         raise _error(site, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
     if is_literal(value) and isinstance(value, float):
-        return site.tracer.arithmetic.to_value(value, dtypes.float32, site.loc)
-    return site.tracer.arithmetic.number(value, site.loc).value
+        return site.tracer.arithmetic.to_value(value, dtypes.float32)
+    return site.tracer.arithmetic.number(value).value
 
 
 def _check_constraints(site: Site, constraints: str, results: int, operands: int) -> None:

@@ -223,7 +223,7 @@ class CarriedLocations:
         if isinstance(start, Address):
             return start.value
         assert isinstance(leaf.type, Scalar)
-        return self.tracer.arithmetic.to_value(start, leaf.type.dtype, self.loc)
+        return self.tracer.arithmetic.to_value(start, leaf.type.dtype)
 
     # -- between rounds -----------------------------------------------------------------------------------------
 

@@ -140,19 +140,21 @@ class Arithmetic:
 
     # -- conversion ---------------------------------------------------------------------------------------------
 
-    def to_value(self, value: Numeric, dtype: DType, loc: Loc) -> Value:
+    def to_value(self, value: Numeric, dtype: DType) -> Value:
         """`value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
         if isinstance(value, Number):
             operand = value.value
             return operand if operand.type.dtype is dtype else self.builder.cast(operand, dtype)
-        self._check_range(value, dtype, loc)
+        self._check_range(value, dtype)
         return self.builder.constant(self.payload(value, dtype), dtype)
 
-    def _check_range(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> None:
+    def _check_range(self, value: Literal | np.generic, dtype: DType) -> None:
         """An integer literal must fit; into a float, if it is none that float64 rounds."""
         if isinstance(value, int) and (is_huge(value) if dtype.is_float else not dtype.holds(value)):
             low, high = str(dtype.min), str(dtype.max)
-            raise StagingError(LiteralRange(value=shown(int(value)), dtype=dtype.name, low=low, high=high), loc)
+            raise StagingError(
+                LiteralRange(value=shown(int(value)), dtype=dtype.name, low=low, high=high), self.builder.loc
+            )
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """A compile-time number converted to what a `Constant` of `dtype` holds."""
@@ -176,18 +178,18 @@ class Arithmetic:
             return semantics.cast(value, source, dtype)
         return semantics.typed(value, dtype)
 
-    def number(self, value: Numeric, loc: Loc) -> Number:
+    def number(self, value: Numeric) -> Number:
         """Any numeric value as a run-time one, in its own or default dtype."""
         if isinstance(value, Number):
             return value
         dtype = default_dtype(value)
-        return Number(self.to_value(value, dtype, loc), is_weak=is_literal(value))
+        return Number(self.to_value(value, dtype), is_weak=is_literal(value))
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def binary(self, symbol: str, left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
+    def binary(self, symbol: str, left: Numeric, right: Numeric) -> Number | Static:
         """`left symbol right` for numbers of which at least one is not a literal."""
-        dtype, is_weak = meet(left, right, loc)
+        dtype, is_weak = meet(left, right, self.builder.loc)
         if symbol == "/":
             dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
         elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
@@ -195,21 +197,23 @@ class Arithmetic:
         of_bits = symbol in _INTEGER_ONLY
         if dtype.is_storage_only or (of_bits and dtype.is_float):
             hint = "bit operations need integers" if of_bits else f"{dtype.name} is for storage: convert it"
-            raise StagingError(BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), loc)
+            raise StagingError(
+                BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), self.builder.loc
+            )
         kind = _KINDS[symbol]
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.binary(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
-        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
+            return semantics.binary(kind, dtype, self._static(left, dtype), self._static(right, dtype))
+        a, b = self.to_value(left, dtype), self.to_value(right, dtype)
         return Number(self.builder.binary(kind, a, b), is_weak)
 
-    def _static(self, value: Literal | np.generic, dtype: DType, loc: Loc) -> Static:
-        self._check_range(value, dtype, loc)
+    def _static(self, value: Literal | np.generic, dtype: DType) -> Static:
+        self._check_range(value, dtype)
         return semantics.typed(self.payload(value, dtype), dtype)
 
-    def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric, loc: Loc) -> Number | Static:
+    def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric) -> Number | Static:
         """A comparison of numbers of which at least one is not a literal. Integer literals compare by value, fit or not."""
         _, kind, python = COMPARISONS[op]
-        dtype, _ = meet(left, right, loc)
+        dtype, _ = meet(left, right, self.builder.loc)
         for literal, other, flip in ((left, right, False), (right, left, True)):
             if isinstance(literal, int) and dtype.is_integer and not dtype.holds(literal):
                 outcome = python(0, literal) if flip else python(literal, 0)
@@ -219,25 +223,25 @@ class Arithmetic:
                     else np.bool_(outcome)
                 )
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.compare(kind, dtype, self._static(left, dtype, loc), self._static(right, dtype, loc))
-        a, b = self.to_value(left, dtype, loc), self.to_value(right, dtype, loc)
+            return semantics.compare(kind, dtype, self._static(left, dtype), self._static(right, dtype))
+        a, b = self.to_value(left, dtype), self.to_value(right, dtype)
         return Number(self.builder.compare(kind, a, b))
 
-    def negate(self, operand: Number | np.generic, loc: Loc) -> Number | Static:
+    def negate(self, operand: Number | np.generic) -> Number | Static:
         dtype = default_dtype(operand)
         if dtype is dtypes.bool_:
             dtype = dtypes.int32
         if isinstance(operand, Number):
-            value = self.to_value(operand, dtype, loc)
+            value = self.to_value(operand, dtype)
             return Number(self.builder.neg(value), operand.is_weak)
         return semantics.unary(UnaryKind.NEG, dtype, semantics.cast(operand, default_dtype(operand), dtype))
 
-    def invert(self, operand: Numeric, loc: Loc) -> Number | Static:
+    def invert(self, operand: Numeric) -> Number | Static:
         """`~x`: bitwise on integers, logical on bools that are a dtype's. A Python bool is refused: Python answers -1 or -2."""
         dtype = default_dtype(operand)
         if dtype.is_float or isinstance(operand, bool):
             hint = _NOT if isinstance(operand, bool) else "bit operations need integers"
-            raise StagingError(BadOperands("~", describe_type(operand), hint), loc)
+            raise StagingError(BadOperands("~", describe_type(operand), hint), self.builder.loc)
         if isinstance(operand, Number):
             return Number(self.builder.not_(operand.value), operand.is_weak)
         assert isinstance(operand, np.generic)
@@ -247,7 +251,7 @@ class Arithmetic:
         """The bool value of `if operand:`; NaN is true, as in Python."""
         return self.builder.cast(operand.value, dtypes.bool_)
 
-    def select(self, condition: Value, if_true: Numeric, if_false: Numeric, loc: Loc) -> Number:
-        dtype, is_weak = meet(if_true, if_false, loc)
-        a, b = self.to_value(if_true, dtype, loc), self.to_value(if_false, dtype, loc)
+    def select(self, condition: Value, if_true: Numeric, if_false: Numeric) -> Number:
+        dtype, is_weak = meet(if_true, if_false, self.builder.loc)
+        a, b = self.to_value(if_true, dtype), self.to_value(if_false, dtype)
         return Number(self.builder.select(condition, a, b), is_weak)

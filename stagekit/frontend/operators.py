@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
@@ -20,7 +19,6 @@ from stagekit.frontend.evaluation import Site, by_method, evaluate, user_method
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, describe_type, is_literal, is_numeric, meet
 from stagekit.frontend.texts import bounded_format
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, CompareKind, Value
@@ -43,14 +41,15 @@ METHODS = {
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol right` for any two values."""
     if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
-        return site.tracer.arithmetic.binary(symbol, left, right, site.at())
+        site.at()
+        return site.tracer.arithmetic.binary(symbol, left, right)
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
         return site.static(_SYMBOLS[symbol], left, right)
-    loc = site.at()
+    site.at()
     if symbol != "@" and is_numeric(left) and is_numeric(right):
-        return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right, loc)
+        return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right)
     if isinstance(left, (Address, Array)) or isinstance(right, (Address, Array)):
         moved = _pointer_arithmetic(site, symbol, left, right)
         if moved is not None:
@@ -116,7 +115,7 @@ _IN_PLACE: dict[str, dict[type, str]] = {
 }
 
 
-def in_place(site: Site, symbol: str, left: Any, right: Any, loc: Loc) -> Any:
+def in_place(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol= right`: a container changes, a user's object by its own in-place method; else the plain operator."""
     container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
     if container is not None:
@@ -157,15 +156,13 @@ def trace_unary(frame: Frame, node: ast.UnaryOp) -> Any:
 
 def unary(site: Site, op: type[ast.unaryop], operand: Any) -> Any:
     """`-x`, `+x` or `~x` for any value."""
-    loc = site.at()
+    site.at()
     if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
-        return site.tracer.arithmetic.invert(operand, loc)
+        return site.tracer.arithmetic.invert(operand)
     if isinstance(operand, (Number, np.generic)) and is_numeric(operand):
         if op is ast.USub:
-            return site.tracer.arithmetic.negate(operand, loc)
-        return (
-            site.tracer.arithmetic.binary("+", operand, 0, loc) if default_dtype(operand) is dtypes.bool_ else operand
-        )
+            return site.tracer.arithmetic.negate(operand)
+        return site.tracer.arithmetic.binary("+", operand, 0) if default_dtype(operand) is dtypes.bool_ else operand
     name, python = UNARY[op]
     method = user_method(site.tracer, operand, name)
     if method is not None:
@@ -187,14 +184,13 @@ UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
 
 def power(site: Site, base: Any, exponent: Any) -> Any:
     """`base ** exponent` of numbers that are not both literals."""
-    loc = site.loc
     is_of_integers = not default_dtype(base).is_float and not default_dtype(exponent).is_float
-    if is_of_integers and not isinstance(exponent, Number):
-        return _known_power(site, base, exponent)
+    if is_of_integers and isinstance(exponent, Number):
+        return _integer_power(site, base, exponent)
     if is_of_integers:
-        return _integer_power(site.tracer, base, exponent, loc)
+        return _known_power(site, base, exponent)
     if isinstance(exponent, int) and 0 <= exponent <= 2:
-        return _by_squaring(site.tracer, base, exponent, loc)
+        return _by_squaring(site, base, exponent)
     return site.invoke(registry.by_name("pow"), [base, exponent])
 
 
@@ -203,45 +199,43 @@ def _known_power(site: Site, base: Any, exponent: Any) -> Any:
     if exponent < 0:
         hint = "an integer has no negative power; make the base a float"
         raise site.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint))
-    dtype = _integer_dtype(base, exponent, site.loc)
     if isinstance(exponent, np.generic) or default_dtype(base) is dtypes.bool_:
-        base = site.tracer.arithmetic.convert(base, dtype)
-    return _by_squaring(site.tracer, base, int(exponent), site.loc)
+        base = site.tracer.arithmetic.convert(base, _integer_dtype(site, base, exponent)[0])
+    return _by_squaring(site, base, int(exponent))
 
 
-def _integer_dtype(base: Any, exponent: Any, loc: Loc) -> DType:
-    dtype, _ = meet(base, exponent, loc)
-    return dtypes.int32 if dtype is dtypes.bool_ else dtype
+def _integer_dtype(site: Site, base: Any, exponent: Any) -> tuple[DType, bool]:
+    dtype, is_weak = meet(base, exponent, site.loc)
+    return (dtypes.int32 if dtype is dtypes.bool_ else dtype), is_weak
 
 
-def _by_squaring(tracer: Tracer, base: Any, exponent: int, loc: Loc) -> Any:
+def _by_squaring(site: Site, base: Any, exponent: int) -> Any:
+    arithmetic = site.tracer.arithmetic
     result: Any = None
     square = base
     while exponent:
         if exponent & 1:
-            result = square if result is None else tracer.arithmetic.binary("*", result, square, loc)
+            result = square if result is None else arithmetic.binary("*", result, square)
         exponent >>= 1
         if exponent:
-            square = tracer.arithmetic.binary("*", square, square, loc)
-    return _one_like(tracer, base) if result is None else result
-
-
-def _one_like(tracer: Tracer, base: Any) -> Any:
+            square = arithmetic.binary("*", square, square)
+    if result is not None:
+        return result
+    dtype = default_dtype(base)
     if not isinstance(base, Number):
-        return tracer.arithmetic.convert(1, default_dtype(base))
-    return Number(tracer.builder.constant(1.0 if base.dtype.is_float else 1, base.dtype), base.is_weak)
+        return arithmetic.convert(1, dtype)
+    return Number(site.tracer.builder.constant(1.0 if dtype.is_float else 1, dtype), base.is_weak)
 
 
-def _integer_power(tracer: Tracer, base: Any, exponent: Number, loc: Loc) -> Number:
+def _integer_power(site: Site, base: Any, exponent: Number) -> Number:
     """By squaring, in a run-time loop over the bits of the exponent.
 
     while exponent > 0: result *= square if exponent & 1 else 1; square *= square; exponent >>= 1
     """
-    dtype, is_weak = meet(base, exponent, loc)
-    dtype = dtypes.int32 if dtype is dtypes.bool_ else dtype
-    builder = tracer.builder
-    start = tracer.arithmetic.to_value(exponent, dtype, loc)
-    inits = (builder.constant(1, dtype), tracer.arithmetic.to_value(base, dtype, loc), start)
+    dtype, is_weak = _integer_dtype(site, base, exponent)
+    builder, arithmetic = site.tracer.builder, site.tracer.arithmetic
+    start = arithmetic.to_value(exponent, dtype)
+    inits = (builder.constant(1, dtype), arithmetic.to_value(base, dtype), start)
     zero, one = builder.constant(0, dtype), builder.constant(1, dtype)
 
     def params() -> list[Value]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, counted, shown
+from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -30,14 +30,14 @@ LIBRARY = __file__.replace("frontend/overloads.py", "lib/").replace("frontend\\o
 def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
     values, params = _bind(site, spec, args, kwargs)
-    loc = site.at()
+    site.at()
     if not all(is_numeric(v) or isinstance(v, (Address, Array)) for v in values):
         raise _no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return _fold(site, spec, values, params)
     if spec.level and not site.frame.source.file.startswith(LIBRARY):
         site.tracer.uses[spec.name] = spec.level
-    sig = _resolve(site, spec, values, loc)
+    sig = _resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     results = tuple(_wrap(v) for v in site.tracer.builder.call(spec, operands, params))
     if not results:
@@ -105,12 +105,12 @@ def _param(site: Site, spec: Intrinsic, name: str, value: Any) -> Any:
 # -- overloads ----------------------------------------------------------------------------------------------------------
 
 
-def _resolve(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+def _resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
     """The signature that fits `values`, after the conversions that an operator would make."""
     key = (spec, *[_standing(site, v) for v in values])
     found = _RESOLVED.get(key)
     if found is None:
-        found = _RESOLVED[key] = _fitting(site, spec, values, loc)
+        found = _RESOLVED[key] = _fitting(site, spec, values)
     return found
 
 
@@ -126,13 +126,13 @@ def _standing(site: Site, value: Any) -> Any:
     return default_dtype(value), type(value)
 
 
-def _fitting(site: Site, spec: Intrinsic, values: list[Any], loc: Loc) -> Sig:
+def _fitting(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
     as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
     if as_given is not None:
         return as_given
     fixed = _fixed_types(spec)
     pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
-    for dtype in _candidates(spec, values, fixed, pointer, loc):
+    for dtype in _candidates(site, spec, values, fixed, pointer):
         wanted = tuple(_type_at(site, i, value, fixed, dtype) for i, value in enumerate(values))
         sig = spec.overload(wanted)
         if sig is not None:
@@ -152,7 +152,7 @@ def _fixed_types(spec: Intrinsic) -> Mapping[int, Type]:
     return {i: next(iter(c)) for i, c in enumerate(columns) if len(c) == 1 and (has_choice or len(spec.sigs) == 1)}
 
 
-def _candidates(spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], pointer: Any, loc: Loc) -> list[DType]:
+def _candidates(site: Site, spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], pointer: Any) -> list[DType]:
     """Dtypes to try for the free scalar positions, in order."""
     if pointer is not None:
         return [pointer.dtype]
@@ -162,7 +162,7 @@ def _candidates(spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], p
     met = default_dtype(free[0])
     carrier: Any = free[0]
     for value in free[1:]:
-        met, _ = meet(carrier, value, loc)
+        met, _ = meet(carrier, value, site.loc)
         carrier = np.zeros((), met.numpy)[()] if not is_literal(carrier) or not is_literal(value) else carrier
     tries = [met]
     if met is dtypes.bool_:
@@ -182,7 +182,7 @@ def _operand(site: Site, value: Any, type_: Type) -> Value:
     if isinstance(value, (Address, Array)):
         return arrays.base_of(site, value).value
     assert isinstance(type_, Scalar)
-    return site.tracer.arithmetic.to_value(value, type_.dtype, site.loc)
+    return site.tracer.arithmetic.to_value(value, type_.dtype)
 
 
 def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
@@ -201,10 +201,9 @@ def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
 
 def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
     """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
-    loc = site.loc
-    is_weak = all(is_literal(v) for v in values)
     fixed = _fixed_types(spec)
-    candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(spec, values, fixed, None, loc)
+    is_weak = all(is_literal(v) for v in values)
+    candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(site, spec, values, fixed, None)
     if is_weak and not any(isinstance(v, float) for v in values):
         candidates = [dtypes.int64, dtypes.float64]
     for dtype in candidates:

@@ -81,7 +81,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange
     is_static = not any(isinstance(b, Number) for b in bounds)
     runs = bool(range(*(int(b) for b in bounds))) if is_static else None
     dtype = _dtype(loc, *bounds)
-    start, stop, step = (tracer.arithmetic.to_value(b, dtype, loc) for b in bounds)
+    start, stop, step = (tracer.arithmetic.to_value(b, dtype) for b in bounds)
     return LoopRange(dtype, start, stop, step, iterable.unroll, runs is False, runs is True)
 
 
@@ -152,7 +152,7 @@ def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
     ends = [interval_of(tracer, bound) for bound in (iterable.start, iterable.stop)]
     low, high = ends if step > 0 else ends[::-1]
     if high.hi - low.lo > abs(step) * dtypes.INDEX.max:
-        is_held = tracer.arithmetic.compare(ast.GtE, count, 0, loc)
+        is_held = tracer.arithmetic.compare(ast.GtE, count, 0)
         tracer.builder.loc = loc
         tracer.builder.check(is_held.value, "len() of 2**63 or more numbers", ())
     return count
@@ -163,12 +163,12 @@ def _count(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
     step = _static_step(iterable, loc)
     ends = _wide(tracer, iterable, iterable.start, loc), _wide(tracer, iterable, iterable.stop, loc)
     low, high = ends if step > 0 else ends[::-1]
-    count = _distance(tracer, high, low, loc)
+    count = _distance(tracer, high, low)
     if abs(step) > 1:
-        before = tracer.arithmetic.binary("-", count, 1, loc)
-        count = tracer.arithmetic.binary("+", tracer.arithmetic.binary("//", before, abs(step), loc), 1, loc)
-    is_any = tracer.arithmetic.compare(ast.Lt, low, high, loc)
-    return tracer.arithmetic.select(is_any.value, tracer.arithmetic.convert(count, dtypes.INDEX), 0, loc)
+        before = tracer.arithmetic.binary("-", count, 1)
+        count = tracer.arithmetic.binary("+", tracer.arithmetic.binary("//", before, abs(step)), 1)
+    is_any = tracer.arithmetic.compare(ast.Lt, low, high)
+    return tracer.arithmetic.select(is_any.value, tracer.arithmetic.convert(count, dtypes.INDEX), 0)
 
 
 def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
@@ -176,12 +176,12 @@ def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
     if not is_numeric(index) or default_dtype(index).is_float:
         raise StagingError(BadOperands("range(...)[...]", describe(index), "an index is an integer"), loc)
     if is_literal(index) and index < 0:
-        index = tracer.arithmetic.binary("+", _count(tracer, iterable, loc), index, loc)
+        index = tracer.arithmetic.binary("+", _count(tracer, iterable, loc), index)
     start = _wide(tracer, iterable, iterable.start, loc)
-    count = Number(tracer.arithmetic.to_value(index, start.dtype, loc))
+    count = Number(tracer.arithmetic.to_value(index, start.dtype))
     step = _static_step(iterable, loc)
-    moved = tracer.arithmetic.binary("*", count, abs(step), loc)
-    found: Number = tracer.arithmetic.binary("+" if step > 0 else "-", start, moved, loc)
+    moved = tracer.arithmetic.binary("*", count, abs(step))
+    found: Number = tracer.arithmetic.binary("+" if step > 0 else "-", start, moved)
     return found
 
 
@@ -194,9 +194,9 @@ def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
     reach = interval_of(tracer, iterable.start)
     if reach.lo == start.dtype.min if step > 0 else reach.hi == start.dtype.max:
         return StagedRange(item(tracer, iterable, -1, loc), end, -step, iterable.unroll, iterable)
-    stop = tracer.arithmetic.binary("-" if step > 0 else "+", start, 1, loc)
-    is_any = tracer.arithmetic.compare(ast.Lt if step > 0 else ast.Gt, start, end, loc)
-    last = tracer.arithmetic.select(is_any.value, item(tracer, iterable, -1, loc), stop, loc)
+    stop = tracer.arithmetic.binary("-" if step > 0 else "+", start, 1)
+    is_any = tracer.arithmetic.compare(ast.Lt if step > 0 else ast.Gt, start, end)
+    last = tracer.arithmetic.select(is_any.value, item(tracer, iterable, -1, loc), stop)
     return StagedRange(last, stop, -step, iterable.unroll)
 
 
@@ -206,29 +206,29 @@ def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Numbe
     builder, step = tracer.builder, _static_step(iterable, loc)
     given = (number, iterable.start, iterable.stop)
     dtype = _dtype(loc, *given)
-    value, start, stop = (Number(tracer.arithmetic.to_value(each, dtype, loc)) for each in given)
+    value, start, stop = (Number(tracer.arithmetic.to_value(each, dtype)) for each in given)
     reached, before = (ast.GtE, ast.Lt) if step > 0 else (ast.LtE, ast.Gt)
     found: Value = builder.and_(
-        tracer.arithmetic.compare(reached, value, start, loc).value,
-        tracer.arithmetic.compare(before, value, stop, loc).value,
+        tracer.arithmetic.compare(reached, value, start).value,
+        tracer.arithmetic.compare(before, value, stop).value,
     )
     if abs(step) == 1:
         return Number(found)
     high, low = (value, start) if step > 0 else (start, value)
-    past = tracer.arithmetic.binary("%", _distance(tracer, high, low, loc), abs(step), loc)
-    return Number(builder.and_(found, tracer.arithmetic.compare(ast.Eq, past, 0, loc).value))
+    past = tracer.arithmetic.binary("%", _distance(tracer, high, low), abs(step))
+    return Number(builder.and_(found, tracer.arithmetic.compare(ast.Eq, past, 0).value))
 
 
-def _distance(tracer: Tracer, high: Number, low: Number, loc: Loc) -> Number:
+def _distance(tracer: Tracer, high: Number, low: Number) -> Number:
     """`high - low` of int64 or uint64, as uint64."""
     a, b = (tracer.arithmetic.convert(each, dtypes.uint64) for each in (high, low))
-    found: Number = tracer.arithmetic.binary("-", a, b, loc)
+    found: Number = tracer.arithmetic.binary("-", a, b)
     return found
 
 
 def _wide(tracer: Tracer, iterable: StagedRange, bound: Any, loc: Loc) -> Number:
     dtype = _dtype(loc, iterable.start, iterable.stop, iterable.step)
-    return Number(tracer.arithmetic.to_value(bound, dtype, loc))
+    return Number(tracer.arithmetic.to_value(bound, dtype))
 
 
 def _static_step(iterable: StagedRange, loc: Loc) -> int:

@@ -61,7 +61,7 @@ def arithmetic(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
         return left - right if symbol == "-" else left + right if symbol == "+" else left // right
     if isinstance(right, int) and right == 0:
         return left
-    found: Number = site.tracer.arithmetic.binary(symbol, left, right, site.loc)
+    found: Number = site.tracer.arithmetic.binary(symbol, left, right)
     return found
 
 
@@ -80,16 +80,16 @@ class _Clamp:
         """`minimum` or `maximum` of two numbers of which one is not known."""
         if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
             return left
-        values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX, self.site.loc) for each in (left, right)]
+        values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX) for each in (left, right)]
         return Number(self.site.tracer.builder.call_one(registry.by_name(name), values, ()))
 
     def from_the_end(self, bound: Extent) -> Extent:
         """A negative bound counts from the end."""
         if isinstance(bound, int):
             return bound if bound >= 0 else self.binary("+", self.size, bound)
-        is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0, self.site.loc)
+        is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0)
         counted = self.binary("+", bound, self.size)
-        return self.site.tracer.arithmetic.select(is_negative.value, counted, bound, self.site.loc)
+        return self.site.tracer.arithmetic.select(is_negative.value, counted, bound)
 
     def near(self, bound: Extent) -> Extent:
         """The bound nearer to the first index of the axis. Past the end it need not be cut: the size is negative then."""
