@@ -7,7 +7,7 @@ of an operator; beside a pointer they convert to its element dtype, as a store d
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,8 @@ def _resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
     key = (spec, *[_standing(site, v) for v in values])
     found = _RESOLVED.get(key)
     if found is None:
-        found = _RESOLVED[key] = _fitting(site, spec, values)
+        as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
+        found = _RESOLVED[key] = as_given or _fitting(site, spec, values, _candidates(site, spec, values))
     return found
 
 
@@ -121,27 +122,25 @@ def _standing(site: Site, value: Any) -> Any:
     """All of a value that decides which signature fits."""
     if isinstance(value, Number):
         return value.value.type, value.is_weak
-    if isinstance(value, (Address, Array)):
-        return _own_type(site, value)
-    return default_dtype(value), type(value)
-
-
-def _fitting(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
-    as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
-    if as_given is not None:
-        return as_given
-    fixed = _fixed_types(spec)
-    pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
-    for dtype in _candidates(site, spec, values, fixed, pointer):
-        wanted = tuple(_type_at(site, i, value, fixed, dtype) for i, value in enumerate(values))
-        sig = spec.overload(wanted)
-        if sig is not None:
-            return sig
-    raise _no_overload(site, spec, values)
+    return _own_type(site, value), type(value)
 
 
 def _own_type(site: Site, value: Any) -> Type:
     return arrays.base_of(site, value).type if isinstance(value, (Address, Array)) else Scalar(default_dtype(value))
+
+
+def _fitting(site: Site, spec: Intrinsic, values: list[Any], candidates: Iterable[DType]) -> Sig:
+    """The first signature that fits where scalars of the positions that are free have one of these dtypes."""
+    fixed = _fixed_types(spec)
+    for dtype in candidates:
+        wanted = [
+            _own_type(site, value) if isinstance(value, (Address, Array)) else fixed.get(place, Scalar(dtype))
+            for place, value in enumerate(values)
+        ]
+        sig = spec.overload(tuple(wanted))
+        if sig is not None:
+            return sig
+    raise _no_overload(site, spec, values)
 
 
 @functools.cache
@@ -152,11 +151,12 @@ def _fixed_types(spec: Intrinsic) -> Mapping[int, Type]:
     return {i: next(iter(c)) for i, c in enumerate(columns) if len(c) == 1 and (has_choice or len(spec.sigs) == 1)}
 
 
-def _candidates(site: Site, spec: Intrinsic, values: list[Any], fixed: Mapping[int, Type], pointer: Any) -> list[DType]:
-    """Dtypes to try for the free scalar positions, in order."""
+def _candidates(site: Site, spec: Intrinsic, values: list[Any]) -> list[DType]:
+    """Dtypes to try for the free scalar positions, in order: beside a pointer its own, else that in which they meet."""
+    pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
     if pointer is not None:
         return [pointer.dtype]
-    free = [v for i, v in enumerate(values) if i not in fixed and is_numeric(v)]
+    free = [v for i, v in enumerate(values) if i not in _fixed_types(spec)]
     if not free:
         return [dtypes.float32]
     met = default_dtype(free[0])
@@ -172,16 +172,9 @@ def _candidates(site: Site, spec: Intrinsic, values: list[Any], fixed: Mapping[i
     return tries
 
 
-def _type_at(site: Site, index: int, value: Any, fixed: Mapping[int, Type], dtype: DType) -> Type:
-    if isinstance(value, (Address, Array)):
-        return arrays.base_of(site, value).type
-    return fixed.get(index, Scalar(dtype))
-
-
 def _operand(site: Site, value: Any, type_: Type) -> Value:
     if isinstance(value, (Address, Array)):
         return arrays.base_of(site, value).value
-    assert isinstance(type_, Scalar)
     return site.tracer.arithmetic.to_value(value, type_.dtype)
 
 
@@ -201,18 +194,11 @@ def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
 
 def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
     """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
-    fixed = _fixed_types(spec)
     is_weak = all(is_literal(v) for v in values)
-    candidates = [dtypes.float64, dtypes.int64] if is_weak else _candidates(site, spec, values, fixed, None)
-    if is_weak and not any(isinstance(v, float) for v in values):
-        candidates = [dtypes.int64, dtypes.float64]
-    for dtype in candidates:
-        wanted = tuple(_type_at(site, i, value, fixed, dtype) for i, value in enumerate(values))
-        sig = spec.overload(wanted)
-        if sig is not None:
-            break
-    else:
-        raise _no_overload(site, spec, values)
+    candidates = [dtypes.int64, dtypes.float64] if is_weak else _candidates(site, spec, values)
+    if any(isinstance(v, float) for v in values) and is_weak:
+        candidates.reverse()
+    sig = _fitting(site, spec, values, candidates)
     typed = [site.tracer.arithmetic.convert(v, t.dtype) for v, t in zip(values, sig.args, strict=True)]
     assert spec.evaluate is not None
     with np.errstate(all="ignore"):
