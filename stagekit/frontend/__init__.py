@@ -9,13 +9,13 @@ In the order in which a kernel passes through:
 | `tracer`, `frame`, `journal` | the state of a trace and of a call; every change, and who holds what |
 | `captures`, `state` | what was read outside; what the state of an object is |
 | `statements` | lists of statements, early exits, the table of kinds; `assignments`, `loop_statements`, `matching` |
-| `expressions` | the table of expressions; `names`, `displays`, `operators`, `powers`, `methods`, `comparisons`, |
-| | `contents`, `conditions`, `items`, `iteration`, `comprehensions`, `texts` |
+| `expressions` | the table of expressions, with names, displays and comprehensions; `operators`, `comparisons`, |
+| | `conditions`, `iteration`, `texts` |
 | `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
-| | `wrappers`, `python_calls`, `language`, `overloads` |
-| `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
+| | `python_calls`, `language`, `overloads` |
+| `values`, `numbers`, `arrays`, `slices`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |
 
-`evaluation` is the way from any of them into an expression or a call.
+`evaluation` is the way from any of them into an expression or a call, and has the `Site` that functions on values take.
 """
