@@ -315,11 +315,7 @@ _ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array:
 
 
 def _size(site: Site, array: Array) -> Extent:
-    total: Any = 1
+    total: Extent = 1
     for extent in array.shape:
-        total = (
-            total * extent
-            if isinstance(total, int) and isinstance(extent, int)
-            else site.tracer.arithmetic.binary("*", total, extent)
-        )
-    return total  # type: ignore[no-any-return]
+        total = slices.arithmetic(site, "*", total, extent)
+    return total

@@ -18,7 +18,7 @@ from stagekit.frontend.evaluation import UNROLL, Site, evaluate, user_method
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
-from stagekit.frontend.numbers import PYTHON_BINARY
+from stagekit.frontend.numbers import OPERATORS
 from stagekit.frontend.operators import in_place
 from stagekit.frontend.values import Array, Scope, holds_run_time
 
@@ -63,7 +63,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
 
 def trace_augmented(frame: Frame, node: ast.AugAssign) -> None:
     """`target op= value`: the target's object and index are evaluated once."""
-    symbol, _ = PYTHON_BINARY[type(node.op)]
+    symbol = OPERATORS[type(node.op)].symbol
     frame.at(node.target)
     target = target_of(frame, node.target)
     old = target.get()

@@ -20,8 +20,8 @@ from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import items_of
-from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY, default_dtype, is_literal, is_numeric
-from stagekit.frontend.operators import METHODS, UNARY, binary, in_place, unary
+from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, default_dtype, is_literal, is_numeric
+from stagekit.frontend.operators import UNARY, binary, in_place, unary
 from stagekit.frontend.python_calls import Builtin, run_native
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time, mapper_of
@@ -249,14 +249,14 @@ ON_NUMBERS: dict[Any, Builtin] = {
     builtins.int: _elementwise(int, _int),
     builtins.float: _elementwise(float, _float),
     builtins.bool: _bool,
-    **{python: _operator(symbol) for symbol, python in PYTHON_BINARY.values()},
+    **{each.python: _operator(symbol) for symbol, each in SYMBOLS.items()},
     operator.not_: _not,
     operator.inv: _sign(ast.Invert),
     operator.is_: _comparison(ast.Is),
     operator.is_not: _comparison(ast.IsNot),
     operator.contains: _contains,
     operator.concat: _operator("+"),
-    **{getattr(operator, f"i{name}"): _operator_in_place(symbol) for symbol, name in METHODS.items()},
+    **{getattr(operator, f"i{each.method}"): _operator_in_place(symbol) for symbol, each in SYMBOLS.items()},
     operator.truth: _truth,
     np.where: _np_where,
     np.clip: _np_clip,

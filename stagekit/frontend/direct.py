@@ -23,7 +23,7 @@ from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.frame import Frame
 from stagekit.frontend.language import Staged
-from stagekit.frontend.numbers import COMPARISONS, PYTHON_BINARY
+from stagekit.frontend.numbers import COMPARISONS, SYMBOLS
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
 from stagekit.frontend.values import Scope, is_open
@@ -90,7 +90,7 @@ def operation(symbol: str) -> Staged:
 
 
 _PYTHONS: dict[str, Callable[..., Any]] = {
-    **dict(PYTHON_BINARY.values()),
+    **{symbol: each.python for symbol, each in SYMBOLS.items()},
     **{symbol: python for symbol, _, python in COMPARISONS.values()},
     "neg": operator.neg,
     "~": operator.invert,

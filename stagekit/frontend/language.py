@@ -26,15 +26,15 @@ from stagekit.frontend.errors import (
     EntryMisplaced,
     RunTimeValue,
     SharedMemoryExceeded,
-    StagingError,
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.slices import arithmetic
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
-from stagekit.frontend.values import Address, Array, Closure, Number, StaticRange, holds_run_time
+from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS, WARP
@@ -77,17 +77,13 @@ def elementwise(run: Callable[..., Any]) -> Staged:
     return Staged(run, is_elementwise=True)
 
 
-def _error(site: Site, message: str, hint: str) -> StagingError:
-    return site.error(BadCall(message, hint))
-
-
 def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:
     if isinstance(value, Number):
         raise site.error(RunTimeValue(what, describe_type(value), hint))
     if isinstance(value, np.integer) and is_numeric(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _error(site, f"{what} is {shown(value)}", "a Python int is needed")
+        raise site.error(BadCall(f"{what} is {shown(value)}", "a Python int is needed"))
     return int(value)
 
 
@@ -96,12 +92,8 @@ def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr"
 
 def _pointer(site: Site, pointer: Any) -> Address:
     if not isinstance(pointer, Address | Array):
-        raise StagingError(
-            BadOperands(
-                "load/store", describe(pointer), "the first argument is a pointer: `A + i`, not the element `A[i]`"
-            ),
-            site.loc,
-        )
+        hint = "the first argument is a pointer: `A + i`, not the element `A[i]`"
+        raise site.error(BadOperands("load/store", describe(pointer), hint))
     return arrays.base_of(site, pointer)
 
 
@@ -135,11 +127,9 @@ def _keeps(dtype: DType, fill: Any) -> bool:
     """Is `fill` itself what an element of `dtype` becomes? Integers and bools would cut a fraction off."""
     if dtype.is_float or not default_dtype(fill).is_float:
         return True
-    return not isinstance(fill, Number) and math.isfinite(fill) and int(fill) == fill and _holds(dtype, int(fill))
-
-
-def _holds(dtype: DType, whole: int) -> bool:
-    return whole in (0, 1) if dtype is dtypes.bool_ else dtype.holds(whole)
+    if isinstance(fill, Number) or not math.isfinite(fill) or int(fill) != fill:
+        return False
+    return fill in (0, 1) if dtype is dtypes.bool_ else dtype.holds(int(fill))
 
 
 @elementwise
@@ -164,42 +154,56 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     return site.tracer.arithmetic.select(on, if_true, if_false)
 
 
-def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
-    if not isinstance(dtype, DType):
-        raise _error(site, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
-    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    sizes = tuple(_static_int(site, s, "`shape`") for s in extents)
-    count = 1
-    strides: list[int] = []
-    for size in reversed(sizes):
-        if size < 0:
-            raise _error(site, f"`shape` is {shown(sizes)}", "sizes are not negative")
+def _axes(given: Any) -> tuple[Any, ...]:
+    """What is given for several axes, or for one."""
+    return tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def _known_dtype(site: Site, dtype: Any) -> DType:
+    if isinstance(dtype, DType):
+        return dtype
+    raise site.error(BadCall(f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32"))
+
+
+def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], Any]:
+    """The strides of an array without gaps, and how many elements it has."""
+    count: Extent = 1
+    strides: list[Extent] = []
+    for size in reversed(shape):
+        if isinstance(size, int) and size < 0:
+            raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
         strides.insert(0, count)
-        count *= size
-    _refuse_size(site, count * dtype.itemsize, space)
+        count = arithmetic(site, "*", count, size)
+    return tuple(strides), count
+
+
+def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
+    dtype = _known_dtype(site, dtype)
+    sizes = tuple(_static_int(site, s, "`shape`") for s in _axes(shape))
+    strides, count = _row_major(site, sizes)
+    _refuse_size(site, count, dtype, space)
     name = name_given_to(site.node) or space.value
     base = site.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
-    return Array(name, Address(base), sizes, tuple(strides), True)
+    return Array(name, Address(base), sizes, strides, True)
 
 
-def _refuse_size(site: Site, used_bytes: int, space: Space) -> None:
+def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
     """Refuse one array that is too large for every GPU. What all arrays take together is known when the kernel is lowered."""
+    used_bytes = count * dtype.itemsize if isinstance(count, int) else 0
     if space is Space.SHARED and used_bytes > MAX_SHARED_BYTES:
         raise site.error(SharedMemoryExceeded(used_bytes, *NO_GPU))
     if space is Space.LOCAL and used_bytes > MAX_LOCAL_BYTES:
-        raise _error(site, f"{shown(used_bytes)} bytes for each thread", f"a thread has {MAX_LOCAL_BYTES} at most")
-
-
-def _known_align(site: Site, align: int | None) -> int | None:
-    if is_alignment(align):
-        return align
-    raise _error(site, f"`align` is {shown(align)}", f"give a power of two, in bytes, from 1 to {MAX_ALIGN}")
+        text = f"{shown(used_bytes)} bytes for each thread"
+        raise site.error(BadCall(text, f"a thread has {MAX_LOCAL_BYTES} at most"))
 
 
 @staged
 def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
     """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
-    return _alloc(site, shape, dtype, Space.SHARED, _known_align(site, align))
+    if not is_alignment(align):
+        hint = f"give a power of two, in bytes, from 1 to {MAX_ALIGN}"
+        raise site.error(BadCall(f"`align` is {shown(align)}", hint))
+    return _alloc(site, shape, dtype, Space.SHARED, align)
 
 
 @staged
@@ -214,16 +218,15 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     known at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements
     must be there. The checking interpreter finds an access where they are not.
     """
-    starts, sizes = (tuple(x) if isinstance(x, tuple | list) else (x,) for x in (start, shape))
+    starts, sizes = _axes(start), _axes(shape)
     if not isinstance(array, Array):
-        raise _error(site, f"`window` of {describe(array)}", "give an array")
+        raise site.error(BadCall(f"`window` of {describe(array)}", "give an array"))
     if len(starts) != len(sizes) or len(sizes) > array.ndim:
-        raise _error(
-            site, f"{len(starts)} starts and {len(sizes)} sizes of {array.ndim} axes", "give one of each for an axis"
-        )
+        text = f"{len(starts)} starts and {len(sizes)} sizes of {array.ndim} axes"
+        raise site.error(BadCall(text, "give one of each for an axis"))
     known = tuple(_static_int(site, size, "a size of `window`") for size in sizes)
     if any(size < 1 for size in known):
-        raise _error(site, f"a window of {known}", "give sizes of at least 1")
+        raise site.error(BadCall(f"a window of {known}", "give sizes of at least 1"))
     return arrays.window(site, array, starts, known)
 
 
@@ -232,38 +235,23 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
     allowed). Every call gives the same memory.
     """
-    if not isinstance(dtype, DType):
-        raise _error(site, f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32")
-    base = Address(
-        site.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name_given_to(site.node) or "dynamic_shared")
-    )
+    dtype = _known_dtype(site, dtype)
+    name = name_given_to(site.node) or "dynamic_shared"
+    base = Address(site.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name))
     if shape is None:
         _need_shared(site, 1, dtype)
         return base
-    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(extents):
-        if isinstance(size, int) and size < 0:
-            raise _error(site, f"`shape` is {extents}", "sizes are not negative")
-        strides.insert(0, step)
-        is_static = isinstance(step, int) and isinstance(size, int)
-        step = step * size if is_static else site.tracer.arithmetic.binary("*", step, _index(site, size))
-    if isinstance(step, int):
-        _refuse_size(site, step * dtype.itemsize, Space.SHARED)
-    _need_shared(site, step, dtype)
-    sizes = tuple(s if isinstance(s, int) else _index(site, s) for s in extents)
-    return Array("dynamic_shared", base, sizes, tuple(strides), True)
+    sizes = tuple(s if isinstance(s, int) else Number(arrays.index_value(site, s)) for s in _axes(shape))
+    strides, count = _row_major(site, sizes)
+    _refuse_size(site, count, dtype, Space.SHARED)
+    _need_shared(site, count, dtype)
+    return Array("dynamic_shared", base, sizes, strides, True)
 
 
 def _need_shared(site: Site, elements: Any, dtype: DType) -> None:
     """Note what a launch must give, where it is needed whatever happens at run time."""
     if not site.tracer.control_depth:
         site.tracer.shared_needs.append((elements, dtype.itemsize))
-
-
-def _index(site: Site, value: Any) -> Number:
-    return Number(arrays.index_value(site, value))
 
 
 # -- staging --------------------------------------------------------------------------------------------------------------
@@ -279,7 +267,7 @@ def static_range(site: Site, *bounds: Any) -> StaticRange:
     try:
         return StaticRange(range(*known))
     except (TypeError, ValueError) as error:  # none or too many of them, or a step of 0
-        raise _error(site, f"`static_range`: {error}", "static_range(start, stop, step)") from None
+        raise site.error(BadCall(f"`static_range`: {error}", "static_range(start, stop, step)")) from None
 
 
 @staged
@@ -306,9 +294,8 @@ def static_print(site: Site, *values: Any) -> None:
 def constexpr_value(site: Site, value: Any) -> Any:
     """`constexpr(x)`: x itself; an error when it is known only at run time."""
     if holds_run_time(value):
-        raise StagingError(
-            RunTimeValue("the argument of `constexpr`", describe(value), "pass it as a constexpr parameter"), site.loc
-        )
+        hint = "pass it as a constexpr parameter"
+        raise site.error(RunTimeValue("the argument of `constexpr`", describe(value), hint))
     return value
 
 
@@ -333,12 +320,8 @@ def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]
         raise site.error(BadCall(f"`{cls.__name__}`: {error}", shown)) from None
     bound.apply_defaults()
     values = bound.arguments
-    return StagedLaunch(_axes(values["grid"]), _axes(values["block"]), values["shared_bytes"])
-
-
-def _axes(value: Any) -> tuple[Any, ...]:
-    axes = tuple(value) if isinstance(value, tuple | list) else (value,)
-    return (*axes, 1, 1)[: max(3, len(axes))]
+    grid, block = ((*axes, 1, 1)[: max(3, len(axes))] for axes in map(_axes, (values["grid"], values["block"])))
+    return StagedLaunch(grid, block, values["shared_bytes"])
 
 
 _SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)
@@ -451,14 +434,14 @@ def inline_asm(
     builder = site.tracer.builder
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
-            raise _error(site, f"`{name}` is {describe(given_text)}", "give a string")
+            raise site.error(BadCall(f"`{name}` is {describe(given_text)}", "give a string"))
     text, constraints = str.__str__(text), str.__str__(constraints)  # of a class of the user's: its characters alone
     values = [_asm_operand(site, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
     for each in wanted:
         if not isinstance(each, DType):
-            raise _error(site, f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them")
+            raise site.error(BadCall(f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them"))
     _check_constraints(site, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
@@ -485,7 +468,7 @@ def _asm_operand(site: Site, value: Any) -> Value:
     if isinstance(value, Address | Array):
         return arrays.base_of(site, value).value
     if not is_numeric(value):
-        raise _error(site, f"an operand of inline_asm is {describe(value)}", "numbers and pointers only")
+        raise site.error(BadCall(f"an operand of inline_asm is {describe(value)}", "numbers and pointers only"))
     if is_literal(value) and isinstance(value, float):
         return site.tracer.arithmetic.to_value(value, dtypes.float32)
     return site.tracer.arithmetic.number(value).value
@@ -496,16 +479,17 @@ def _check_constraints(site: Site, constraints: str, results: int, operands: int
     outputs = sum(c.startswith("=") for c in parts)
     if outputs != results or len(parts) - outputs != operands:
         message = f"constraints {constraints!r} name {counted(outputs, 'result')} and {counted(len(parts) - outputs, 'operand')}"
-        raise _error(site, message, f"the call has {results} results and {operands} operands")
+        raise site.error(BadCall(message, f"the call has {results} results and {operands} operands"))
 
 
 def _host_answer(site: Site, host: Any, given: list[Any], wanted: tuple[DType, ...]) -> tuple[Any, ...]:
     answer = site.invoke(host, given)
     answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
     if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
-        raise _error(
-            site,
-            f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}",
-            "return one number per dtype",
+        raise site.error(
+            BadCall(
+                f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}",
+                "return one number per dtype",
+            )
         )
     return answers

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,35 +25,35 @@ Literal = bool | int | float
 Static = Any  # a NumPy scalar: a typed compile-time number
 Numeric = Literal | np.generic | Number
 
-PYTHON_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("+", operator.add),
-    ast.Sub: ("-", operator.sub),
-    ast.Mult: ("*", operator.mul),
-    ast.Div: ("/", operator.truediv),
-    ast.FloorDiv: ("//", operator.floordiv),
-    ast.Mod: ("%", operator.mod),
-    ast.Pow: ("**", operator.pow),
-    ast.BitAnd: ("&", operator.and_),
-    ast.BitOr: ("|", operator.or_),
-    ast.BitXor: ("^", operator.xor),
-    ast.LShift: ("<<", operator.lshift),
-    ast.RShift: (">>", operator.rshift),
-    ast.MatMult: ("@", operator.matmul),
-}
 
-_KINDS: dict[str, BinaryKind] = {
-    "+": BinaryKind.ADD,
-    "-": BinaryKind.SUB,
-    "*": BinaryKind.MUL,
-    "/": BinaryKind.DIV,
-    "//": BinaryKind.FLOORDIV,
-    "%": BinaryKind.MOD,
-    "&": BinaryKind.AND,
-    "|": BinaryKind.OR,
-    "^": BinaryKind.XOR,
-    "<<": BinaryKind.SHL,
-    ">>": BinaryKind.SHR,
+class Operator(NamedTuple):
+    """An operator of two operands. method: what a class answers it by, without underscores. kind: what it is on run-time
+    numbers, None where it is made of others.
+    """
+
+    symbol: str
+    python: Callable[[Any, Any], Any]
+    method: str
+    kind: Any
+
+
+OPERATORS: dict[type[ast.operator], Operator] = {
+    ast.Add: Operator("+", operator.add, "add", BinaryKind.ADD),
+    ast.Sub: Operator("-", operator.sub, "sub", BinaryKind.SUB),
+    ast.Mult: Operator("*", operator.mul, "mul", BinaryKind.MUL),
+    ast.Div: Operator("/", operator.truediv, "truediv", BinaryKind.DIV),
+    ast.FloorDiv: Operator("//", operator.floordiv, "floordiv", BinaryKind.FLOORDIV),
+    ast.Mod: Operator("%", operator.mod, "mod", BinaryKind.MOD),
+    ast.Pow: Operator("**", operator.pow, "pow", None),
+    ast.BitAnd: Operator("&", operator.and_, "and", BinaryKind.AND),
+    ast.BitOr: Operator("|", operator.or_, "or", BinaryKind.OR),
+    ast.BitXor: Operator("^", operator.xor, "xor", BinaryKind.XOR),
+    ast.LShift: Operator("<<", operator.lshift, "lshift", BinaryKind.SHL),
+    ast.RShift: Operator(">>", operator.rshift, "rshift", BinaryKind.SHR),
+    ast.MatMult: Operator("@", operator.matmul, "matmul", None),
 }
+SYMBOLS = {each.symbol: each for each in OPERATORS.values()}
+
 _SMALL = 1 << 24  # up to here every integer is a float32
 _INTEGER_ONLY = ("&", "|", "^", "<<", ">>")
 _BOOL_TOO = ("&", "|", "^")
@@ -200,7 +200,7 @@ class Arithmetic:
             raise StagingError(
                 BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), self.builder.loc
             )
-        kind = _KINDS[symbol]
+        kind = SYMBOLS[symbol].kind
         if not isinstance(left, Number) and not isinstance(right, Number):
             return semantics.binary(kind, dtype, self._static(left, dtype), self._static(right, dtype))
         a, b = self.to_value(left, dtype), self.to_value(right, dtype)

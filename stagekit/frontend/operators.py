@@ -17,7 +17,7 @@ from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, by_method, evaluate, user_method
 from stagekit.frontend.frame import Frame
-from stagekit.frontend.numbers import PYTHON_BINARY, default_dtype, describe_type, is_literal, is_numeric, meet
+from stagekit.frontend.numbers import OPERATORS, SYMBOLS, default_dtype, describe_type, is_literal, is_numeric, meet
 from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 from stagekit.intrinsics import registry
@@ -27,15 +27,7 @@ from stagekit.ir import BinaryKind, CompareKind, Value
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
     left = evaluate(frame, node.left)
     right = evaluate(frame, node.right)
-    symbol, _ = PYTHON_BINARY[type(node.op)]
-    return binary(Site(frame, node), symbol, left, right)
-
-
-_SYMBOLS = dict(PYTHON_BINARY.values())
-METHODS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
-    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul",
-}  # fmt: skip
+    return binary(Site(frame, node), OPERATORS[type(node.op)].symbol, left, right)
 
 
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
@@ -46,7 +38,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
-        return site.static(_SYMBOLS[symbol], left, right)
+        return site.static(SYMBOLS[symbol].python, left, right)
     site.at()
     if symbol != "@" and is_numeric(left) and is_numeric(right):
         return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right)
@@ -54,7 +46,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
         moved = _pointer_arithmetic(site, symbol, left, right)
         if moved is not None:
             return moved
-    answer = by_method(site, METHODS[symbol], left, right)
+    answer = by_method(site, SYMBOLS[symbol].method, left, right)
     if answer is not NotImplemented:
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
@@ -65,7 +57,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
         _refuse_huge(site, symbol, left, right)
     if symbol == "%":
         site.static(bounded_format, left)
-    made = site.static(_SYMBOLS[symbol], left, right)
+    made = site.static(SYMBOLS[symbol].python, left, right)
     return site.tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
 
 
@@ -123,7 +115,7 @@ def in_place(site: Site, symbol: str, left: Any, right: Any) -> Any:
             _refuse_huge(site, symbol, left, right)
         site.invoke(objects.attribute(site, left, container), [right])
         return left
-    method = user_method(site.tracer, left, f"__i{METHODS[symbol]}__")
+    method = user_method(site.tracer, left, f"__i{SYMBOLS[symbol].method}__")
     answer = NotImplemented if method is None else site.invoke(method, [left, right])
     return binary(site, symbol, left, right) if answer is NotImplemented else answer
 

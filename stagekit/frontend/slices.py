@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stagekit import dtypes
 from stagekit.frontend.errors import BadIndex
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.numbers import is_literal
+from stagekit.frontend.numbers import SYMBOLS, is_literal
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Extent, Number
 from stagekit.intrinsics import registry
@@ -58,8 +58,8 @@ def cut(site: Site, start: Extent | None, stop: Extent | None, step: int, size: 
 def arithmetic(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
     """`left symbol right`; what is known is computed now."""
     if isinstance(left, int) and isinstance(right, int):
-        return left - right if symbol == "-" else left + right if symbol == "+" else left // right
-    if isinstance(right, int) and right == 0:
+        return SYMBOLS[symbol].python(left, right)  # type: ignore[no-any-return]
+    if isinstance(right, int) and right == 0 and symbol in "+-":
         return left
     found: Number = site.tracer.arithmetic.binary(symbol, left, right)
     return found
