@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tqdm import tqdm
+
 from tools.fuzz.harness import MOST_FAILURES, SHRINK_SECONDS, Failure, Fuzzer, Outcome, Problem, keep, spoils
 from tools.fuzz.worker import Message, work
 
 _AHEAD = 2  # seeds that a worker has: it never waits for the next
 _POLL_SECONDS = 0.2
-_PROGRESS_SECONDS = 10.0
 _START_SECONDS = 60.0  # to start a process, on a busy machine
 _GRACE_SECONDS = 10.0  # for the last cases, when time is over
 
@@ -106,7 +107,8 @@ class Fleet:
         self._workers: list[Worker] = []
         self._is_stopped = False
         self._start = time.monotonic()
-        self._told_at = self._start
+        known = len(plan.seeds) if plan.seconds is None else None
+        self._bar = tqdm(total=known, desc=self.fuzzer.name, unit=" cases", disable=None)  # None: quiet in a pipe
 
     def stop(self) -> None:
         """Give out no more seeds, and end without waiting for those that are out."""
@@ -219,25 +221,16 @@ class Fleet:
             worker.end()
         self.unfinished += self._again
         self.outcome.seconds = self._seconds()
+        self._bar.close()
 
     # -- telling ------------------------------------------------------------------------------------------------
 
     def _note(self, failure: Failure) -> None:
         self.outcome.failed.append(failure)
         keep(self.fuzzer, failure, self.plan.corpus)
-        self._tell(f"seed {failure.seed}: {failure.problem.text}")
+        tqdm.write(f"{self.fuzzer.name}: seed {failure.seed}: {failure.problem.text}", file=sys.stderr)
 
     def _tell_progress(self) -> None:
-        now = time.monotonic()
-        if now - self._told_at < _PROGRESS_SECONDS:
-            return
-        self._told_at = now
-        seconds, done = self._seconds(), self.outcome
         memory = sum(worker.memory_mb for worker in self._workers)
-        self._tell(
-            f"{done.cases} cases in {seconds:.0f} s, {done.cases / seconds:.1f} a second, {len(done.failed)} failed, {memory} MB"
-        )
-
-    def _tell(self, text: str) -> None:
-        sys.stderr.write(f"{self.fuzzer.name}: {text}\n")
-        sys.stderr.flush()
+        self._bar.set_postfix_str(f"{len(self.outcome.failed)} failed, {memory} MB", refresh=False)
+        self._bar.update(self.outcome.cases - self._bar.n)
