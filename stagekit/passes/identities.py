@@ -10,7 +10,7 @@ No rule for floats: `x + 0.0` is not `x` for -0.0, nor `x * 1.0` for a NaN with 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from stagekit.dtypes import DType, bool_, float32, float64
 from stagekit.ir import BinaryKind, CompareKind
@@ -30,29 +30,17 @@ LEFT = Same.LEFT
 Identity = Same | bool | int | None
 """The result of an op: its left operand, a constant, or None where no rule says."""
 
-_ZERO, _ONE, _ONES = "0", "1", "all bits"
+_ALL_BITS = -1  # in the tables, of any dtype
 
-# (kind, constant on the right) -> the result
-_RIGHT: dict[tuple[BinaryKind, str], Same | str] = {
-    (_K.ADD, _ZERO): LEFT,
-    (_K.SUB, _ZERO): LEFT,
-    (_K.MUL, _ZERO): _ZERO,
-    (_K.MUL, _ONE): LEFT,
-    (_K.FLOORDIV, _ZERO): _ZERO,
-    (_K.FLOORDIV, _ONE): LEFT,
-    (_K.MOD, _ZERO): _ZERO,
-    (_K.MOD, _ONE): _ZERO,
-    (_K.AND, _ZERO): _ZERO,
-    (_K.AND, _ONES): LEFT,
-    (_K.OR, _ZERO): LEFT,
-    (_K.OR, _ONES): _ONES,
-    (_K.XOR, _ZERO): LEFT,
-    (_K.SHL, _ZERO): LEFT,
-    (_K.SHR, _ZERO): LEFT,
+_NEUTRAL = {  # `x kind this` is x
+    **dict.fromkeys((_K.ADD, _K.SUB, _K.OR, _K.XOR, _K.SHL, _K.SHR), 0),
+    _K.MUL: 1,
+    _K.FLOORDIV: 1,
+    _K.AND: _ALL_BITS,
 }
+_ABSORBING = {_K.MUL: 0, _K.FLOORDIV: 0, _K.MOD: 0, _K.AND: 0, _K.OR: _ALL_BITS}  # `x kind this` is this
 COMMUTATIVE = frozenset({_K.ADD, _K.MUL, _K.AND, _K.OR, _K.XOR})
 _ZERO_STAYS_ZERO = frozenset({_K.FLOORDIV, _K.MOD, _K.SHL, _K.SHR})
-_EQUAL: dict[BinaryKind, Same | str] = {_K.SUB: _ZERO, _K.XOR: _ZERO, _K.MOD: _ZERO, _K.AND: LEFT, _K.OR: LEFT}
 
 TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
 _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
@@ -60,7 +48,14 @@ _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are 
 
 def beside_constant(kind: BinaryKind, dtype: DType, constant: Any) -> Identity:
     """`x kind constant`."""
-    return _result(_RIGHT.get((kind, _name(constant, dtype))), dtype)
+    number = (
+        _ALL_BITS if constant == (-1 if dtype.is_signed else dtype.max) else constant
+    )  # also of a bool, of which 1 is True
+    if number == _NEUTRAL.get(kind):
+        return LEFT
+    if number == _ABSORBING.get(kind):
+        return cast("bool | int", constant)
+    return 0 if kind is _K.MOD and number == 1 else None
 
 
 def after_zero(kind: BinaryKind) -> Identity:
@@ -70,7 +65,10 @@ def after_zero(kind: BinaryKind) -> Identity:
 
 def of_equals(kind: BinaryKind, dtype: DType) -> Identity:
     """`x kind x`."""
-    return _result(_EQUAL.get(kind), dtype)
+    if kind in (_K.AND, _K.OR):
+        return LEFT
+    zero = False if dtype is bool_ else 0
+    return zero if kind in (_K.SUB, _K.XOR, _K.MOD) else None
 
 
 def beside_limit(extreme: str | None, dtype: DType, constant: Any) -> Identity:
@@ -79,27 +77,6 @@ def beside_limit(extreme: str | None, dtype: DType, constant: Any) -> Identity:
         return None
     decides, yields = (dtype.min, dtype.max) if extreme == "min" else (dtype.max, dtype.min)
     return decides if constant == decides else LEFT if constant == yields else None
-
-
-def _name(constant: Any, dtype: DType) -> str:
-    """What the tables call this number; a bool has all bits set, not 1."""
-    if constant == 0:
-        return _ZERO
-    if constant == _ones(dtype):
-        return _ONES
-    return _ONE if constant == 1 else ""
-
-
-def _ones(dtype: DType) -> int:
-    """The number whose bits are all set."""
-    return -1 if dtype.is_signed else dtype.max
-
-
-def _result(rule: Same | str | None, dtype: DType) -> Identity:
-    if rule is None or isinstance(rule, Same):
-        return rule
-    value = 0 if rule == _ZERO else _ones(dtype)
-    return bool(value) if dtype is bool_ else value
 
 
 # -- comparisons and casts --------------------------------------------------------------------------------------------
