@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
@@ -14,7 +16,7 @@ from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
-from stagekit.ir import BOOL, Function
+from stagekit.ir import BOOL, INDEX, Function, Op, Space, ops, walk
 from stagekit.ir.intervals import Intervals, makers
 
 
@@ -45,8 +47,25 @@ def compile(fn: Function, capability: int) -> CudaCode:
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
     refuse_shared(fn, shared.total_bytes, f"compute capability {target.capability / 10} has", target.shared_limit_bytes)
-    ptx = ptxas_faults.avoid(target.assemble(text))
+    ptx = ptxas_faults.avoid(target.assemble(text, is_straight=_is_straight(fn, text)))
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
+
+
+def _is_straight(fn: Function, text: str) -> bool:
+    """Has `fn` nothing for the rest of LLVM's pipeline to do? That unrolls loops, inlines libdevice, spreads alignments, keeps
+    arrays in registers, narrows divisions, and leaves out the bound of an index that a condition around it implies.
+    """
+    needs_more = (rule(op) for op in walk(fn.body) if (rule := _NEEDS_MORE.get(type(op))))
+    return not any(fn.attribute("align", ())) and "@__nv_" not in text and not any(needs_more)
+
+
+_NEEDS_MORE: dict[type[Op], Callable[[Any], bool]] = {
+    ops.For: lambda op: True,
+    ops.While: lambda op: True,
+    ops.Alloc: lambda op: op.space is Space.LOCAL or op.align > op.dtype.itemsize,
+    ops.Select: lambda op: op.result.type is INDEX,
+    ops.Binary: lambda op: op.kind in ops.DIVISIONS and op.result.type is INDEX,
+}
 
 
 def entry_name(name: str) -> str:

@@ -6,6 +6,7 @@ version that has it: 8.0 (drivers of CUDA 12.0) up to Hopper.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,25 +56,21 @@ class GpuTarget:
     def shared_limit_bytes(self) -> int:
         return _SHARED_LIMIT_KIB[self.known_capability] * 1024
 
-    def assemble(self, text: str) -> str:
-        """The PTX of a module in LLVM text."""
-        _initialise()
+    def assemble(self, text: str, *, is_straight: bool = False) -> str:
+        """The PTX of a module in LLVM text. is_straight: there is nothing in it that needs more than `optimize.simplify`."""
         module = optimize.parse(text, llvm.create_context())
-        machine = self._machine()
-        optimize.optimise(module, machine, _PASSES_LEVEL)
+        machine = _machine(self.cpu, self.ptx_version)
+        if is_straight:
+            optimize.simplify(module, machine)
+        else:
+            optimize.optimise(module, machine, _PASSES_LEVEL)
         return str(machine.emit_assembly(module))
 
-    def _machine(self) -> Any:
-        target = llvm.Target.from_triple(TRIPLE)
-        return target.create_target_machine(cpu=self.cpu, features=f"+ptx{self.ptx_version}", opt=_CODEGEN_LEVEL)
 
-
-_is_initialised = False
-
-
-def _initialise() -> None:
-    global _is_initialised
-    if not _is_initialised:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        _is_initialised = True
+@functools.cache
+def _machine(cpu: str, ptx_version: int) -> Any:
+    """LLVM's target machine: made once per process, since it takes as long as parsing a small kernel."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(TRIPLE)
+    return target.create_target_machine(cpu=cpu, features=f"+ptx{ptx_version}", opt=_CODEGEN_LEVEL)

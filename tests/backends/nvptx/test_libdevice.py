@@ -13,7 +13,7 @@ import pytest
 from stagekit import dtypes
 from stagekit.backends import libdevice, nvptx, ptxas
 from stagekit.backends.llvm import optimize
-from stagekit.backends.nvptx.target import GpuTarget
+from stagekit.backends.nvptx.target import _machine
 from stagekit.diagnostics import StagekitError
 from stagekit.dtypes import DType
 from stagekit.intrinsics.registry import sig
@@ -56,7 +56,7 @@ def linked(symbol: str, dtype: DType) -> str:
     for function in module.functions:
         if not function.is_declaration and function.name != "k":
             function.linkage = "internal"
-    machine = GpuTarget(80)._machine()
+    machine = _machine("sm_80", 80)
     optimize.optimise(module, machine, 2)
     return str(machine.emit_assembly(module))
 
