@@ -8,7 +8,7 @@ bind((x,), {"facter": 2.0})     error: no parameter `facter`; did you mean `fact
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stagekit.diagnostics import Diagnostic, Note
@@ -38,20 +38,16 @@ class Binder:
             return args
         if len(args) > self._positional:
             raise self._error(TooManyArguments(self._kernel, self._positional, len(args)))
-        self._refuse_unknown(args, kwargs)
+        for name in kwargs:
+            if name in self._names[: len(args)]:
+                raise self._error(DuplicateArgument(name, self._kernel))
+            if name not in self._names:
+                raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
         values = [*args, *(kwargs.get(n, d) for n, d in list(zip(self._names, self._defaults))[len(args) :])]
         missing = [f"`{name}`" for name, value in zip(self._names, values) if value is ...]
         if missing:
             raise self._error(MissingArgument(self._kernel, ", ".join(missing)))
         return values
-
-    def _refuse_unknown(self, args: tuple[Any, ...], kwargs: Iterable[str]) -> None:
-        given = self._names[: len(args)]
-        for name in kwargs:
-            if name in given:
-                raise self._error(DuplicateArgument(name, self._kernel))
-            if name not in self._names:
-                raise self._error(UnknownArgument(self._kernel, name, suggestion(name, self._names)))
 
     def _error(self, diagnostic: Diagnostic) -> ArgumentError:
         texts = [

@@ -40,7 +40,7 @@ from stagekit.runtime.errors import (
     WrongStride,
 )
 from stagekit.runtime.native_process import address_of
-from stagekit.runtime.scalars import convert
+from stagekit.runtime.pack import convert
 from stagekit.runtime.views import REACHABLE, ArrayView, Device
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature, place_of, values_of
 
@@ -102,19 +102,16 @@ def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
 def _reader(spec: ArgSpec, target: Target) -> Reader:
     if isinstance(spec, ScalarSpec):
         return _scalar_reader(spec)
-    if isinstance(spec, NoneSpec):
-        return _none_reader(spec)
-    general = _array_reader(spec, target)
-    return _numpy_reader(spec, general) if target == "cpu" else general
+    if not isinstance(spec, NoneSpec):
+        general = _array_reader(spec, target)
+        return _numpy_reader(spec, general) if target == "cpu" else general
 
-
-def _none_reader(spec: NoneSpec) -> Reader:
-    def read(value: Any, _: GpuReading | None) -> Native:
+    def read_none(value: Any, _: GpuReading | None) -> Native:
         if value is not None:
             raise ArgumentError(NotNone(spec.name, args.describe(value)))
         return ()
 
-    return read
+    return read_none
 
 
 _QUICK_FLOATS = {float32: float(np.finfo(np.float32).max), float64: float(np.finfo(np.float64).max)}
@@ -138,27 +135,28 @@ def _scalar_reader(spec: ScalarSpec) -> Reader:
 
 
 def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
-    native = _native(spec)
+    """The general way: `args.read_array`, then all checks. The values stand as `signature.place_of` says."""
+    has_sizes = isinstance(spec, ArraySpec)
+    has_strides = isinstance(spec, ArraySpec) and not spec.is_contiguous
 
     def read(value: Any, gpu: GpuReading | None) -> Native:
-        view = _view(spec, value, gpu)
-        if target == "cuda" and view.device.kind == "cpu":
-            view = _pinned(view)
+        try:
+            view = args.read_array(value, None if gpu is None else gpu.stream_of)
+        except args.Unreadable as error:  # the owner's own refusal
+            raise ArgumentError(UnreadableArray(spec.name, args.describe(value), str(error))) from error
+        if view is None:
+            raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
+        if (
+            target == "cuda" and view.device.kind == "cpu"
+        ):  # most owners, NumPy for one, do not say that memory is pinned
+            pinned = driver.device_address(view.address)
+            view = view if pinned is None else view._replace(address=pinned, device=Device("pinned"))
         check_array(spec, view, target, value)
         if gpu is not None:
             gpu.admit(spec.name, view)
-        return native(view)
+        return view.address, *(view.shape if has_sizes else ()), *((view.strides or ()) if has_strides else ())
 
     return read
-
-
-def _native(spec: ArraySpec | PointerSpec) -> Callable[[ArrayView], Native]:
-    """What a checked array becomes; `signature.place_of` says the same."""
-    if isinstance(spec, PointerSpec):
-        return lambda view: (view.address,)
-    if spec.is_contiguous:
-        return lambda view: (view.address, *view.shape)
-    return lambda view: (view.address, *view.shape, *(view.strides or ()))
 
 
 def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
@@ -184,23 +182,7 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     return read
 
 
-# The general way ----------------------------------------------------------------------------------------------------
-
-
-def _view(spec: ArraySpec | PointerSpec, value: Any, gpu: GpuReading | None) -> ArrayView:
-    try:
-        view = args.read_array(value, None if gpu is None else gpu.stream_of)
-    except args.Unreadable as error:  # the owner's own refusal
-        raise ArgumentError(UnreadableArray(spec.name, args.describe(value), str(error))) from error
-    if view is None:
-        raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
-    return view
-
-
-def _pinned(view: ArrayView) -> ArrayView:
-    """An array of the host's as a GPU sees it, if its memory is pinned. Most owners, NumPy for one, do not say that it is."""
-    address = driver.device_address(view.address)
-    return view if address is None else view._replace(address=address, device=Device("pinned"))
+# Checks -------------------------------------------------------------------------------------------------------------
 
 
 def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, value: Any) -> None:
@@ -208,7 +190,8 @@ def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, 
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(MaskedArray(spec.name, str(view)))
     if view.device.kind not in REACHABLE[target]:
-        raise ArgumentError(WrongDevice(spec.name, target, str(view), str(view.device), _way_to(target, spec.name)))
+        way = _WAY_TO[target].format(spec.name)
+        raise ArgumentError(WrongDevice(spec.name, target, str(view), str(view.device), way))
     if view.dtype is not spec.dtype:
         raise ArgumentError(WrongDtype(spec.name, spec.dtype.name, str(view), _conversion(spec, value)))
     if isinstance(spec, ArraySpec):
@@ -241,19 +224,16 @@ def _is_stepped(shape: Sequence[int], axis: int) -> bool:
     return shape[axis] > 1 and 0 not in shape
 
 
-def _way_to(target: Target, name: str) -> str:
-    if target == "cuda":
-        return f"stagekit.cuda.to_device({name}) copies it to the GPU"
-    return f"{name}.to_host() of a stagekit array or {name}.cpu() of a torch tensor copies it to the CPU"
-
-
-_NUMPY_SPELLING = {"bool": "np.bool_"}
+_WAY_TO: dict[Target, str] = {
+    "cuda": "stagekit.cuda.to_device({0}) copies it to the GPU",
+    "cpu": "{0}.to_host() of a stagekit array or {0}.cpu() of a torch tensor copies it to the CPU",
+}
 
 
 def _conversion(spec: ArraySpec | PointerSpec, value: Any) -> str:
     if isinstance(value, np.ndarray):
-        prefix = "np" if hasattr(np, spec.dtype.name) else "ml_dtypes"
-        return f"{spec.name}.astype({_NUMPY_SPELLING.get(spec.dtype.name, f'{prefix}.{spec.dtype.name}')})"
+        module = "np" if hasattr(np, spec.dtype.name) else "ml_dtypes"
+        return f"{spec.name}.astype({module}.{spec.dtype.name}{'_' * (spec.dtype.kind == 'bool')})"
     if hasattr(value, "to") and hasattr(value, "data_ptr"):
         return f"{spec.name}.to(torch.{spec.dtype.name})"
     return f"convert it to {spec.dtype.name}"

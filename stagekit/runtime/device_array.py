@@ -85,15 +85,6 @@ class DeviceArray:
                 driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
         return host
 
-    def _fill(self, host: np.ndarray[Any, Any]) -> None:
-        """Copy a C-ordered array of the same shape and dtype here; waits for the device before and after."""
-        if not self.nbytes:
-            return
-        with driver.on_device(self.device):
-            driver.wait(self.device)
-            driver.call("cuMemcpyHtoD", self._address, host.ctypes.data, self.nbytes)
-            driver.wait(self.device)  # from pageable memory the call may return before the copy has ended
-
     # How others read it ---------------------------------------------------------------------------------------------
 
     def __stagekit_view__(self) -> ArrayView:
@@ -131,7 +122,11 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
     except (TypeError, ValueError) as error:
         raise wrong_arguments(to_device, f"NumPy makes no array of `array`: {error}") from None
     copy = empty(host.shape, host.dtype, device)
-    copy._fill(host)
+    if copy.nbytes:
+        with driver.on_device(device):
+            driver.wait(device)
+            driver.call("cuMemcpyHtoD", copy._address, host.ctypes.data, copy.nbytes)
+            driver.wait(device)  # from pageable memory the call may return before the copy has ended
     return copy
 
 

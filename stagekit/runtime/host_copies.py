@@ -39,7 +39,14 @@ class Hosted:
     def __init__(self, given: Sequence[Any], read_on_gpu: Callable[[Sequence[Any], GpuReading], object]) -> None:
         self.arguments = list(given)
         self.gone: set[int] = set()
-        self._views = {place: view for place, value in enumerate(given) if (view := _foreign(value)) is not None}
+        self._views: dict[int, ArrayView] = {}
+        for place, value in enumerate(
+            given
+        ):  # an array that its owner does not let be seen is refused by the checks, in words
+            with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
+                view = None if isinstance(value, np.ndarray) else read_array(value)
+                if view is not None:
+                    self._views[place] = view
         self._spans: list[_Span] = []
         self._device = 0
         on_gpu = {place: view for place, view in self._views.items() if view.device.kind in _ON_GPU}
@@ -57,7 +64,7 @@ class Hosted:
             self._spans = [_Span(low, high) for low, high in _joined(map(byte_range, views.values()))]
         for place, view in views.items():
             home = [span for span in self._spans if span.address <= byte_range(view)[0]][-1]
-            self.arguments[place] = home.array_of(view)
+            self.arguments[place] = _array_in(home.copy.data, home.address, view)
             if not home.is_alive:
                 self.gone.add(place)
 
@@ -82,15 +89,6 @@ class Hosted:
             driver.wait(self._device)  # from pageable memory a copy may return before it has ended
 
 
-def _foreign(value: Any) -> ArrayView | None:
-    """A look at an array that is not NumPy's. One that its owner does not let be seen is refused by the checks, in words."""
-    if isinstance(value, np.ndarray):
-        return None
-    with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
-        return read_array(value)
-    return None
-
-
 def _array_in(memory: Any, start: int, view: ArrayView) -> Array:
     """`view` as an array in `memory`, which stands for the addresses from `start` on."""
     assert isinstance(view.dtype, DType)
@@ -109,20 +107,17 @@ class _Span:
     def __init__(self, address: int, end: int) -> None:
         self.address, self.end = address, end
         self.is_alive = end == address or (_is_allocated(address) and _is_allocated(end - 1))
-        self._copy = _aligned_like(address, end - address)
-        if self.is_alive and self._copy.size:
-            driver.call("cuMemcpyDtoH", self._copy.ctypes.data, address, self._copy.size)
-        self._before = self._copy.copy()
-
-    def array_of(self, view: ArrayView) -> Array:
-        """`view`, a part of this range, in the copy."""
-        return _array_in(self._copy.data, self.address, view)
+        memory = np.zeros(end - address + _ALIGNMENT, np.uint8)
+        self.copy = memory[(address - memory.ctypes.data) % _ALIGNMENT :][: end - address]  # aligned as the original is
+        if self.is_alive and self.copy.size:
+            driver.call("cuMemcpyDtoH", self.copy.ctypes.data, address, self.copy.size)
+        self._before = self.copy.copy()
 
     def write_back(self) -> None:
-        changed = np.flatnonzero(self._copy != self._before)
+        changed = np.flatnonzero(self.copy != self._before)
         if self.is_alive and len(changed):
             first, last = int(changed[0]), int(changed[-1])
-            driver.call("cuMemcpyHtoD", self.address + first, self._copy.ctypes.data + first, last - first + 1)
+            driver.call("cuMemcpyHtoD", self.address + first, self.copy.ctypes.data + first, last - first + 1)
 
 
 def byte_range(view: ArrayView) -> tuple[int, int]:
@@ -151,9 +146,3 @@ def _is_allocated(address: int) -> bool:
     except CudaError:
         return False
     return True
-
-
-def _aligned_like(address: int, size: int) -> Array:
-    """So many bytes at a host address that leaves the same remainder as `address`."""
-    memory = np.zeros(size + _ALIGNMENT, np.uint8)
-    return memory[(address - memory.ctypes.data) % _ALIGNMENT :][:size]

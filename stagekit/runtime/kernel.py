@@ -12,7 +12,7 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
-from stagekit.runtime.checks import ArgumentReader, Native, compile_reader
+from stagekit.runtime.checks import GpuReading, Native, compile_reader
 from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
@@ -35,7 +35,7 @@ class Kernel:
         self.artifact = artifact
         self._name = artifact.kernel_name
         self._constexprs = dict(constexprs or {})
-        self._read = _naming(self._name, compile_reader(artifact.signature, artifact.target))
+        self._read_plainly = compile_reader(artifact.signature, artifact.target)
         self._last_request: tuple[Any, LaunchRequest] = None, NO_BRACKETS
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
         needs = artifact.signature.shared_needs
@@ -73,36 +73,30 @@ class Kernel:
         """
         return None
 
+    def _read(self, arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
+        """One value per slot. An error says what was launched."""
+        try:
+            return self._read_plainly(arguments, gpu)
+        except ArgumentError as error:
+            error.context = (*error.context, f"while launching `{self._name}`")
+            raise
+
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
-        size = self._size_asked(values, arguments, brackets)
+        """The launch in numbers: what stands in the brackets, what the kernel computes itself, or what a grid function gives."""
+        asked = brackets.size
+        if isinstance(asked, LaunchSize):
+            size = asked
+        elif self._own_size is not None:
+            size = self._own_size(values)
+        elif asked is None:
+            raise missing_brackets(self.artifact.style, self._name)
+        else:
+            size = asked(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))
         if self._shared_needs is not None and size.blocks:
             needed = max(self._shared_needs(values))  # type: ignore[arg-type]
             if size.shared_bytes < needed:
                 raise LaunchError(SharedMemoryTooSmall(self._name, needed, size.shared_bytes))
         return size
-
-    def _size_asked(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
-        size = brackets.size
-        if type(size) is LaunchSize:
-            return size
-        if self._own_size is not None:
-            return self._own_size(values)
-        if size is None:
-            raise missing_brackets(self.artifact.style, self._name)
-        return size(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))  # type: ignore[operator]
-
-
-def _naming(kernel: str, read: ArgumentReader) -> ArgumentReader:
-    """The reader, whose errors say what was launched."""
-
-    def named(*given: Any) -> Native:
-        try:
-            return read(*given)
-        except ArgumentError as error:
-            error.context = (*error.context, f"while launching `{kernel}`")
-            raise
-
-    return named
 
 
 class IdleKernel(Kernel):

@@ -1,24 +1,71 @@
-"""Native parameters in memory: the slots, then whatever else a target wants to pass, in eight bytes each.
+"""Native parameters in memory: a Python or NumPy number as the value of a scalar parameter, and the slots that hold values.
 
-    packer = Packer(signature.slots, extra="3q")       # and three int64
+    convert(ScalarSpec("n", int32), np.int64(7))       7
+    convert(ScalarSpec("eps", float16), 1e-8)          0       the bits of what it is rounded to, once, to nearest even
+    convert(ScalarSpec("n", int32), 7.0)               refused: floats never become integers
+    convert(ScalarSpec("n", uint8), -1)                refused: does not fit
+    packer = Packer(signature.slots, extra="3q")       behind the slots, in eight bytes each, three int64
     buffer = packer.pack((address, n, 3.0), grid)
-    buffer.address                                     # of slot 0, what a CPU entry takes
-    buffer.pointers                                    # of an array of pointers to each, what cuLaunchKernel takes
+    buffer.address                                     of slot 0, what a CPU entry takes
+    buffer.pointers                                    of an array of pointers to each, what cuLaunchKernel takes
 
-A slot holds its value in its own width at the low end. Each launch has a buffer to itself, so that threads may launch one
-kernel at the same time.
+Integers and bools are accepted for every dtype, floats for float dtypes. NumPy scalars count as the Python number of their
+kind. What `convert` gives is what `struct` packs: an int, a float, or the bits of a 16- or 8-bit float. A slot holds its
+value in its own width at the low end. Each launch has a buffer to itself, so that threads may launch one kernel at the same
+time.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import numbers
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from stagekit.dtypes import dtype_from_numpy, number_as
 from stagekit.native_tables import WORD
-from stagekit.signature import ParamSlot, slot_offsets
+from stagekit.runtime.args import describe
+from stagekit.runtime.errors import ArgumentError, FloatForInteger, IntegerOutOfRange, NotANumber
+from stagekit.signature import ParamSlot, ScalarSpec, slot_offsets
+
+_BITS = {8: np.uint8, 16: np.uint16}
+
+
+def convert(spec: ScalarSpec, value: Any) -> int | float:
+    """The native value of `value`, or an `ArgumentError` that names the parameter."""
+    dtype = spec.dtype
+    try:
+        number = _python_number(value)
+    except Exception:  # a subclass of int or float may answer as it likes
+        number = None
+    if number is None:
+        is_in_array = type(value) is np.ndarray and value.ndim == 0
+        hint = f"pass the number in the array: `{spec.name}[()]`" if is_in_array else ""
+        raise ArgumentError(NotANumber(spec.name, dtype.name, describe(value), hint))
+    if dtype.is_float:
+        rounded = number_as(number, dtype.numpy)
+        return float(rounded) if dtype.bits >= 32 else int(rounded.view(_BITS[dtype.bits]))
+    if isinstance(number, float):
+        raise ArgumentError(FloatForInteger(spec.name, dtype.name, describe(value)))
+    if not dtype.holds(number):
+        raise ArgumentError(IntegerOutOfRange(spec.name, number, dtype.name, dtype.min, dtype.max))
+    return number
+
+
+def _python_number(value: Any) -> int | float | None:
+    """`value` as an exact int or float; None where it is neither a real number of Python nor a NumPy scalar."""
+    if isinstance(value, (bool, np.bool_, numbers.Integral)):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, np.generic):
+        dtype = dtype_from_numpy(value.dtype)
+        return float(value) if dtype is not None and dtype.is_float else None
+    return None
 
 
 class Buffer:

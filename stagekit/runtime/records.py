@@ -96,14 +96,10 @@ def report(buffer: RecordBuffer, sites: Sequence[RecordSite]) -> None:
     show("".join(lines))  # each with the line ending that its `print` asked for
     failed = [record for record in found if record.site.kind == "assert"]
     if failed:
-        raise _assertion(failed)
-
-
-def _assertion(failed: list[Record]) -> KernelAssertionError:
-    first, others = failed[0], len(failed) - 1
-    suffix = f"; and {others} more" if others else ""
-    diagnostic = AssertionFailed(first.text or "it is false", first.block, first.thread, suffix)
-    return KernelAssertionError(diagnostic, first.site.loc)
+        first, others = failed[0], len(failed) - 1
+        suffix = f"; and {others} more" if others else ""
+        diagnostic = AssertionFailed(first.text or "it is false", first.block, first.thread, suffix)
+        raise KernelAssertionError(diagnostic, first.site.loc)
 
 
 def _decode(word: int, dtype: DType) -> bool | int | float:

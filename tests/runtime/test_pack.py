@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.dtypes import ALL_DTYPES, DType, float32, int64
-from stagekit.runtime.pack import Packer
-from stagekit.runtime.scalars import convert
+from stagekit.runtime.pack import Packer, convert
 from stagekit.signature import ParamSlot, ScalarSpec
 
 
