@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 
 import stagekit as sk
-from stagekit.backends.interp import compile as interp_compile
+from stagekit.backends.interp import engine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -153,15 +153,15 @@ class Counter:
 
     def __init__(self) -> None:
         self.total = 0
-        self._builders = dict(interp_compile.BUILDERS)
+        self._builders = dict(engine.BUILDERS)
 
     def __enter__(self) -> Self:
         for kind, build in self._builders.items():
-            interp_compile.BUILDERS[kind] = functools.partial(self._build, build)
+            engine.BUILDERS[kind] = functools.partial(self._build, build)
         return self
 
     def __exit__(self, *_: object) -> None:
-        interp_compile.BUILDERS.update(self._builders)
+        engine.BUILDERS.update(self._builders)
 
     def _build(self, build: Any, compiler: Any, op: Any) -> Any:
         built = build(compiler, op)

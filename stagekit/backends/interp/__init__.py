@@ -1,11 +1,9 @@
 """The third target: run IR on NumPy, check every access, report what is wrong. `engine.py` is where to start reading."""
 
-from stagekit.backends.interp.compile import prepare
-from stagekit.backends.interp.engine import launch, run
-from stagekit.backends.interp.findings import Finding, SanitizerError, Who
+from stagekit.backends.interp.engine import Report, launch, prepare, run
+from stagekit.backends.interp.findings import Finding, Message, SanitizerError, Who
 from stagekit.backends.interp.memory import Allocation
 from stagekit.backends.interp.options import CHECKED, UNCHECKED, Checks, Options, Schedule
-from stagekit.backends.interp.report import Message, Report
 from stagekit.backends.interp.statistics import AccessStatistics, BranchStatistics, Statistics
 
 __all__ = [

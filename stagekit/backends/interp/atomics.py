@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.backends.interp.access import touches
 from stagekit.backends.interp.memory import Array
-from stagekit.ir import BinaryKind, Native, semantics
+from stagekit.backends.interp.program import Built, Compiler
+from stagekit.backends.interp.team import Team, Values
+from stagekit.ir import BinaryKind, Native, ops, semantics
 
 
 @dataclass(frozen=True)
@@ -100,3 +103,30 @@ def _at_once(atomic: Atomic, elements: Array, index: Array, values: Array) -> Ar
     found = elements[index]
     elements[index] = atomic.at_once(found, values)
     return found
+
+
+def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """The builder of every atomic."""
+    access = c.access(op, "atomic", op.args[0])
+    result, pointer, *operands = c.numbers((op.result, *op.args))
+    atomic = ATOMICS[native]
+    add_up = None if c.guards.is_used(op.result) else atomic.add_up
+
+    def step(values: Values, team: Team) -> None:
+        found: Any = np.zeros(team.lanes, access.dtype.numpy)
+        given = [team.spread(values[n]) for n in operands]
+        operand = given[0] if len(given) == 1 else np.stack(given, axis=1)
+        for touch in touches(team, values[pointer], team.mask, access):
+            for watcher in team.launch.watchers:
+                watcher.access(touch, touch.pick(given[-1]))
+            elements, index = touch.view.elements, touch.indices()
+            if add_up:
+                add_up(elements, index, touch.pick(operand))
+                team.launch.writes += 1
+                continue
+            old = update(atomic, elements, index, touch.pick(operand))
+            team.launch.writes += int(np.any(elements[index] != old))
+            found[... if touch.lanes is None else touch.lanes] = old
+        values[result] = found
+
+    return (step,)

@@ -6,26 +6,16 @@ mask, and results are chosen lane by lane. Lanes that have left a loop keep what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stagekit.backends.interp.findings import NoProgress, OutOfBounds
-from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.program import (
-    Builders,
-    Code,
-    Compiler,
-    Running,
-    Turn,
-    Values,
-    execute,
-    scalar_dtype,
-)
-from stagekit.backends.interp.steps import choose
-from stagekit.backends.interp.team import Team
-from stagekit.ir import Block, Op, ops, walk
+from stagekit.backends.interp.memory import Array, choose
+from stagekit.backends.interp.program import Builders, Code, Compiler, Running, Turn, execute, scalar_dtype
+from stagekit.backends.interp.team import Team, Values
+from stagekit.ir import Op, ops, walk
 
 _LOOK_EVERY = 1024  # rounds of a loop between two looks whether it still gets anywhere
 _ROUNDS_ASTRAY = 16 * _LOOK_EVERY  # of a loop, once something was read outside an array
@@ -41,34 +31,40 @@ def _assign(values: Values, targets: Sequence[int], new: Sequence[Any]) -> None:
 
 
 def _read(values: Values, numbers: Sequence[int]) -> list[Any]:
-    return [values[n] for n in numbers]
+    return list(map(values.__getitem__, numbers))
 
 
 def _merge(lanes: Array, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     return [choose(lanes, a, b) for a, b in zip(new, old)]
 
 
+def _holding(flag: Any, team: Team) -> tuple[Any, int]:
+    """The active lanes in which `flag` holds, and their number. A flag that is one scalar holds in all or in none."""
+    if not isinstance(flag, np.ndarray):
+        return (team.mask, team.active) if flag else (False, 0)
+    lanes = flag if team.mask is None else flag & team.mask
+    return lanes, int(np.count_nonzero(lanes))
+
+
 # -- if ---------------------------------------------------------------------------------------------------------------
 
 
 class _If:
-    """The control of one `if`. is_empty: per arm, do lanes that take it have nothing left to do in the kernel?"""
+    """The control of one `if`. then_ends, else_ends: have lanes that take this arm nothing left to do in the kernel?"""
 
     def __init__(self, c: Compiler, op: ops.If) -> None:
+        self.loc = op.loc
         self.condition, self.results = c.number(op.condition), c.numbers(op.results)
         self.then_code, self.else_code = c.block(op.then_body), c.block(op.else_body)
-        self.observe = c.branch_observer(op)
         may_end = c.options.checks.lanes and op in c.tails
-        self.then_ends, self.else_ends = (may_end and not _does_anything(body) for body in op.bodies())
+        self.then_ends, self.else_ends = (may_end and not any(o.effects for o in walk(body)) for body in op.bodies())
 
     def __call__(self, values: Values, team: Team) -> Running:
         flag = values[self.condition]
-        if not isinstance(flag, np.ndarray):
-            return self.one_arm(self.then_code if flag else self.else_code, values, team)
-        taken = flag if team.mask is None else flag & team.mask
-        count = int(np.count_nonzero(taken))
-        if self.observe:
-            self.observe(team, taken)
+        taken, count = _holding(flag, team)
+        if isinstance(flag, np.ndarray):
+            for watcher in team.launch.watchers:
+                watcher.branch(team, self.loc, taken)
         if count in (0, team.active):
             return self.one_arm(self.then_code if count else self.else_code, values, team)
         return self.both_arms(taken, count, values, team)
@@ -93,10 +89,6 @@ class _If:
         _assign(values, self.results, _merge(taken, then_values, _read(values, self.else_code.yields)))
 
 
-def _does_anything(body: Block) -> bool:
-    return any(op.effects for op in walk(body))
-
-
 # -- for --------------------------------------------------------------------------------------------------------------
 
 
@@ -111,37 +103,36 @@ class _For:
         self.counter, *self.carried = self.code.params
 
     def __call__(self, values: Values, team: Team) -> Running:
-        start, stop, step = _read(values, self.bounds)
-        if not any(isinstance(b, np.ndarray) for b in (start, stop, step)):
-            return self.together(range(int(start), int(stop), int(step)) if step else range(0), values, team)
-        trips = _trips(team.spread(start), team.spread(stop), team.spread(step))
-        if team.mask is not None:
-            trips = np.where(team.mask, trips, np.uint64(0))
-        return self.apart(start, step, trips, values, team)
-
-    def together(self, rounds: range, values: Values, team: Team) -> Running:
-        current = _read(values, self.inits)
-        for i in rounds:
-            values[self.counter] = self.make(i)
-            _assign(values, self.carried, current)
-            yield from execute(self.code, values, team)
-            current = _read(values, self.code.yields)
-        _assign(values, self.results, current)
-
-    def apart(self, start: Any, step: Any, trips: Array, values: Values, team: Team) -> Running:
-        """Lanes have different numbers of rounds: in round k those run that have more than k."""
         outer, active = team.mask, team.active
         current = _read(values, self.inits)
-        i, k = start, 0
-        while (count := int(np.count_nonzero(lanes := trips > k))) > 0:
-            team.enter(outer if count == active else lanes, count)
+        for i, lanes in self.rounds(values, team):
             values[self.counter] = i
             _assign(values, self.carried, current)
             yield from execute(self.code, values, team)
-            current = _merge(lanes, _read(values, self.code.yields), current)
-            i, k = i + step, k + 1
+            following = _read(values, self.code.yields)
+            current = following if lanes is None else _merge(lanes, following, current)
         team.enter(outer, active)
         _assign(values, self.results, current)
+
+    def rounds(self, values: Values, team: Team) -> Iterator[tuple[Any, Array | None]]:
+        """The counter of each round, and the lanes that run it, None for all that are active; the team has entered them.
+
+        Where lanes have different numbers of rounds, round k is run by those that have more than k.
+        """
+        start, stop, step = _read(values, self.bounds)
+        if not any(isinstance(bound, np.ndarray) for bound in (start, stop, step)):
+            for each in range(int(start), int(stop), int(step)) if step else ():
+                yield self.make(each), None
+            return
+        trips = _trips(team.spread(start), team.spread(stop), team.spread(step))
+        if team.mask is not None:
+            trips = np.where(team.mask, trips, np.uint64(0))
+        i, k, everyone = start, 0, team.active
+        while (count := int(np.count_nonzero(lanes := trips > k))) > 0:
+            if count < everyone:
+                team.enter(lanes, count)
+            yield i, None if count == everyone else lanes
+            i, k = i + step, k + 1
 
 
 def _trips(start: Array, stop: Array, step: Array) -> Array:
@@ -157,40 +148,31 @@ def _trips(start: Array, stop: Array, step: Array) -> Array:
 # -- while ------------------------------------------------------------------------------------------------------------
 
 
-class _Leaving:
-    """What lanes have left a loop with so far."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] | None = None
-
-    def add(self, lanes: Array | None, values: list[Any]) -> None:
-        """`lanes` leave with `values`; None: all that were left."""
-        if self.values is None or lanes is None:
-            self.values = values
-        else:
-            self.values = _merge(lanes, values, self.values)
-
-
 class _While:
-    """The control of one `while`."""
+    """The control of one `while`. waits: may it wait for another thread?"""
 
     def __init__(self, c: Compiler, op: ops.While) -> None:
         self.op = op
         self.inits, self.results = c.numbers(op.inits), c.numbers(op.results)
         self.before, self.after = c.block(op.before), c.block(op.after)
-        self.flag, *self.forwarded = self.before.yields
-        self.waits = c.is_scheduled and op in c.waiting
+        self.waits = op in c.waiting
         self.patience = c.options.max_iterations
 
     def __call__(self, values: Values, team: Team) -> Running:
         outer, active = team.mask, team.active
-        left, watch = _Leaving(), _Watch(self.op, self.patience)
         current = _read(values, self.inits)
+        left: list[Any] = []  # what lanes have left the loop with so far
+        watch = _Watch(self.op, self.patience)
         while True:
             _assign(values, self.before.params, current)
             yield from execute(self.before, values, team)
-            found = _read(values, self.forwarded)
-            if not _still_going(values[self.flag], team, left, found):
+            flag, *found = _read(values, self.before.yields)
+            going, count = _holding(flag, team)
+            if count < team.active:
+                leaving = team.mask if going is False else ~going if team.mask is None else team.mask & ~going
+                left = _merge(leaving, found, left) if left and leaving is not None else found
+                team.enter(going, count)
+            if not count:
                 break
             _assign(values, self.after.params, found)
             yield from execute(self.after, values, team)
@@ -201,21 +183,7 @@ class _While:
                 watch.round(following, current, team)
             current = following
         team.enter(outer, active)
-        _assign(values, self.results, left.values or [])
-
-
-def _still_going(flag: Any, team: Team, left: _Leaving, found: list[Any]) -> bool:
-    """Take the lanes whose `flag` is false out of the mask; are there others?"""
-    if not isinstance(flag, np.ndarray):
-        if not flag:
-            left.add(team.mask if left.values is not None else None, found)
-        return bool(flag)
-    going = flag if team.mask is None else flag & team.mask
-    count = int(np.count_nonzero(going))
-    if count < team.active:
-        left.add(~flag if team.mask is None else team.mask & ~flag, found)
-        team.enter(going, count)
-    return count > 0
+        _assign(values, self.results, left)
 
 
 def _is_same(new: list[Any], old: list[Any], team: Team) -> bool:
@@ -245,10 +213,8 @@ class _Watch:
 
     def round(self, new: list[Any], old: list[Any], team: Team) -> None:
         self.rounds += 1
-        if self.rounds % _LOOK_EVERY == 0:
-            self.look(new, old, team)
-
-    def look(self, new: list[Any], old: list[Any], team: Team) -> None:
+        if self.rounds % _LOOK_EVERY:
+            return
         is_stuck = _is_same(new, old, team) and team.launch.writes == self.writes
         self.writes = team.launch.writes
         if is_stuck:

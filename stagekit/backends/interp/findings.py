@@ -6,8 +6,8 @@ names the other side. `Finding.error()` makes it an exception, rendered like eve
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, Loc, Note, StagekitError
@@ -31,6 +31,16 @@ class Who:
 
 
 @dataclass(frozen=True)
+class Message:
+    """One line that one thread printed, or the text of an `assert` that failed in it. values: its operands as Python numbers."""
+
+    text: str
+    loc: Loc
+    who: Who
+    values: tuple[bool | int | float, ...]
+
+
+@dataclass(frozen=True)
 class Finding:
     """One fault. `who`: the first thread that showed it, if it has one. count: how many times it was seen in the launch.
 
@@ -49,15 +59,11 @@ class Finding:
         return self.diagnostic.id
 
     def error(self) -> SanitizerError:
-        made = SanitizerError(self.diagnostic, self.loc, (*self._where(), *self.notes))
+        again = f", seen {self.count} times" if self.count > 1 else ""
+        where = () if self.who is None else (Note(f"{self.who}{again}"),)
+        made = SanitizerError(self.diagnostic, self.loc, (*where, *self.notes))
         made.context = self.context
         return made
-
-    def _where(self) -> tuple[Note, ...]:
-        if self.who is None:
-            return ()
-        again = f", seen {self.count} times" if self.count > 1 else ""
-        return (Note(f"{self.who}{again}"),)
 
     def __str__(self) -> str:
         return str(self.error())
@@ -71,21 +77,29 @@ class FindingSink:
         self._first: dict[Hashable, Finding] = {}
         self._counts: dict[Hashable, int] = {}
 
-    def is_new(self, key: Hashable, count: int) -> bool:
-        """Count `key`; True when its first finding is still to be described, and there is room for it."""
-        self._counts[key] = self._counts.get(key, 0) + count
-        return key not in self._first and len(self._first) < self.limit
+    def report(
+        self,
+        diagnostic: Diagnostic,
+        loc: Loc | None,
+        count: int,
+        *,
+        key: Hashable = None,
+        who: Callable[[], Who] | None = None,
+        notes: tuple[Note, ...] = (),
+    ) -> None:
+        """Count a fault that was seen `count` times; keep it if it is the first with its id, `loc` and `key`."""
+        place = (diagnostic.id, loc, key)
+        self._counts[place] = self._counts.get(place, 0) + count
+        if place not in self._first and len(self._first) < self.limit:
+            self._first[place] = Finding(diagnostic, loc, who() if who else None, notes, count)
 
     def has(self, id: str) -> bool:
         """Is there a finding with this id?"""
         return any(f.id == id for f in self._first.values())
 
-    def add(self, key: Hashable, finding: Finding) -> None:
-        self._first[key] = finding
-
     def done(self) -> tuple[Finding, ...]:
         """Every finding with its final count, in the order of discovery."""
-        return tuple(Finding(f.diagnostic, f.loc, f.who, f.notes, self._counts[key]) for key, f in self._first.items())
+        return tuple(replace(first, count=self._counts[place]) for place, first in self._first.items())
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -195,7 +209,7 @@ class WarpRace(Diagnostic):
     other_verb: str
 
 
-class BlockRace(Diagnostic):
+class BlockRace(WarpRace):
     """Two threads of a block touch one element with no barrier between."""
 
     title: ClassVar[str] = "Race between threads of a block"
@@ -204,15 +218,8 @@ class BlockRace(Diagnostic):
     )
     help: ClassVar[str] = "put `syncthreads()` between the two, or make both atomic"
 
-    verb: str
-    array: str
-    index: int
-    space: str
-    other: str
-    other_verb: str
 
-
-class GridRace(Diagnostic):
+class GridRace(WarpRace):
     """Two threads of different blocks touch one element in no order."""
 
     title: ClassVar[str] = "Race between blocks"
@@ -222,13 +229,6 @@ class GridRace(Diagnostic):
     help: ClassVar[str] = (
         "blocks run in any order: make both atomic, hand over by a fence and an atomic, or give each block its own element"
     )
-
-    verb: str
-    array: str
-    index: int
-    space: str
-    other: str
-    other_verb: str
 
 
 # -- waiting for each other -------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ Shared and local memory hold one copy per block or lane of the team that runs: `
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,15 +31,12 @@ _BYTE = np.dtype(np.uint8)
 
 
 class View(NamedTuple):
-    """An allocation as elements of one dtype. limit: elements per copy. pitch: elements from one copy to the next.
-
-    is_plain: there is one copy, and the elements are aligned.
-    """
+    """An allocation as elements of one dtype. limit: elements per copy. pitch: elements from one copy to the next."""
 
     elements: Array
     limit: int
     pitch: int
-    is_plain: bool
+    is_aligned: bool
 
 
 class Allocation:
@@ -49,11 +46,6 @@ class Allocation:
     `arena`, `arena_start`, `arena_end`: allocations that overlap share an arena, in which this one starts at a byte and
     which ends at another. `array`: the user's, if it is one.
     """
-
-    __slots__ = (
-        *("arena", "arena_end", "arena_start", "array", "base", "claimed", "copies", "data", "dtype"),
-        *("is_writable", "name", "pitch_bytes", "shape", "size", "space", "views"),
-    )
 
     def __init__(
         self,
@@ -128,16 +120,8 @@ class Allocation:
         stored = _BYTE if dtype.kind == "bool" else dtype.numpy
         usable = (len(self.data) - phase) // itemsize * itemsize
         elements = self.data[phase : phase + usable].view(stored)
-        is_plain = self.copies == 1 and (self.base + phase) % itemsize == 0
-        return View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_plain)
-
-
-@dataclass(frozen=True)
-class _Exposed:
-    """Lets NumPy see foreign memory, and keeps its owner alive."""
-
-    __array_interface__: dict[str, Any]
-    owner: Any
+        is_aligned = (self.base + phase) % itemsize == 0
+        return View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_aligned)
 
 
 def _memory_behind(array: Array, low: int, high: int) -> int:
@@ -155,11 +139,12 @@ def _memory_behind(array: Array, low: int, high: int) -> int:
 
 
 def _bytes_at(address: int, size: int, owner: Array) -> Array:
+    """The memory there as bytes; the result keeps `owner` alive."""
     if not size:
         return np.zeros(0, np.uint8)
     shape = (min(size, sys.maxsize),)  # strides can span more than there are addresses
     described = {"data": (address, not owner.flags.writeable), "shape": shape, "typestr": "|u1", "version": 3}
-    return np.asarray(_Exposed(described, owner))
+    return np.asarray(SimpleNamespace(__array_interface__=described, owner=owner))
 
 
 def just_aligned(address: int, align: int) -> int:
@@ -191,19 +176,18 @@ def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: in
 
 
 class Pointers:
-    """Pointers into one allocation: `index` elements from its start, a scalar or one per lane."""
+    """Pointers into one allocation: `index` elements and `phase` bytes from its start, each a scalar or one per lane.
 
-    __slots__ = ("allocation", "index")
-    phase: Any = 0
+    A phase is less than an element: 0, unless the pointer points between the elements of its dtype.
+    """
 
-    def __init__(self, allocation: Allocation, index: Any) -> None:
-        self.allocation, self.index = allocation, index
+    __slots__ = ("allocation", "index", "phase")
 
-    def moved_to(self, index: Any) -> Pointers:
-        return Pointers(self.allocation, index)
+    def __init__(self, allocation: Allocation, index: Any, phase: Any = 0) -> None:
+        self.allocation, self.index, self.phase = allocation, index, phase
 
-    def offset(self, index: Any) -> Pointers:
-        return self.moved_to(self.index + index)
+    def __add__(self, index: Any) -> Pointers:
+        return Pointers(self.allocation, self.index + index, self.phase)
 
     def offset_bytes(self, dtype: DType) -> Any:
         """From the start of the allocation, where this points to elements of `dtype`."""
@@ -219,37 +203,21 @@ class Pointers:
         """The address as an integer."""
         return np.int64(self.allocation.base) + self.offset_bytes(dtype)
 
-    def parts(self, mask: Any) -> Iterator[tuple[Pointers, Any]]:
+    def parts(self, mask: Any) -> Iterable[tuple[Pointers, Any]]:
         """Pieces with one allocation and one phase, and the lanes (of `mask`) that each concerns."""
-        yield self, mask
-
-
-class PhasedPointers(Pointers):
-    """As `Pointers`, and `phase` bytes further: it points between the elements of its dtype. A scalar or one per lane."""
-
-    __slots__ = ("phase",)
-
-    def __init__(self, allocation: Allocation, index: Any, phase: Any) -> None:
-        super().__init__(allocation, index)
-        self.phase = phase
-
-    def moved_to(self, index: Any) -> Pointers:
-        return PhasedPointers(self.allocation, index, self.phase)
-
-    def seen_as(self, source: DType, target: DType) -> Pointers:
-        return at_byte(self.allocation, self.offset_bytes(source), target)
-
-    def parts(self, mask: Any) -> Iterator[tuple[Pointers, Any]]:
-        for phase in np.unique(self.phase).tolist():
-            lanes = self.phase == phase
-            one = PhasedPointers(self.allocation, self.index, phase)
-            yield one, (lanes if mask is None else lanes & mask) if isinstance(lanes, np.ndarray) else mask
+        if not isinstance(self.phase, np.ndarray):
+            return ((self, mask),)
+        phases = ((phase, self.phase == phase) for phase in np.unique(self.phase).tolist())
+        return (
+            (Pointers(self.allocation, self.index, phase), lanes if mask is None else lanes & mask)
+            for phase, lanes in phases
+        )
 
 
 def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Pointers:
     """A pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
-    index, phase = np.divmod(offset_bytes, np.int64(dtype.itemsize))
-    return PhasedPointers(allocation, index, phase) if np.any(phase) else Pointers(allocation, index)
+    index, phase = divmod(offset_bytes, np.int64(dtype.itemsize))
+    return Pointers(allocation, index, phase if np.count_nonzero(phase) else 0)
 
 
 class MixedPointers:
@@ -260,8 +228,8 @@ class MixedPointers:
     def __init__(self, pieces: Sequence[tuple[Array, Pointers]]) -> None:
         self.pieces = pieces
 
-    def offset(self, index: Any) -> MixedPointers:
-        return MixedPointers([(lanes, each.offset(index)) for lanes, each in self.pieces])
+    def __add__(self, index: Any) -> MixedPointers:
+        return MixedPointers([(lanes, each + index) for lanes, each in self.pieces])
 
     def seen_as(self, source: DType, target: DType) -> MixedPointers:
         return MixedPointers([(lanes, each.seen_as(source, target)) for lanes, each in self.pieces])
@@ -277,7 +245,7 @@ class MixedPointers:
 AnyPointers = Pointers | MixedPointers
 
 
-def merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointers) -> AnyPointers:
+def _merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointers) -> AnyPointers:
     """Lane by lane one of the two."""
     if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and if_true.allocation is if_false.allocation:
         return _merge_within(condition, if_true, if_false)
@@ -296,13 +264,27 @@ def _pieces(address: AnyPointers, lanes: Array) -> list[tuple[Array, Pointers]]:
 
 
 def _merge_within(condition: Array, if_true: Pointers, if_false: Pointers) -> Pointers:
-    index = np.where(condition, if_true.index, if_false.index)
-    if type(if_true) is type(if_false) is Pointers:
-        return Pointers(if_true.allocation, index)
-    return PhasedPointers(if_true.allocation, index, np.where(condition, if_true.phase, if_false.phase))
+    is_same = if_true.phase is if_false.phase  # as a rule, 0
+    phase = if_true.phase if is_same else np.where(condition, if_true.phase, if_false.phase)
+    return Pointers(if_true.allocation, np.where(condition, if_true.index, if_false.index), phase)
 
 
-__all__ = [
-    *("Pointers", "Allocation", "AnyPointers", "Array", "MixedPointers", "PhasedPointers", "View"),
-    *("at_byte", "find", "join_arenas", "just_aligned", "merge_addresses"),
-]
+# -- lanes ------------------------------------------------------------------------------------------------------------
+
+
+def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """Lane by lane one of two values or pointers."""
+    if not isinstance(condition, np.ndarray):
+        return if_true if condition else if_false
+    if if_true is if_false:
+        return if_true
+    if isinstance(if_true, (np.ndarray, np.generic)):
+        return np.where(condition, if_true, if_false)
+    return _merge_addresses(condition, if_true, if_false)
+
+
+def in_lane(value: Any, lane: int) -> Any:
+    """What `value` is in one lane, as a Python number or a pointer."""
+    if isinstance(value, Pointers):
+        return Pointers(value.allocation, in_lane(value.index, lane))
+    return (value[lane] if isinstance(value, np.ndarray) else value).item()

@@ -17,37 +17,20 @@ devices: `threadfence` is sequentially consistent there. Source: PTX ISA, "Memor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.launch import Launch
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.team import WARP_SHIFT, Team
+from stagekit.backends.interp.program import Program
+from stagekit.backends.interp.team import WARP_SHIFT, Launch, Scope, Team
+from stagekit.ir import Native
 from stagekit.limits import WARP
 
 BARRIER_SHIFT = 40
 SYNC_SHIFT = 20
 
-Scope = Literal["block", "device", "system"]
-
 _WHOLE = (1 << WARP) - 1
-
-
-class NoOrder:
-    """Keeps nothing: for runs that do not look for races."""
-
-    def barrier(self, team: Team) -> None:
-        """The active threads of the team are at a barrier, and with them their blocks."""
-
-    def block_barrier(self, block: int) -> None:
-        """Every warp of `block` is at a barrier."""
-
-    def syncwarp(self, team: Team, mask: Array) -> None:
-        """The active lanes synchronise with those that their masks name."""
-
-    def fence(self, team: Team, scope: Scope) -> None:
-        """The active lanes pass a fence."""
 
 
 class _Event(NamedTuple):
@@ -57,22 +40,22 @@ class _Event(NamedTuple):
     groups: tuple[int, ...]
 
 
-class Clocks(NoOrder):
+class Clocks:
     """The clocks of all warps of a launch, by warp tag.
 
     handovers: between blocks. within: inside a block, where a fence of the block is enough. partial: of each warp, the
     synchronisations that left lanes out.
     """
 
-    def __init__(self, launch: Launch) -> None:
-        program = launch.program
+    def __init__(self, launch: Launch, program: Program) -> None:
         self.shift = launch.tag_shift
         self.warps = launch.warps
         self.time = np.full((launch.blocks + 1) << (self.shift - WARP_SHIFT), 1 << BARRIER_SHIFT)
-        self.handovers = _Handovers(self.time) if program.has_fence else None
-        self.within = _Handovers(self.time) if program.has_block_fence else self.handovers
+        has_fence, has_block_fence = program.has(Native.FENCE), (Native.FENCE, ("block",)) in program.natives
+        self.handovers = _Handovers(self.time) if has_fence else None
+        self.within = _Handovers(self.time) if has_block_fence else self.handovers
         self.partial: dict[int, list[_Event]] = {}
-        self.has_more_than_barriers = program.has_fence or program.has_syncwarp
+        self.has_more_than_barriers = has_fence or program.has(Native.WARP_BARRIER)
 
     @property
     def all_handovers(self) -> tuple[_Handovers, ...]:
@@ -84,21 +67,14 @@ class Clocks(NoOrder):
 
     # -- what threads do ----------------------------------------------------------------------------------------------
 
-    def barrier(self, team: Team) -> None:
-        if self.handovers or team.mask is not None:
-            for block in np.unique(team.spread(team.block)[team.active_lanes()]).tolist():
-                self.block_barrier(block)
-        else:
-            self._pass(team.warp_tag, BARRIER_SHIFT)
-
-    def block_barrier(self, block: int) -> None:
-        first = (block + 1) << (self.shift - WARP_SHIFT)
-        warps = range(first, first + self.warps)
+    def barrier(self, blocks: Array) -> None:
+        warps = ((blocks + 1) << (self.shift - WARP_SHIFT))[:, None] + np.arange(self.warps)
         for handovers in self.all_handovers:
-            handovers.meet(warps)
-        self._pass(slice(warps.start, warps.stop), BARRIER_SHIFT)
+            for of_block in warps.tolist():
+                handovers.meet(of_block)
+        self._pass(warps.reshape(-1), BARRIER_SHIFT)
 
-    def syncwarp(self, team: Team, mask: Array) -> None:
+    def syncwarp(self, team: Team, mask: Any) -> None:
         lanes = _Lanes(team)
         self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
         for handovers in self.all_handovers:
@@ -111,7 +87,7 @@ class Clocks(NoOrder):
             groups = {int(m) & int(arrived[row]) for m in named[row][lanes.active[row]]}
             self.partial.setdefault(warp, []).append(_Event(int(self.time[warp]), tuple(groups)))
 
-    def _pass(self, warps: Array | slice, shift: int) -> None:
+    def _pass(self, warps: Array, shift: int) -> None:
         self.time[warps] = ((self.time[warps] >> shift) + 1) << shift
 
     def fence(self, team: Team, scope: Scope) -> None:
@@ -135,7 +111,7 @@ class Clocks(NoOrder):
         """Was what thread `before` (a tag) did at its time ordered before what thread `now` does?"""
         same_block = before >> self.shift == now >> self.shift
         ordered = same_block & (before_time >> BARRIER_SHIFT < now_time >> BARRIER_SHIFT)
-        if ordered.all():
+        if np.count_nonzero(ordered) == len(ordered):
             return np.asarray(ordered)
         ordered |= self._is_synchronised(before, before_time, now, now_time)
         for handovers, pairs in ((self.handovers, ~same_block), (self.within, same_block)):
@@ -237,10 +213,10 @@ class _Handovers:
     def _note(self, warp: int, lanes: int) -> None:
         self.fences.setdefault(warp, []).append(_Event(int(self.time[warp]), (lanes,)))
 
-    def meet(self, warps: range) -> None:
+    def meet(self, warps: Sequence[int]) -> None:
         """The warps of a block share what they know, and what they have fenced."""
         joined = np.maximum.reduce([self._complete(w) for w in warps])
-        joined[warps.start : warps.stop] = self.time[warps.start : warps.stop]
+        joined[warps] = self.time[warps]
         fenced = [self.released[w] for w in warps if w in self.released]
         released = np.maximum.reduce(fenced) if fenced else None
         for warp in warps:

@@ -1,10 +1,10 @@
 """A function turned into Python closures, once per set of options; running it costs one call per op.
 
-    program = prepare(fn, options)                               # `compile.py`
+    program = prepare(fn, options)                               # `engine.py`
     for request in execute(program.code, team.values, team): ...
 
 Every SSA value has a number; `team.values[number]` is what it is now. Straight-line ops are *steps*, called in a row.
-Control flow, and whatever may have to wait for another warp, is a generator that yields a `Request` to the scheduler.
+Control flow, and whatever may have to wait for another warp, is a generator that yields a request to the scheduler.
 """
 
 from __future__ import annotations
@@ -15,57 +15,46 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.access import Access, Observer, Role
-from stagekit.backends.interp.checks import index_values
-from stagekit.backends.interp.guards import Guards
-from stagekit.backends.interp.indexing import Indexings
+from stagekit.backends.interp.analysis import Guards, index_values, waiting_loops
+from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.options import Options
-from stagekit.backends.interp.team import Team
-from stagekit.backends.interp.waiting import WaitingLoops
+from stagekit.backends.interp.team import Access, Axes, LaneIndexing, Role, Team, Values
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
-from stagekit.ir import Block, Effect, Function, Op, Pointer, Value, ops, semantics
+from stagekit.ir import Block, Effect, Function, Native, Op, Pointer, Value, flow, ops, semantics
 
-Values = list[Any]
 Step = Callable[[Values, Team], None]
 
 
 class Arrive(NamedTuple):
-    """This warp is at a block barrier with `present` lanes, of which the predicate `holds` in some. The answer: both sums."""
+    """This team is at a block barrier: per block, the lanes that are `present` and those of them where the predicate `holds`.
+
+    The answer: both, summed over the teams of the block.
+    """
 
     op: Op
-    holds: int
-    present: int
+    holds: Array
+    present: Array
 
 
 class Turn(NamedTuple):
-    """Others may go now. is_idle: nothing has changed in this warp since it last asked; `op`: what it repeats."""
+    """Others may go now. is_idle: nothing has changed in this team since it last asked; `op`: what it repeats."""
 
     op: Op
     is_idle: bool
 
 
-Request = Arrive | Turn
-Running = Generator[Request, Any, None]
+Running = Generator[Arrive | Turn, Any, None]
 Control = Callable[[Values, Team], Running]
-
-
-class Part(NamedTuple):
-    """Steps, then perhaps a control."""
-
-    steps: tuple[Step, ...]
-    control: Control | None
-
-
 Built = tuple[Step, ...] | Control
 Builder = Callable[["Compiler", Any], Built]
 Builders = Mapping[type[Op], Builder]
 
 
 class Code(NamedTuple):
-    """A block of ops. `yields`: numbers of the values that its terminator reads."""
+    """A block of ops. parts: steps, then perhaps a control. `yields`: numbers of the values that its terminator reads."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[tuple[tuple[Step, ...], Control | None], ...]
     params: tuple[int, ...]
     yields: tuple[int, ...]
 
@@ -84,10 +73,8 @@ class Program:
     """A function ready to run. constants: initial values by number. shared: what each block allocates, by number.
 
     extra: values that the function itself does without; a launch gives them behind the parameters.
-    written_params: may the kernel write through this parameter? has_fence, has_block_fence,
-    has_syncwarp: does it order memory by these?
-    is_scheduled: warps take turns; else teams of whole blocks run from end to end.
-    is_batched: several blocks may run side by side as one team.
+    written: the parameters and allocations that the kernel may write. natives: what it asks of a target, with parameters.
+    is_scheduled: warps take turns; else teams of whole blocks run from barrier to barrier.
     """
 
     fn: Function
@@ -98,12 +85,12 @@ class Program:
     extra: tuple[Value, ...]
     shared: tuple[ops.Alloc, ...]
     accesses: tuple[Access, ...]
-    written_params: tuple[bool, ...]
+    written: frozenset[Value]
+    natives: frozenset[tuple[Native, tuple[Any, ...]]]
     is_scheduled: bool
-    is_batched: bool
-    has_fence: bool
-    has_block_fence: bool
-    has_syncwarp: bool
+
+    def has(self, native: Native) -> bool:
+        return any(found is native for found, _ in self.natives)
 
     def with_seed(self, seed: int) -> Program:
         """The same, in the random order of `seed` if a random order was asked for."""
@@ -122,124 +109,149 @@ class Program:
 class Compiler:
     """What the builders of steps share. Builders ask it for numbers, nested code and the registration of accesses."""
 
-    def __init__(
-        self, fn: Function, options: Options, *, builders: Builders, observers: tuple[Observer, ...], is_scheduled: bool
-    ) -> None:
+    def __init__(self, fn: Function, options: Options, builders: Builders) -> None:
+        sources = flow.sources(fn.body)
         self.fn = fn
         self.builders = builders
         self.options = options
-        self.is_scheduled = is_scheduled
-        self.observers = observers
-        self.waiting = WaitingLoops(fn)
+        self.written = frozenset(flow.written(fn.body, sources))
+        self.waiting = waiting_loops(fn, sources, self.written)
+        self.is_scheduled = options.schedule is not None or bool(self.waiting)
         self.guards = Guards(fn)
-        self.indexings = Indexings(fn)
         self.index_values = index_values(fn) if options.checks.overflow else frozenset()
         self.constants: list[Any] = []
         self.accesses: list[Access] = []
         self.shared: list[ops.Alloc] = []
+        self.natives: set[tuple[Native, tuple[Any, ...]]] = set()
         self.tails = frozenset(_tails(fn.body))
         self._numbers: dict[Value, int] = {}
+        self._offsets: dict[Value, ops.Offset] = {}  # by the pointer that they make
         self._later: dict[Op, list[Step]] = {}  # checks that wait for the conditions they depend on
+
+    def program(self, extra: tuple[Value, ...]) -> Program:
+        """Compile the whole function."""
+        params = self.numbers((*self.fn.params, *extra))
+        code = self.block(self.fn.body)
+        return Program(
+            fn=self.fn,
+            options=self.options,
+            code=code,
+            constants=tuple(self.constants),
+            params=params,
+            extra=extra,
+            shared=tuple(self.shared),
+            accesses=tuple(self.accesses),
+            written=self.written,
+            natives=frozenset(self.natives),
+            is_scheduled=self.is_scheduled,
+        )
+
+    # -- values -------------------------------------------------------------------------------------------------------
 
     def number(self, value: Value) -> int:
         found = self._numbers.get(value)
         if found is None:
-            found = self._numbers[value] = len(self.constants)
-            self.constants.append(None)
+            found = self._numbers[value] = self.constant(None)
         return found
 
     def numbers(self, values: tuple[Value, ...]) -> tuple[int, ...]:
         return tuple(self.number(v) for v in values)
 
-    def is_known(self, value: Value) -> bool:
-        """Is `value` a parameter, or made by an op in front?"""
-        return value in self._numbers
-
-    def constant(self, value: int) -> int:
-        """A number for an int64 that no op makes."""
-        self.constants.append(np.int64(value))
+    def constant(self, value: Any) -> int:
+        """A number for what no op makes: a constant, or, starting as None, what a step keeps for another."""
+        self.constants.append(value)
         return len(self.constants) - 1
 
-    def scratch(self) -> int:
-        """A number for something that a step keeps for another."""
-        self.constants.append(None)
-        return len(self.constants) - 1
+    # -- memory -------------------------------------------------------------------------------------------------------
 
     def access(self, op: Op, role: Role, pointer: Value) -> Access:
         """Register `op` as touching memory through `pointer`."""
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
-        axes = self.indexings.axes_of(self, pointer)
-        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, axes)
+        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer))
         self.accesses.append(made)
         return made
 
-    def allocate(self, op: ops.Alloc) -> int:
-        """The number of this allocation among those of its block."""
-        self.shared.append(op)
-        return len(self.shared) - 1
-
-    def branch_observer(self, op: Op) -> Callable[[Team, Any], None] | None:
-        """What to tell of the lanes that take the first arm of `op`, if anyone wants to know."""
-        if not self.options.statistics:
+    def _axes_of(self, pointer: Value) -> Axes | None:
+        """None where no indexing made `pointer`, or one from sizes that this function does not have."""
+        links: list[LaneIndexing] = []
+        op = self._offsets.get(pointer)
+        while op is not None:
+            link = self._link(op)
+            if link is not None:
+                links.insert(0, link)
+            op = self._offsets.get(op.pointer)
+        if not links:
             return None
-        return lambda team, taken: team.launch.measured.branch(team, op.loc, taken)
+        worth = [link for link in links if self.options.checks.axes and not link.is_whole_row]
+        pairs = (pair for link in worth for pair in zip(link.indices, link.shape))
+        return Axes(tuple(links), tuple((index, size) for index, size in pairs if index is not None))
 
-    def check_where_used(self, op: Op, check: Callable[[Values, Team, Any], None]) -> Step | None:
+    def _link(self, op: ops.Offset) -> LaneIndexing | None:
+        """The numbers of what `op` was written as."""
+        if op.indexed is None:
+            return None
+        indices, shape = op.indexed.indices, op.indexed.shape
+        if any(isinstance(each, Value) and each not in self._numbers for each in (*indices, *shape)):
+            return None
+        is_view = op.pointer in self._offsets
+        return LaneIndexing(
+            tuple(None if i is None else self._known(i) for i in indices), tuple(map(self._known, shape)), is_view
+        )
+
+    def _known(self, size: Value | int) -> int:
+        return self.constant(np.int64(size)) if isinstance(size, int) else self.number(size)
+
+    # -- code ---------------------------------------------------------------------------------------------------------
+
+    def check_where_used(self, op: Op, check: Callable[[Values, Team, Any], None]) -> tuple[Step, ...]:
         """Run `check(values, team, mask)` on the lanes in which the result of `op` is used.
 
-        The step to run right after `op`; None where it must wait for conditions computed later (it then runs behind those),
+        The step to run right after `op`; none where it must wait for conditions computed later (it then runs behind those),
         or where the result is used nowhere.
         """
         guard = self.guards.of(op)
         if guard is None:
-            return None
-        if guard.is_always:
-            return lambda values, team: check(values, team, team.mask)
-        condition = guard.compile(self.number)
+            return ()
+        used = guard.compile(self.number)
 
-        def later(values: Values, team: Team) -> None:
-            mask = condition(values, team.mask)
+        def step(values: Values, team: Team) -> None:
+            mask = team.mask if used is None else used(values, team.mask)
             if mask is not False:
                 check(values, team, mask)
 
         if guard.last is op:
-            return later
-        self._later.setdefault(guard.last, []).append(later)
-        return None
+            return (step,)
+        self._later.setdefault(guard.last, []).append(step)
+        return ()
 
     def block(self, block: Block) -> Code:
-        parts: list[Part] = []
+        parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
         for op in block.ops[:-1]:
             control = self._one(op, steps)
             if control is not None:
-                parts.append(Part(tuple(steps), control))
+                parts.append((tuple(steps), control))
                 steps = []
             steps.extend(self._later.pop(op, ()))
-        parts.append(Part(tuple(steps), None))
+        parts.append((tuple(steps), None))
         return Code(tuple(parts), self.numbers(block.params), self.numbers(block.ops[-1].operands()))
 
     def _one(self, op: Op, steps: list[Step]) -> Control | None:
         """Append the steps of `op`, or give the control that runs it."""
         if isinstance(op, ops.Constant):
-            self._constant(op)
+            self.constants[self.number(op.result)] = semantics.typed(op.value, scalar_dtype(op.result))
             return None
+        if isinstance(op, ops.Offset):
+            self._offsets[op.result] = op
         built = self.builders[type(op)](self, op)
         if not isinstance(built, tuple):
             return built
         steps.extend(built)
-        return _giving_way(op) if self._is_preempted(op) else None
-
-    def _constant(self, op: ops.Constant) -> None:
-        number = self.number(op.result)
-        self.constants[number] = semantics.typed(op.value, scalar_dtype(op.result))
-
-    def _is_preempted(self, op: Op) -> bool:
         schedule = self.options.schedule
         touches = op.effects & {Effect.READ, Effect.WRITE, Effect.COLLECTIVE}
-        return schedule is not None and schedule.order == "random" and bool(touches)
+        return _giving_way(op) if touches and schedule is not None and schedule.order == "random" else None
 
 
 def _giving_way(op: Op) -> Control:

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.access import VERBS, Access, Place, Role
+from stagekit.backends.interp.access import VERBS
 from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
-from stagekit.backends.interp.launch import Launch
-from stagekit.backends.interp.memory import Allocation, Array
+from stagekit.backends.interp.memory import Allocation, Array, Pointers
 from stagekit.backends.interp.order import BARRIER_SHIFT, Clocks
-from stagekit.backends.interp.team import WARP_SHIFT, Team
-from stagekit.diagnostics import Diagnostic, Note
+from stagekit.backends.interp.program import Program
+from stagekit.backends.interp.team import WARP_SHIFT, Access, Launch, Role, Scope, Team, Touch, Watcher
+from stagekit.diagnostics import Note
 from stagekit.ir import Space
 
 
@@ -47,11 +47,9 @@ class LastAccesses(NamedTuple):
 
 
 class Now(NamedTuple):
-    """One op's accesses: units, and the thread and time of each. lanes: which lane of the place each belongs to."""
+    """What lanes touch, in units, and the thread and time of each. lanes: which lane of the touch each belongs to."""
 
-    team: Team
-    access: Access
-    place: Place
+    touch: Touch
     units: Array
     thread: Array
     time: Array
@@ -81,10 +79,10 @@ class Crowd:
         is_new = self._is_over(units, now.thread, now.time)
         if not self.is_shared:
             is_new |= self._step_aside(now, is_new)
-        new = units if is_new.all() else units[is_new]
+        new = units if np.count_nonzero(is_new) == len(units) else units[is_new]
         self.lowest[new] = self.highest.thread[new] = now.thread[is_new]
         self._stretch(now)
-        self.highest.time[units], self.highest.access[units] = now.time, now.access.number
+        self.highest.time[units], self.highest.access[units] = now.time, now.touch.access.number
 
     def _is_over(self, units: Array, thread: Array, time: Array) -> Array:
         """Is everyone in the crowd of the thread's own block ordered before it? True where there is nobody."""
@@ -110,7 +108,7 @@ class Crowd:
         """Set crowds of other blocks aside for newcomers; which entries begin a new crowd thereby."""
         highest, shift = self.highest.thread[now.units], self.clocks.shift
         aside = ~is_new & (highest >> shift != now.thread >> shift)
-        if aside.any():
+        if np.count_nonzero(aside):
             units = now.units[aside]
             self.elsewhere.put(units, highest[aside], self.highest.time[units], self.highest.access[units])
         return np.asarray(aside)
@@ -124,8 +122,8 @@ class Crowd:
         if not self.is_shared:
             is_here = highest >> self.clocks.shift == thread >> self.clocks.shift
             away = ~is_here
-            if away.any():
-                self.elsewhere.put(units[away], thread[away], now.time[away], now.access.number)
+            if np.count_nonzero(away):
+                self.elsewhere.put(units[away], thread[away], now.time[away], now.touch.access.number)
                 units, thread = units[is_here], thread[is_here]
         np.minimum.at(self.lowest, units, thread)
         np.maximum.at(self.highest.thread, units, thread)
@@ -168,56 +166,58 @@ class Shadow:
         self._crowds[role].join(now)
 
 
-class Races:
-    """Finds races in one launch; an observer of every access."""
+class Races(Watcher):
+    """Finds races in one launch."""
 
-    def __init__(self, launch: Launch, clocks: Clocks) -> None:
-        program = launch.program
-        self.clocks = clocks
+    def __init__(self, launch: Launch, program: Program) -> None:
+        self.clocks = Clocks(launch, program)
         self.accesses = program.accesses
         self.shadows: dict[Any, Shadow] = {}
-        self.constant_arenas = _constant_arenas(launch)
+        self.constant_arenas = _constant_arenas(launch, program)
         sizes: dict[Space, list[int]] = {}
         for access in self.accesses:
             sizes.setdefault(access.space, []).append(access.dtype.itemsize)
         starts = [a.arena_start for a in launch.allocations]
         self.unit_bytes = {space: math.gcd(*given, *starts) for space, given in sizes.items()}
 
-    def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
-        if access.space is Space.LOCAL or place.allocation.arena in self.constant_arenas:
+    def barrier(self, blocks: Array) -> None:
+        self.clocks.barrier(blocks)
+
+    def syncwarp(self, team: Team, mask: Any) -> None:
+        self.clocks.syncwarp(team, mask)
+
+    def fence(self, team: Team, scope: Scope) -> None:
+        self.clocks.fence(team, scope)
+
+    def access(self, touch: Touch, value: Any) -> None:
+        arena = touch.allocation.arena
+        if arena.space is Space.LOCAL or arena in self.constant_arenas:
             return
-        shadow = self._shadow(place)
-        now = self._now(team, access, place)
-        for check in _CHECKS[access.role]:
+        now, shadow = self._now(touch), self.shadows.get(arena)
+        if shadow is None:
+            units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
+            shadow = self.shadows[arena] = Shadow(units, self.clocks, arena.space is Space.SHARED)
+        for check in _CHECKS[touch.access.role]:
             check(self, shadow, now, value)
 
-    def _shadow(self, place: Place) -> Shadow:
-        arena = place.allocation.arena
-        found = self.shadows.get(arena)
-        if found is None:
-            unit_bytes = self.unit_bytes[place.allocation.space]
-            units = -(-max(len(arena.data), arena.arena_end) // unit_bytes)
-            found = self.shadows[arena] = Shadow(units, self.clocks, arena.space is Space.SHARED)
-        return found
-
-    def forget(self, arenas: Iterable[Allocation]) -> None:
-        """Drop shared memory that is gone."""
-        for arena in arenas:
+    def forget(self, memory: Iterable[Allocation]) -> None:
+        for arena in memory:
             self.shadows.pop(arena, None)
 
-    def _now(self, team: Team, access: Access, place: Place) -> Now:
-        index, thread, time = place.indices(team), place.pick(team.tag), place.pick(self.clocks.of(team))
+    def _now(self, touch: Touch) -> Now:
+        team, access = touch.team, touch.access
+        index, thread, time = touch.indices(), touch.pick(team.tag), touch.pick(self.clocks.of(team))
         lanes = np.arange(len(index))
-        if access.role == "read" and len(team.blocks) == 1 and not isinstance(place.index, np.ndarray):
+        if access.role == "read" and len(team.blocks) == 1 and not isinstance(touch.index, np.ndarray):
             lanes = lanes[:: max(len(index) - 1, 1)]  # of threads that read one element the extremes are enough
             index, thread, time = index[lanes], thread[lanes], time[lanes]
         unit_bytes = self.unit_bytes[access.space]
-        start = (place.allocation.arena_start + place.phase) // unit_bytes
+        start = (touch.allocation.arena_start + touch.phase) // unit_bytes
         pieces = access.dtype.itemsize // unit_bytes
         if pieces == 1:
-            return Now(team, access, place, index + start if start else index, thread, time, lanes)
+            return Now(touch, index + start if start else index, thread, time, lanes)
         units = (index[:, None] * pieces + np.arange(start, start + pieces)).reshape(-1)
-        return Now(team, access, place, units, *(np.repeat(each, pieces) for each in (thread, time, lanes)))
+        return Now(touch, units, *(np.repeat(each, pieces) for each in (thread, time, lanes)))
 
     # -- the rules ----------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Races:
             return
         units, thread, time = now.only(some)
         some = some[~self.clocks.is_ordered(writer[some], shadow.write.time[units], thread, time)]
-        if len(some) and now.access.role == "write":
+        if len(some) and now.touch.access.role == "write":
             some = some[_changes(now, value, some)]
         self._report(now, some, writer[some], shadow.write)
 
@@ -249,10 +249,10 @@ class Races:
 
     def note_atomic(self, shadow: Shadow, now: Now, value: Any) -> None:
         shadow.join("atomic", now)
-        self.clocks.atomic(now.thread, now.place.allocation.arena, now.units)
+        self.clocks.atomic(now.thread, now.touch.allocation.arena, now.units)
 
     def note_write(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.write.put(now.units, now.thread, now.time, now.access.number)
+        shadow.write.put(now.units, now.thread, now.time, now.touch.access.number)
         winner = shadow.write.thread[now.units]
         some = np.flatnonzero(winner != now.thread)
         if len(some):
@@ -272,39 +272,31 @@ class Races:
 
     def _report_pairs(self, now: Now, some: Array, other: Array, other_access: Access) -> None:
         """Of pairs that differ in how far apart they are, the farthest: what orders blocks orders warps, not so vice versa."""
-        team, place = now.team, now.place
-        lanes = np.arange(team.lanes) if place.lanes is None else np.flatnonzero(place.lanes)
-        at_fault = np.zeros(team.lanes, np.bool_)
-        at_fault[lanes[now.lanes[some]]] = True
+        touch, launch = now.touch, now.touch.team.launch
         apart = now.thread[some] ^ other  # tags differ in high bits only where blocks or warps do
-        first = int(np.argmax((apart >> WARP_SHIFT != 0) + (apart >> self.clocks.shift != 0).astype(np.int8)))
-        entry = int(some[first])
-        diagnostic = self._words(now, entry, int(other[first]), other_access)
-        notes = (Note(f"the other side, which {VERBS[other_access.role]} it", other_access.loc),)
-        key = place.allocation.name, other_access.number
-        team.report(diagnostic, now.access.loc, at_fault, key, notes, int(lanes[now.lanes[entry]]))
-
-    def _words(self, now: Now, entry: int, other: int, other_access: Access) -> Diagnostic:
-        me, launch, place = int(now.thread[entry]), now.team.launch, now.place
-        index = int(place.indices(now.team)[now.lanes[entry]]) % max(place.view.pitch, 1)
-        same_block = me >> launch.tag_shift == other >> launch.tag_shift
-        same_warp = me >> WARP_SHIFT == other >> WARP_SHIFT
+        first = int(np.argmax((apart >> WARP_SHIFT != 0) + (apart >> launch.tag_shift != 0).astype(np.int8)))
+        same_block, same_warp = apart[first] >> launch.tag_shift == 0, apart[first] >> WARP_SHIFT == 0
         kind = WarpRace if same_warp else BlockRace if same_block else GridRace
-        who = launch.who(other)
-        name = f"thread {who.thread}" if same_block else str(who)
-        verbs = VERBS[now.access.role], VERBS[other_access.role]
-        return kind(verbs[0], place.allocation.name, index, place.allocation.space.value, name, verbs[1])
+        lane = int(now.lanes[some[first]])
+        who, allocation = launch.who(int(other[first])), touch.allocation
+        diagnostic = kind(
+            VERBS[touch.access.role],
+            allocation.name,
+            touch.element(lane),
+            allocation.space.value,
+            f"thread {who.thread}" if same_block else str(who),
+            VERBS[other_access.role],
+        )
+        notes = (Note(f"the other side, which {VERBS[other_access.role]} it", other_access.loc),)
+        key, at_fault = (allocation.name, other_access.number), touch.at_fault(now.lanes[some])
+        touch.team.report(diagnostic, touch.access.loc, at_fault, key, notes, int(touch.lane_numbers[lane]))
 
 
-def _constant_arenas(launch: Launch) -> frozenset[Allocation]:
+def _constant_arenas(launch: Launch, program: Program) -> frozenset[Allocation]:
     """Memory that the kernel can only read: nothing can race there."""
-    written = {a.arena for a, is_written in zip(_allocations(launch), launch.program.written_params) if is_written}
+    pairs = zip(program.fn.params, launch.params)
+    written = {p.allocation.arena for value, p in pairs if value in program.written and isinstance(p, Pointers)}
     return frozenset(a.arena for a in launch.allocations) - written
-
-
-def _allocations(launch: Launch) -> list[Any]:
-    """The allocation that each parameter points into; the number itself for a number."""
-    return [getattr(p, "allocation", p) for p in launch.params]
 
 
 _CHECKS: dict[str, tuple[Any, ...]] = {
@@ -322,15 +314,14 @@ def _bits(values: Array) -> Array:
 def _changes(now: Now, value: Any, some: Array) -> Array:
     """Of the entries `some`: does the store put other bits there than lie there?"""
     lanes = now.lanes[some]
-    there = now.place.view.elements[now.place.indices(now.team)[lanes]]
-    return np.asarray(_bits(_stored(now, value)[lanes]) != _bits(there))
+    there = now.touch.view.elements[now.touch.indices()[lanes]]
+    return np.asarray(_stored(now, value)[lanes] != _bits(there))
 
 
 def _differs_from_winner(now: Now, value: Any, some: Array) -> Array:
     """Of the entries `some`, which lose to another lane of the same store: did they want other bits than the winner?"""
-    index = now.place.indices(now.team)
-    stored = _bits(_stored(now, value))
-    _, group = np.unique(index, return_inverse=True)
+    stored = _stored(now, value)
+    _, group = np.unique(now.touch.indices(), return_inverse=True)
     winner = np.empty(int(group.max()) + 1, stored.dtype)
     winner[group] = stored
     lanes = now.lanes[some]
@@ -338,7 +329,6 @@ def _differs_from_winner(now: Now, value: Any, some: Array) -> Array:
 
 
 def _stored(now: Now, value: Any) -> Array:
-    """What each lane of the place stores, in the dtype of memory."""
-    count = now.place.count(now.team)
-    spread = value if isinstance(value, np.ndarray) else np.full(count, value)
-    return spread.astype(now.place.view.elements.dtype)
+    """The bits that each lane of the touch stores."""
+    spread = np.broadcast_to(value, now.touch.indices().shape)
+    return _bits(spread.astype(now.touch.view.elements.dtype))

@@ -1,8 +1,10 @@
-"""Warps that take turns: a scheduler of generators, for kernels whose warps wait for each other, and for trying orders.
+"""Which threads run when: blocks start one after another, and the teams of those that run take turns.
 
-A warp runs until it asks: `Arrive` at a block barrier, which all warps of the block have to reach, or `Turn`, after which
-others may go. Blocks start one after another; when every warp in sight waits in vain, the next block is started too, so that
-blocks may wait for blocks. When there is none left to start, the kernel is stuck, and says where.
+A kernel whose threads never wait for each other but at barriers runs as teams of whole blocks, as many side by side as there
+is room for. Where warps wait for each other, and for trying orders, each warp of a block is a team of its own. A team runs
+until it asks: `Arrive` at a block barrier, which all teams of the block have to reach, or `Turn`, after which others may go.
+When every team in sight waits in vain, the next block is started too, so that blocks may wait for blocks. When there is none
+left to start, the kernel is stuck, and says where.
 """
 
 from __future__ import annotations
@@ -14,162 +16,204 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp.control import Abandoned
-from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, Finding, NoProgress
-from stagekit.backends.interp.launch import Launch
+from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, NoProgress
+from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
-from stagekit.backends.interp.program import Arrive, Running, Turn
-from stagekit.backends.interp.team import Team
-from stagekit.ir import Op
+from stagekit.backends.interp.program import Arrive, Program, Running, Turn, execute
+from stagekit.backends.interp.team import Launch, Team
+from stagekit.ir import Native, Op, Space
+from stagekit.limits import WARP
 
-Pick = Callable[[list["Warp"], "Warp | None"], "Warp"]
-"""Who runs next: of those that can, given who ran last."""
+_TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
+_TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team
+_SHARED_BASE = 0x1000  # shared memory has addresses of its own; what counts is their alignment
+_DYNAMIC_ALIGN = 16  # bytes, of dynamic shared memory
+_ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Blocks that have been started side by side, as so many `teams`. spoken: how many prints and failures came before theirs."""
+
+    blocks: Array
+    memory: list[Allocation]
+    teams: int
+    spoken: tuple[int, int]
 
 
 @dataclass(eq=False)
-class Warp:
-    """One warp under way. arrived: the barrier it waits at. turn: what it last repeated.
+class TeamRun:
+    """One team under way. arrived: the barrier it waits at. turn: what it last repeated.
 
     rounds: launch.writes at the start of the present round of each loop. idle_since: the same where the round that has just
-    ended changed nothing, in the warp or in memory: as long as nobody writes, the next would be no different.
+    ended changed nothing, in the team or in memory: as long as nobody writes, the next would be no different.
     """
 
     team: Team
     run: Running
-    block: BlockRun
+    group: Group
     arrived: Arrive | None = None
     answer: Any = None
     turn: Turn | None = None
     rounds: dict[Op, int] = field(default_factory=dict)
     idle_since: int = -1
-    is_done: bool = False
 
 
-@dataclass(eq=False)
-class BlockRun:
-    """A block that has been started. number: linear."""
-
-    number: int
-    warps: list[Warp] = field(default_factory=list)
-
-    @property
-    def is_done(self) -> bool:
-        return all(w.is_done for w in self.warps)
+# -- starting ---------------------------------------------------------------------------------------------------------
 
 
-def picker(schedule: Schedule | None) -> Pick:
+def _blocks_to_start(launch: Launch, program: Program) -> Iterator[Array]:
+    """Blocks that start together, in the order that the schedule asks for. A fence may order blocks: then each runs alone."""
+    numbers = np.arange(launch.blocks)
+    schedule = launch.options.schedule
+    if schedule is not None and schedule.order == "backward":
+        numbers = numbers[::-1]
+    elif schedule is not None and schedule.order == "random":
+        numbers = np.random.default_rng((schedule.seed, _ORDER_SEED)).permutation(numbers)
+    together = 1
+    if not program.is_scheduled and not program.has(Native.FENCE):
+        sizes = (a.count * a.dtype.itemsize for a in program.shared if a.count is not None)
+        shared_bytes = sum(sizes) + launch.dynamic_shared_bytes
+        together = max(min(_TEAM_LANES // launch.threads, _TEAM_SHARED_BYTES // max(shared_bytes, 1)), 1)
+    return (numbers[start : start + together] for start in range(0, len(numbers), together))
+
+
+def _start(launch: Launch, program: Program, blocks: Array) -> list[TeamRun]:
+    memory = _shared_memory(launch, program, len(blocks))
+    lanes = WARP if program.is_scheduled else launch.threads
+    firsts = range(0, launch.threads, lanes)
+    group = Group(blocks, memory, len(firsts), (len(launch.prints), len(launch.failures)))
+    started = []
+    for first in firsts:
+        values = program.fresh_values(launch.params)
+        team = Team(launch, blocks, first, min(lanes, launch.threads - first), memory, values)
+        started.append(TeamRun(team, execute(program.code, values, team), group))
+    return started
+
+
+def _shared_memory(launch: Launch, program: Program, copies: int) -> list[Allocation]:
+    """The shared memory of so many blocks: one allocation per `alloc`, and one for all that ask for the dynamic bytes."""
+    made: list[Allocation] = []
+    base, dynamic = _SHARED_BASE, None
+    for op in program.shared:
+        if op.count is None and dynamic is not None:
+            made.append(dynamic)
+            continue
+        size = launch.dynamic_shared_bytes if op.count is None else op.count * op.dtype.itemsize
+        base = just_aligned(base, max(op.align, op.dtype.itemsize, _DYNAMIC_ALIGN if op.count is None else 1))
+        name = op.result.name or "shared"
+        made.append(Allocation.fresh(name, Space.SHARED, op.dtype, base, size=size, copies=copies))
+        base += size
+        dynamic = made[-1] if op.count is None else dynamic
+    return made
+
+
+# -- taking turns -----------------------------------------------------------------------------------------------------
+
+Pick = Callable[[list[TeamRun], TeamRun | None], TeamRun]
+"""Who runs next: of those that can, given who ran last."""
+
+
+def _picker(schedule: Schedule | None) -> Pick:
     """The order that `schedule` stands for; None is "forward"."""
     if schedule is not None and schedule.order == "random":
         generator = np.random.default_rng(schedule.seed)
         return lambda ready, last: ready[int(generator.integers(len(ready)))]
-    position = -1 if schedule is not None and schedule.order == "backward" else 0
-    return lambda ready, last: last if last in ready and not _wants_others(last) else _next(ready, last, position)
+    is_backward = schedule is not None and schedule.order == "backward"
 
+    def pick(ready: list[TeamRun], last: TeamRun | None) -> TeamRun:
+        if last is None or last not in ready:
+            return ready[-1 if is_backward else 0]
+        if last.turn is None:
+            return last
+        return ready[(ready.index(last) + (-1 if is_backward else 1)) % len(ready)]
 
-def _wants_others(warp: Warp | None) -> bool:
-    return warp is not None and warp.turn is not None
-
-
-def _next(ready: list[Warp], last: Warp | None, position: int) -> Warp:
-    """Round about from the one that gave up its turn; else the first (or last) in line."""
-    if last in ready and len(ready) > 1:
-        step = 1 if position == 0 else -1
-        return ready[(ready.index(last) + step) % len(ready)]
-    return ready[position]
+    return pick
 
 
 class Scheduler:
-    """Runs all blocks of a launch."""
+    """Runs all blocks of a launch. running: the teams that have started and not ended, in the order in which they started."""
 
-    def __init__(self, launch: Launch, order: Iterator[int], start: Callable[[int], BlockRun]) -> None:
+    def __init__(self, launch: Launch, program: Program) -> None:
         self.launch = launch
-        self.waiting_blocks = order
-        self.start = start
-        self.pick = picker(launch.options.schedule)
-        self.running: list[BlockRun] = []
+        self.starting = (_start(launch, program, blocks) for blocks in _blocks_to_start(launch, program))
+        self.pick = _picker(launch.options.schedule)
+        self.running: list[TeamRun] = []
 
     def run(self) -> None:
-        last: Warp | None = None
-        while self.running or self._start_next():
-            ready = [w for b in self.running for w in b.warps if not w.is_done and w.arrived is None]
-            if not ready:
-                self._release_stuck_barrier()
-                continue
-            if all(w.turn is not None and w.idle_since == self.launch.writes for w in ready):
-                self._unstick(ready)
-                continue
-            last = self.pick(ready, last)
-            self._advance(last)
+        """To the end, or until nothing goes on any more."""
+        last: TeamRun | None = None
+        try:
+            while self.running or self._start_next():
+                ready = [t for t in self.running if t.arrived is None]
+                if not ready:  # some block waits at a barrier that not all of its teams will reach
+                    self._release(self.running[0].group)
+                elif all(t.turn is not None and t.idle_since == self.launch.writes for t in ready):
+                    self._unstick(ready[0])
+                else:
+                    last = self.pick(ready, last)
+                    self._advance(last)
+        except Abandoned:
+            return  # what is wrong is among the findings
 
     def _start_next(self) -> bool:
-        number = next(self.waiting_blocks, None)
-        if number is None:
-            return False
-        self.running.append(self.start(number))
-        return True
+        started = next(self.starting, [])
+        self.running += started
+        return bool(started)
 
-    def _unstick(self, ready: list[Warp]) -> None:
+    def _unstick(self, waiting: TeamRun) -> None:
         """Everyone waits in vain: let another block in, or say that nobody can come."""
-        if self._start_next():
+        if waiting.turn is None or self._start_next():
             return
-        warp = ready[0]
-        assert warp.turn is not None
         why = "every warp that can run waits for memory that nobody will change"
-        warp.team.report(NoProgress(why), warp.turn.op.loc, warp.team.active_lanes())
+        waiting.team.report(NoProgress(why), waiting.turn.op.loc, waiting.team.active_lanes())
         raise Abandoned
 
-    def _advance(self, warp: Warp) -> None:
-        if warp.turn is not None:
-            warp.rounds[warp.turn.op] = self.launch.writes
-        answer, warp.answer, warp.turn = warp.answer, None, None
+    def _advance(self, each: TeamRun) -> None:
+        """Let a team run until it asks."""
+        if each.turn is not None:
+            each.rounds[each.turn.op] = self.launch.writes
+        answer, each.answer, each.turn = each.answer, None, None
         try:
-            request = warp.run.send(answer)
+            request = each.run.send(answer)
         except StopIteration:
-            self._end(warp)
+            self._end(each)
             return
         if isinstance(request, Turn):
-            warp.turn = request
-            warp.idle_since = warp.rounds.get(request.op, -1) if request.is_idle else -1
+            each.turn = request
+            each.idle_since = each.rounds.get(request.op, -1) if request.is_idle else -1
             return
-        warp.arrived = request
-        self._check_whole(warp, request)
-        if all(w.arrived is not None for w in warp.block.warps):
-            self._release(warp.block)
+        each.arrived = request
+        is_partial = (request.present > 0) & (request.present < each.team.block_lanes)
+        if is_partial.any():
+            diagnostic = DivergentBarrier(int(request.present[np.argmax(is_partial)]), self.launch.threads)
+            each.team.report(diagnostic, request.op.loc, each.team.active_lanes() & is_partial[each.team.row])
+        if sum(t.group is each.group and t.arrived is not None for t in self.running) == each.group.teams:
+            self._release(each.group)
 
-    def _end(self, warp: Warp) -> None:
-        warp.is_done = True
-        if warp.block.is_done:
-            self.running.remove(warp.block)
+    def _release(self, group: Group) -> None:
+        """Let the teams that wait at a barrier go. If it is not the same for all of the block, report it."""
+        waiting = [(t, t.arrived) for t in self.running if t.group is group and t.arrived is not None]
+        (first, at), *_ = waiting
+        here = sum(request.op is at.op for _, request in waiting)
+        if here < group.teams:
+            others = "have ended" if len(waiting) < group.teams else "wait at another barrier"
+            who = self.launch.who(int(first.team.tag[np.argmax(first.team.active_lanes())]))
+            self.launch.sink.report(BarrierNotReached(here, group.teams, others), at.op.loc, 1, who=lambda: who)
+        holds = np.sum([request.holds for _, request in waiting], axis=0)
+        present = np.sum([request.present for _, request in waiting], axis=0)
+        for watcher in self.launch.watchers:
+            watcher.barrier(group.blocks[present > 0])
+        for each, _ in waiting:
+            each.arrived, each.answer = None, (holds, present)
 
-    def _check_whole(self, warp: Warp, request: Arrive) -> None:
-        if request.present < warp.team.lanes:
-            diagnostic = DivergentBarrier(request.present, self.launch.threads)
-            warp.team.report(diagnostic, request.op.loc, warp.team.active_lanes())
-
-    def _release_stuck_barrier(self) -> None:
-        """Nobody can run: some block waits at a barrier that not all of its warps will reach. Report it and let them go."""
-        block = next(b for b in self.running if any(w.arrived for w in b.warps))
-        self._report_missing(block)
-        self._release(block)
-
-    def _release(self, block: BlockRun) -> None:
-        arrived = [w for w in block.warps if w.arrived is not None]
-        barriers = {w.arrived.op for w in arrived if w.arrived}
-        if len(barriers) > 1:
-            self._report_missing(block)
-        requests = [w.arrived for w in arrived if w.arrived]
-        answer = np.int64(sum(r.holds for r in requests)), np.int64(sum(r.present for r in requests))
-        self.launch.order.block_barrier(block.number)
-        for warp in arrived:
-            warp.arrived, warp.answer = None, answer
-
-    def _report_missing(self, block: BlockRun) -> None:
-        first = next(w for w in block.warps if w.arrived)
-        assert first.arrived is not None
-        op: Op = first.arrived.op
-        waiting = sum(1 for w in block.warps if w.arrived and w.arrived.op is op)
-        others = "have ended" if any(w.is_done for w in block.warps) else "wait at another barrier"
-        diagnostic = BarrierNotReached(waiting, len(block.warps), others)
-        key = (diagnostic.id, op.loc)
-        if self.launch.sink.is_new(key, 1):
-            who = first.team.who(int(np.argmax(first.team.active_lanes())))
-            self.launch.sink.add(key, Finding(diagnostic, op.loc, who, (), 1))
+    def _end(self, each: TeamRun) -> None:
+        """Forget what was watched of memory that ends; put together what each of several blocks said."""
+        self.running.remove(each)
+        group, is_last = each.group, all(t.group is not each.group for t in self.running)
+        for watcher in self.launch.watchers:
+            watcher.forget(each.team.local.values())
+            watcher.forget(group.memory if is_last else ())
+        if is_last and len(group.blocks) > 1:
+            for messages, start in zip((self.launch.prints, self.launch.failures), group.spoken):
+                messages[start:] = sorted(messages[start:], key=lambda m: m.who.block[::-1])

@@ -7,21 +7,19 @@ different words. Source: CUDA C++ Programming Guide, "Device Memory Accesses"; "
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from stagekit.backends.interp.memory import Array
+from stagekit.backends.interp.team import Access, Team, Touch, Watcher
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.ir import Space
 from stagekit.limits import WARP
-
-if TYPE_CHECKING:
-    from stagekit.backends.interp.access import Access, Place
-    from stagekit.backends.interp.team import Team
 
 SECTOR_BYTES = 32
 BANK_BYTES = 4
@@ -117,30 +115,27 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     return ["  ".join(put(cell, w) for put, cell, w in zip(columns, row, widths)).rstrip() for row in texts]
 
 
-Key = TypeVar("Key", bound=Hashable)
-
-
-class Measured:
+class Measured(Watcher):
     """Adds up while the launch runs."""
 
     def __init__(self) -> None:
-        self._accesses: dict[tuple[Access, str], Array] = {}
-        self._branches: dict[Loc, Array] = {}
+        self._accesses: defaultdict[tuple[Access, str], Any] = defaultdict(int)
+        self._branches: defaultdict[Loc, Any] = defaultdict(int)
 
-    def observe(self, team: Team, access: Access, place: Place, value: Any) -> None:
-        warp = np.asarray(place.pick(team.warp_tag))
+    def access(self, touch: Touch, value: Any) -> None:
+        access, warp = touch.access, np.asarray(touch.pick(touch.team.warp_tag))
         itemsize = access.dtype.itemsize
-        start = place.indices(team) * itemsize + place.phase
+        start = touch.indices() * itemsize + touch.phase
         requests = len(np.unique(warp))
-        sectors = _sectors(warp, start + place.allocation.base, itemsize) if access.space is Space.GLOBAL else 0
+        sectors = _sectors(warp, start + touch.allocation.base) if access.space is Space.GLOBAL else 0
         passes = _passes(warp, start, itemsize) if access.space is Space.SHARED else 0
         row = np.array([requests, len(warp), len(warp) * itemsize, sectors, passes])
-        _add(self._accesses, (access, place.allocation.name), row)
+        self._accesses[access, touch.allocation.name] += row
 
     def branch(self, team: Team, loc: Loc, taken: Array) -> None:
         rows = team.to_warps(team.active_lanes())
         both = team.to_warps(taken).any(axis=1) & (rows & ~team.to_warps(taken)).any(axis=1)
-        _add(self._branches, loc, np.array([np.count_nonzero(rows.any(axis=1)), np.count_nonzero(both)]))
+        self._branches[loc] += np.array([np.count_nonzero(rows.any(axis=1)), np.count_nonzero(both)])
 
     def done(self) -> Statistics:
         accesses = (
@@ -151,11 +146,7 @@ class Measured:
         return Statistics(tuple(accesses), tuple(branches))
 
 
-def _add(totals: dict[Key, Array], key: Key, row: Array) -> None:
-    totals[key] = totals[key] + row if key in totals else row
-
-
-def _sectors(warp: Array, start: Array, itemsize: int) -> int:
+def _sectors(warp: Array, start: Array) -> int:
     """Different (warp, sector) pairs; an element is within one sector as it is aligned."""
     pairs = np.stack([warp, start // SECTOR_BYTES], axis=1)
     return len(np.unique(pairs, axis=0))

@@ -6,88 +6,88 @@ called directly; the run sets NumPy's error state once for all of them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stagekit.backends.interp.access import Access, Observer, both, read, write
+from stagekit.backends.interp.access import both, read, write
 from stagekit.backends.interp.checks import checks_of
-from stagekit.backends.interp.memory import Allocation, Pointers, just_aligned, merge_addresses
-from stagekit.backends.interp.program import Builders, Compiler, Step, Values, scalar_dtype
-from stagekit.backends.interp.report import Message
-from stagekit.backends.interp.team import Team
+from stagekit.backends.interp.findings import Message
+from stagekit.backends.interp.memory import Allocation, Pointers, choose, just_aligned
+from stagekit.backends.interp.program import Builder, Builders, Built, Compiler, Step, scalar_dtype
+from stagekit.backends.interp.team import Team, Values
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType, shown
-from stagekit.ir import Pointer, Space, Value, ops, semantics
+from stagekit.ir import Op, Pointer, Space, ops, semantics
 
 Meaning = Callable[..., Any]
 
 _NARROW_BITS = 16  # floats this small compute in float32, see `semantics`
-SHARED_BASE = 0x1000  # shared and local memory have addresses of their own; what counts is their alignment
-LOCAL_BASE = 0x8000_0000
+_LOCAL_BASE = 0x8000_0000  # local memory has addresses of its own; what counts is their alignment
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _computes_itself(dtype: DType) -> bool:
-    """Does NumPy compute this dtype in itself?"""
-    return not (dtype.is_float and dtype.bits <= _NARROW_BITS)
+def computed(meaning_of: Callable[[Any], Meaning]) -> Builder:
+    """The builder of ops whose result is a function of their operands, lane by lane."""
+
+    def build(c: Compiler, op: Op) -> Built:
+        result, *operands = c.numbers((op.result, *op.operands()))
+        return (_apply(meaning_of(op), result, operands), *checks_of(c, op))
+
+    return build
 
 
-def _meaning(table: Any, general: Meaning, kind: Any, dtype: DType) -> Meaning:
+def _apply(meaning: Meaning, result: int, operands: list[int]) -> Step:
+    if len(operands) == 1:
+        (operand,) = operands
+
+        def unary(values: Values, team: Team) -> None:
+            values[result] = meaning(values[operand])
+
+        return unary
+    if len(operands) == 2:
+        lhs, rhs = operands
+
+        def binary(values: Values, team: Team) -> None:
+            values[result] = meaning(values[lhs], values[rhs])
+
+        return binary
+
+    def step(values: Values, team: Team) -> None:
+        values[result] = meaning(*map(values.__getitem__, operands))
+
+    return step
+
+
+def _row(table: Any, general: Meaning, kind: Any, dtype: DType) -> Meaning:
     row = table[kind]
-    if isinstance(row, np.ufunc) and _computes_itself(dtype):
+    computes_itself = not (dtype.is_float and dtype.bits <= _NARROW_BITS)
+    if isinstance(row, np.ufunc) and computes_itself:
         return row
     return lambda *operands: general(kind, dtype, *operands)
 
 
-def _unary_step(meaning: Meaning, result: int, operand: int) -> Step:
-    def step(values: Values, team: Team) -> None:
-        values[result] = meaning(values[operand])
-
-    return step
+def _binary(op: ops.Binary) -> Meaning:
+    return _row(semantics.BINARY, semantics.binary, op.kind, scalar_dtype(op.lhs))
 
 
-def _binary_step(meaning: Meaning, result: int, lhs: int, rhs: int) -> Step:
-    def step(values: Values, team: Team) -> None:
-        values[result] = meaning(values[lhs], values[rhs])
-
-    return step
-
-
-def _binary(c: Compiler, op: ops.Binary) -> tuple[Step, ...]:
-    meaning = _meaning(semantics.BINARY, semantics.binary, op.kind, scalar_dtype(op.lhs))
-    step = _binary_step(meaning, c.number(op.result), c.number(op.lhs), c.number(op.rhs))
-    return (step, *checks_of(c, op))
-
-
-def _unary(c: Compiler, op: ops.Unary) -> tuple[Step, ...]:
-    meaning = _meaning(semantics.UNARY, semantics.unary, op.kind, scalar_dtype(op.operand))
-    return (_unary_step(meaning, c.number(op.result), c.number(op.operand)), *checks_of(c, op))
-
-
-def _compare(c: Compiler, op: ops.Compare) -> tuple[Step, ...]:
-    meaning = _pointer_comparison(op) if isinstance(op.lhs.type, Pointer) else _comparison(op)
-    return (_binary_step(meaning, c.number(op.result), c.number(op.lhs), c.number(op.rhs)),)
+def _unary(op: ops.Unary) -> Meaning:
+    return _row(semantics.UNARY, semantics.unary, op.kind, scalar_dtype(op.operand))
 
 
 def _comparison(op: ops.Compare) -> Meaning:
-    return _meaning(semantics.COMPARE, semantics.compare, op.kind, scalar_dtype(op.lhs))
-
-
-def _pointer_comparison(op: ops.Compare) -> Meaning:
     dtype, row = op.lhs.type.dtype, semantics.COMPARE[op.kind]
-    return lambda a, b: row(a.number(dtype), b.number(dtype))
+    if isinstance(op.lhs.type, Pointer):
+        return lambda a, b: row(a.number(dtype), b.number(dtype))
+    return _row(semantics.COMPARE, semantics.compare, op.kind, dtype)
 
 
-def _cast(c: Compiler, op: ops.Cast) -> tuple[Step, ...]:
-    meaning = _conversion(scalar_dtype(op.operand), scalar_dtype(op.result))
-    return (_unary_step(meaning, c.number(op.result), c.number(op.operand)), *checks_of(c, op))
-
-
-def _conversion(source: DType, target: DType) -> Meaning:
+def _conversion(op: ops.Cast) -> Meaning:
+    source, target = scalar_dtype(op.operand), scalar_dtype(op.result)
     if source is target:
         return lambda value: value
     kinds = tuple("int" if d.is_integer else d.kind for d in (source, target))
@@ -101,14 +101,10 @@ def _conversion(source: DType, target: DType) -> Meaning:
     return convert
 
 
-def _bitcast(c: Compiler, op: ops.Bitcast) -> tuple[Step, ...]:
-    return (_unary_step(_reinterpretation(op.operand, op.result), c.number(op.result), c.number(op.operand)),)
-
-
-def _reinterpretation(operand: Value, result: Value) -> Meaning:
-    source, target = operand.type.dtype, result.type.dtype
-    if isinstance(operand.type, Pointer):
-        if isinstance(result.type, Pointer):
+def _reinterpretation(op: ops.Bitcast) -> Meaning:
+    source, target = op.operand.type.dtype, op.result.type.dtype
+    if isinstance(op.operand.type, Pointer):
+        if isinstance(op.result.type, Pointer):
             return lambda address: address.seen_as(source, target)
         return lambda address: address.number(source)
     if target.kind == "bool" or source.kind == "bool":
@@ -116,171 +112,81 @@ def _reinterpretation(operand: Value, result: Value) -> Meaning:
     return lambda value: value.view(target.numpy)
 
 
-def _select(c: Compiler, op: ops.Select) -> tuple[Step, ...]:
-    result, condition, if_true, if_false = c.numbers((op.result, op.condition, op.if_true, op.if_false))
-
-    def step(values: Values, team: Team) -> None:
-        values[result] = choose(values[condition], values[if_true], values[if_false])
-
-    return (step,)
-
-
-def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """Lane by lane one of two values or pointers."""
-    if not isinstance(condition, np.ndarray):
-        return if_true if condition else if_false
-    if if_true is if_false:
-        return if_true
-    if isinstance(if_true, (np.ndarray, np.generic)):
-        return np.where(condition, if_true, if_false)
-    return merge_addresses(condition, if_true, if_false)
-
-
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _offset(c: Compiler, op: ops.Offset) -> tuple[Step, ...]:
-    result, pointer, index = c.numbers((op.result, op.pointer, op.index))
-
-    def step(values: Values, team: Team) -> None:
-        values[result] = values[pointer].offset(values[index])
-
-    return (step, *checks_of(c, op))
-
-
-def _load(c: Compiler, op: ops.Load) -> tuple[Step, ...]:
+def _load(c: Compiler, op: ops.Load) -> Built:
     access = c.access(op, "read", op.pointer)
-    result, pointer = c.number(op.result), c.number(op.pointer)
-    if op.mask is not None and op.other is not None:
-        return (_masked_load(result, pointer, c.number(op.mask), c.number(op.other), access, c.observers),)
-    general = _general_load(result, pointer, access, c.observers)
-    return (general if c.observers or access.checks_axes else _direct_load(result, pointer, access, general),)
+    result, pointer = c.numbers((op.result, op.pointer))
+    if op.mask is None or op.other is None:
+
+        def load(values: Values, team: Team) -> None:
+            values[result] = read(team, values[pointer], team.mask, access)
+
+        return (load,)
+    mask, other = c.numbers((op.mask, op.other))
+
+    def masked_load(values: Values, team: Team) -> None:
+        lanes = both(team.mask, values[mask])
+        found = None if lanes is False else read(team, values[pointer], lanes, access)
+        values[result] = choose(values[mask], found, values[other])
+
+    return (masked_load,)
 
 
-def _general_load(result: int, pointer: int, access: Access, observers: tuple[Observer, ...]) -> Step:
-    def step(values: Values, team: Team) -> None:
-        values[result] = read(team, values[pointer], team.mask, access, observers)
-
-    return step
-
-
-def _direct_load(result: int, pointer: int, access: Access, general: Step) -> Step:
-    """The usual case at full speed: all lanes on, one allocation, aligned, one copy, nothing outside; else `general`."""
-    dtype = access.dtype
-    is_bool = dtype.kind == "bool"
-
-    def step(values: Values, team: Team) -> None:
-        address = values[pointer]
-        if team.mask is None and type(address) is Pointers:
-            view, index = address.allocation.view(dtype), address.index
-            if view.is_plain and not np.count_nonzero(index.view(np.uint64) >= view.limit):
-                found = view.elements[index]
-                values[result] = found != 0 if is_bool else found
-                return
-        general(values, team)
-
-    return step
-
-
-def _masked_load(
-    result: int, pointer: int, mask: int, other: int, access: Access, observers: tuple[Observer, ...]
-) -> Step:
-    def step(values: Values, team: Team) -> None:
-        wanted = values[mask]
-        lanes = both(team.mask, wanted)
-        if lanes is False:
-            values[result] = values[other]
-            return
-        found = read(team, values[pointer], lanes, access, observers)
-        values[result] = choose(wanted, found, values[other])
-
-    return step
-
-
-def _store(c: Compiler, op: ops.Store) -> tuple[Step, ...]:
+def _store(c: Compiler, op: ops.Store) -> Built:
     access = c.access(op, "write", op.pointer)
-    pointer, value = c.number(op.pointer), c.number(op.value)
-    if op.mask is not None:
-        return (_masked_store(pointer, value, c.number(op.mask), access, c.observers),)
-    general = _general_store(pointer, value, access, c.observers)
-    return (general if c.observers or access.checks_axes else _direct_store(pointer, value, access, general),)
+    pointer, value = c.numbers((op.pointer, op.value))
+    if op.mask is None:
 
+        def store(values: Values, team: Team) -> None:
+            write(team, values[pointer], values[value], team.mask, access)
 
-def _general_store(pointer: int, value: int, access: Access, observers: tuple[Observer, ...]) -> Step:
-    def step(values: Values, team: Team) -> None:
-        team.launch.writes += 1
-        write(team, values[pointer], values[value], team.mask, access, observers)
+        return (store,)
+    mask = c.number(op.mask)
 
-    return step
-
-
-def _direct_store(pointer: int, value: int, access: Access, general: Step) -> Step:
-    """As `_direct_load`, where the pointers are one per lane: of lanes that share one, the last has to win."""
-    dtype = access.dtype
-
-    def step(values: Values, team: Team) -> None:
-        address = values[pointer]
-        if team.mask is None and type(address) is Pointers and type(address.index) is np.ndarray:
-            view, index = address.allocation.view(dtype), address.index
-            is_inside = view.is_plain and not np.count_nonzero(index.view(np.uint64) >= view.limit)
-            if is_inside and address.allocation.is_writable:
-                team.launch.writes += 1
-                view.elements[index] = values[value]
-                return
-        general(values, team)
-
-    return step
-
-
-def _masked_store(pointer: int, value: int, mask: int, access: Access, observers: tuple[Observer, ...]) -> Step:
-    def step(values: Values, team: Team) -> None:
+    def masked_store(values: Values, team: Team) -> None:
         lanes = both(team.mask, values[mask])
         if lanes is not False:
-            team.launch.writes += 1
-            write(team, values[pointer], values[value], lanes, access, observers)
+            write(team, values[pointer], values[value], lanes, access)
 
-    return step
+    return (masked_store,)
 
 
-def _alloc(c: Compiler, op: ops.Alloc) -> tuple[Step, ...]:
+def _alloc(c: Compiler, op: ops.Alloc) -> Built:
+    result = c.number(op.result)
+    if op.space is Space.GLOBAL:
+        raise InternalError("alloc in global memory")
     if op.space is Space.SHARED:
-        return (_shared_step(c.number(op.result), c.allocate(op)),)
-    if op.space is Space.LOCAL:
-        return (_local_step(c.number(op.result), op),)
-    raise InternalError("alloc in global memory")
+        place = len(c.shared)
+        c.shared.append(op)
 
+        def shared(values: Values, team: Team) -> None:
+            values[result] = Pointers(team.memory[place], np.int64(0))
 
-def _shared_step(result: int, number: int) -> Step:
-    def step(values: Values, team: Team) -> None:
-        values[result] = Pointers(team.memory[number], np.int64(0))
-
-    return step
-
-
-def _local_step(result: int, op: ops.Alloc) -> Step:
+        return (shared,)
     size = (op.count or 0) * op.dtype.itemsize
-    base = just_aligned(LOCAL_BASE, max(op.align, op.dtype.itemsize))
+    base = just_aligned(_LOCAL_BASE, max(op.align, op.dtype.itemsize))
     name = op.result.name or "local"
 
-    def step(values: Values, team: Team) -> None:
-        found = team.local.get(result)
-        if found is None:
-            found = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
-            team.local[result] = found
-        values[result] = Pointers(found, np.int64(0))
+    def local(values: Values, team: Team) -> None:
+        if result not in team.local:
+            made = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
+            team.local[result] = made
+        values[result] = Pointers(team.local[result], np.int64(0))
 
-    return step
+    return (local,)
 
 
 # -- prints and asserts -----------------------------------------------------------------------------------------------
 
 
-def _print(c: Compiler, op: ops.Print) -> tuple[Step, ...]:
+def _print(c: Compiler, op: ops.Print) -> Built:
     read_out = _messages(c, op, op.format)
     return (lambda values, team: team.launch.prints.extend(read_out(values, team, team.mask)),)
 
 
-def _assert(c: Compiler, op: ops.Assert) -> tuple[Step, ...]:
+def _assert(c: Compiler, op: ops.Assert) -> Built:
     condition = c.number(op.condition)
     read_out = _messages(c, op, op.message)
 
@@ -297,25 +203,25 @@ def _messages(c: Compiler, op: ops.Print | ops.Assert, template: str) -> Callabl
     dtypes = [scalar_dtype(v) for v in op.operands_]
 
     def messages(values: Values, team: Team, mask: Any) -> list[Message]:
-        lanes = np.arange(team.lanes) if mask is None else np.flatnonzero(mask)
+        lanes = team.lane_numbers if mask is None else np.flatnonzero(mask)
         columns = [team.spread(values[n])[lanes] for n in numbers]
         rows = [tuple(map(semantics.to_python, row, dtypes)) for row in zip(*columns)] if columns else [()] * len(lanes)
         return [
-            Message(template.format(*map(shown, row, dtypes)), op.loc, team.who(lane), row)
-            for lane, row in zip(lanes.tolist(), rows, strict=True)
+            Message(template.format(*map(shown, row, dtypes)), op.loc, team.launch.who(tag), row)
+            for tag, row in zip(team.tag[lanes].tolist(), rows, strict=True)
         ]
 
     return messages
 
 
 STEPS: Builders = {
-    ops.Binary: _binary,
-    ops.Unary: _unary,
-    ops.Compare: _compare,
-    ops.Select: _select,
-    ops.Cast: _cast,
-    ops.Bitcast: _bitcast,
-    ops.Offset: _offset,
+    ops.Binary: computed(_binary),
+    ops.Unary: computed(_unary),
+    ops.Compare: computed(_comparison),
+    ops.Select: computed(lambda op: choose),
+    ops.Cast: computed(_conversion),
+    ops.Bitcast: computed(_reinterpretation),
+    ops.Offset: computed(lambda op: operator.add),
     ops.Load: _load,
     ops.Store: _store,
     ops.Alloc: _alloc,

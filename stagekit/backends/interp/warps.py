@@ -62,31 +62,13 @@ def match_any(team: Team, mask: Any, value: Any) -> Array:
 # -- shuffles ---------------------------------------------------------------------------------------------------------
 
 
-def _from_above(distance: Array) -> Array:
-    source = _LANES + distance
-    return np.where(source < WARP, source, _LANES)
-
-
-def _from_below(distance: Array) -> Array:
-    source = _LANES - distance
-    return np.where(source >= 0, source, _LANES)
-
-
 SOURCES: dict[Native, Callable[[Array], Array]] = {
     Native.SHUFFLE_IDX: lambda lane: np.broadcast_to(lane, (len(lane), WARP)),
-    Native.SHUFFLE_UP: _from_below,
-    Native.SHUFFLE_DOWN: _from_above,
-    Native.SHUFFLE_XOR: lambda bits: _LANES ^ bits,
-}
-"""From the operand of a shuffle (rows, 0 to 31) to the lane that each lane reads."""
-
-
-_STEPS: dict[Native, Callable[[Array], Array]] = {
     Native.SHUFFLE_UP: lambda distance: _LANES - distance,
     Native.SHUFFLE_DOWN: lambda distance: _LANES + distance,
     Native.SHUFFLE_XOR: lambda bits: _LANES ^ bits,
 }
-"""The lane that is meant, also where the operand is not 0 to 31: a GPU takes the remainder, as only `shfl_sync` promises."""
+"""From the operand of a shuffle to the lane that each lane means, which need not exist."""
 
 
 class Shuffled(NamedTuple):
@@ -98,16 +80,19 @@ class Shuffled(NamedTuple):
 
 
 def shuffle(team: Team, native: Native, mask: Any, value: Any, operand: Any) -> Shuffled:
+    """Of an operand that is not 0 to 31 a GPU takes the remainder, as only `shfl_sync` promises."""
     given = team.to_warps(operand)
     source = SOURCES[native](given & (WARP - 1))
+    if native in (Native.SHUFFLE_UP, Native.SHUFFLE_DOWN):
+        source = np.where((source >= 0) & (source < WARP), source, _LANES)  # at the ends, lanes keep their own
     takes_part = active_rows(team) & ((team.to_warps(mask) & _BITS) != 0)
     is_there = np.take_along_axis(takes_part, source, axis=1)
     rows = team.to_warps(value)
     result = np.where(is_there, np.take_along_axis(rows, source, axis=1), rows)
     is_absent = ~is_there & (source != _LANES)
-    if native in _STEPS:
+    if native is not Native.SHUFFLE_IDX:
         is_wild = (given < 0) | (given >= WARP)
-        source, is_absent = np.where(is_wild, _STEPS[native](given), source), is_absent | is_wild
+        source, is_absent = np.where(is_wild, SOURCES[native](given), source), is_absent | is_wild
     return Shuffled(team.from_warps(result), team.from_warps(source), team.from_warps(is_absent))
 
 
@@ -120,31 +105,27 @@ def report_absent(team: Team, shuffled: Shuffled, mask: Any, loc: Loc) -> None:
     if not at_fault.any():
         return
     lane = int(np.argmax(at_fault))
-    source = int(shuffled.source[lane])
-    thread = int(team.thread[lane])
-    is_real = 0 <= source < WARP and thread // WARP * WARP + source < team.launch.threads
-    where = f"a block of {team.launch.threads} threads" if 0 <= source < WARP else "a warp"
+    source, thread = int(shuffled.source[lane]), int(team.thread[lane])
+    is_lane = 0 <= source < WARP
+    is_real = is_lane and thread // WARP * WARP + source < team.launch.threads
+    where = f"a block of {team.launch.threads} threads" if is_lane else "a warp"
     why = "does not take part" if is_real else f"does not exist in {where}"
     team.report(AbsentLaneRead(thread % WARP, source, why), loc, at_fault)
 
 
 def check_members(team: Team, mask: Any, loc: Loc) -> None:
     """Report lanes that are not in their own mask, and masks that name lanes which exist but are not here."""
-    own = team.active_lanes() & ((team.spread(mask) & _BITS[team.lane_id]) == 0)
-    if own.any():
-        lane = int(np.argmax(own))
-        team.report(LaneOutsideMask(int(team.lane_id[lane]), int(team.spread(mask)[lane])), loc, own)
+    masks = team.spread(mask)
+    outside = team.active_lanes() & ((masks & _BITS[team.lane_id]) == 0)
+    if outside.any():
+        lane = int(np.argmax(outside))
+        team.report(LaneOutsideMask(int(team.lane_id[lane]), int(masks[lane])), loc, outside)
     exists = team.to_warps(np.ones(team.lanes, np.bool_))
-    elsewhere = team.from_warps(pack(exists & ~active_rows(team)))
-    absent = team.spread(mask) & elsewhere & ~_ended(team)
+    elsewhere = exists & ~active_rows(team)
+    if team.ended is not None:
+        elsewhere &= ~team.to_warps(team.ended)  # a mask may name lanes that have returned
+    absent = masks & team.from_warps(pack(elsewhere))
     at_fault = team.active_lanes() & (absent != 0)
     if at_fault.any():
         lane = int(np.argmax(at_fault))
-        team.report(LaneNotHere(int(team.spread(mask)[lane]), int(absent[lane])), loc, at_fault)
-
-
-def _ended(team: Team) -> Any:
-    """Lanes that have returned: a mask may name them."""
-    if team.ended is None:
-        return np.uint32(0)
-    return team.from_warps(pack(team.to_warps(team.ended)))
+        team.report(LaneNotHere(int(masks[lane]), int(absent[lane])), loc, at_fault)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stagekit import dtypes
 from stagekit.backends.interp import CHECKED, UNCHECKED, Options, Schedule, run
-from stagekit.backends.interp.compile import BUILDERS
+from stagekit.backends.interp.engine import BUILDERS
 from stagekit.backends.interp.natives import NATIVES
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, DType
 from stagekit.ir import INDEX, BinaryKind, CompareKind, Function, IrError, Native, UnaryKind, Value, ops, semantics
