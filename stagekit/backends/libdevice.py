@@ -25,15 +25,11 @@ def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> Non
     """Add the definition of `symbol` and of all it needs to `module`, once."""
     if module.has_function(symbol):
         return
-    for part in _library(symbol, loc).closure(symbol):
-        part.add_to(module, capability)
-
-
-def _library(symbol: str, loc: Loc) -> _Library:
     path = library_path()
     if path is None:
         raise StagekitError(LibdeviceMissing(symbol), loc)
-    return _parsed(path)
+    for part in _parsed(path).closure(symbol):
+        part.add_to(module, capability)
 
 
 def library_path() -> str | None:
@@ -86,35 +82,25 @@ class _Library:
         """The part `symbol` and, transitively, every part that it needs."""
         pending, seen = [symbol], {symbol}
         while pending:
-            part = self._part(pending.pop())
+            name = pending.pop()
+            part = self.parts.get(name) or self.parts.setdefault(name, self._take_out(name))
             yield part
             pending += (new for new in part.needs if new not in seen)
             seen.update(part.needs)
-
-    def _part(self, name: str) -> _Part:
-        if name not in self.parts:
-            self.parts[name] = self._take_out(name)
-        return self.parts[name]
 
     def _take_out(self, name: str) -> _Part:
         try:
             text = str(self.module.get_function(name))
         except NameError:
-            return self._take_out_global(name)
+            if name not in self.globals:
+                raise InternalError(f"libdevice has no `{name}`") from None
+            return _Part(name, "global", self.globals[name].partition(" = ")[2], ())
         if "\ndefine " not in f"\n{text}":
             return _Part(name, "declare", _ATTRIBUTE_GROUP.sub("", text[text.index("declare ") + 8 :]).strip(), ())
-        text = self._without_reflection(_as_internal(text))
+        # Questions to the compiler become `<name>`, which a kernel's capability answers.
+        text = _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", _as_internal(text))
         needs = dict.fromkeys(_MENTIONED.findall(text))
         return _Part(name, "define", text, tuple(n for n in needs if n != name))
-
-    def _take_out_global(self, name: str) -> _Part:
-        if name not in self.globals:
-            raise InternalError(f"libdevice has no `{name}`")
-        return _Part(name, "global", self.globals[name].partition(" = ")[2], ())
-
-    def _without_reflection(self, text: str) -> str:
-        """Replace the questions to the compiler by `<name>`, which a kernel's capability answers."""
-        return _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", text)
 
     def _string(self, name: str) -> str:
         match = _C_STRING.search(self.globals[name])

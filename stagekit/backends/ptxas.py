@@ -52,7 +52,8 @@ def assemble(ptx: str) -> Assembled:
         result = _run("ptxas", command)
         if result.returncode != 0:
             raise StagekitError(PtxRefused(result.stderr.strip().replace(str(source), "ptx")))
-        return Assembled(cubin.read_bytes(), _resources(result.stderr), _warnings(result.stderr))
+        warnings = tuple(line.strip() for line in result.stderr.splitlines() if _NOTABLE.search(line))
+        return Assembled(cubin.read_bytes(), _resources(result.stderr), warnings)
 
 
 def disassemble(cubin: bytes) -> str:
@@ -105,10 +106,6 @@ def _groups(pattern: re.Pattern[str], report: str, count: int) -> tuple[str, ...
     """The groups of the first match; ptxas leaves out what is 0."""
     found = pattern.search(report)
     return found.groups() if found else ("0",) * count
-
-
-def _warnings(report: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in report.splitlines() if _NOTABLE.search(line))
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------

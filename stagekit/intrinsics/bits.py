@@ -47,10 +47,6 @@ def _count_trailing_zeros(x: Array) -> Array:
     return np.asarray(np.bitwise_count(~x & (x - x.dtype.type(1))))
 
 
-def _find_first_set(x: Array) -> Array:
-    return np.where(x == 0, 0, _count_trailing_zeros(x) + 1)
-
-
 def _reverse_bits(x: Array) -> Array:
     one, last = x.dtype.type(1), _width(x) - 1
     return np.asarray(sum(((x >> x.dtype.type(i)) & one) << x.dtype.type(last - i) for i in range(_width(x))))
@@ -63,9 +59,8 @@ def _funnel_left(high: Array, low: Array, amount: Array) -> Array:
 
 
 def _funnel_right(high: Array, low: Array, amount: Array) -> Array:
-    right = amount % _width(high)
-    left = (_width(high) - right) % _width(high)
-    return np.where(right == 0, low, (high << left) | (low >> right))
+    """To the left by what is left of the width; by nothing it gives the other half."""
+    return np.where(amount % _width(high) == 0, low, _funnel_left(high, low, _width(high) - amount % _width(high)))
 
 
 def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
@@ -142,7 +137,7 @@ ctz = _define_bits(
 ffs = _define_bits(
     "ffs",
     expand(_ffs),
-    _find_first_set,
+    lambda x: np.where(x == 0, 0, _count_trailing_zeros(x) + 1),
     "The place of the lowest 1 of `x`, counted from 1; 0 when `x` is 0.",
     "POSIX.1-2024, ffs",
 )

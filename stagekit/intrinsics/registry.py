@@ -76,10 +76,6 @@ def _as_type(given: DType | Type) -> Type:
 # -- what every record must satisfy -----------------------------------------------------------------------------------
 
 
-def _has_interp_meaning(record: Intrinsic) -> bool:
-    return record.evaluate is not None or "interp" in record.lower
-
-
 _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: r.name.isidentifier(), "the name is not an identifier"),
     (lambda r: r.name not in _REGISTRY, "defined twice"),
@@ -92,5 +88,5 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     # Without arguments there is nothing to evaluate: `block_idx` is pure, and only the target knows it.
     (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
     (lambda r: bool(r.public_in) or all(isinstance(how, Native) for how in r.lower.values()), "nobody finds it"),
-    (_has_interp_meaning, "needs `evaluate` or a lowering for interp"),
+    (lambda r: r.evaluate is not None or "interp" in r.lower, "needs `evaluate` or a lowering for interp"),
 )

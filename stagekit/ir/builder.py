@@ -149,15 +149,16 @@ class Builder:
         wanted = Scalar(dtype)
         if operand.type is wanted:
             return operand
-        return self._stated(ops.Cast, wanted, operand=operand, is_exact=is_exact)
+        return self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
 
     def bitcast(self, operand: Value, to: Type) -> Value:
-        return operand if operand.type == to else self._stated(ops.Bitcast, to, operand=operand)
+        return operand if operand.type == to else self._stated(ops.Bitcast, (to,), operand=operand)[0]
 
-    def _stated(self, cls: type[Op], result: Type, **given: Any) -> Value:
-        op = cls(loc=self.loc, results=(Value(result),), **given)
+    def _stated(self, cls: type[Op], results: Sequence[Type], **fields: Any) -> tuple[Value, ...]:
+        """Append an op whose result types are stated, not given by its operands."""
+        op = cls(loc=self.loc, results=tuple(Value(t) for t in results), **fields)
         infer(op)
-        return self.append(op)[0]
+        return self.append(op)
 
     # -- memory -------------------------------------------------------------------------------------------------
 
@@ -228,18 +229,8 @@ class Builder:
         has_side_effects: bool,
         host: Block | None,
     ) -> tuple[Value, ...]:
-        values = tuple(Value(t) for t in results)
-        op = ops.InlineAsm(
-            text=text,
-            constraints=constraints,
-            has_side_effects=has_side_effects,
-            args=tuple(args),
-            host=host,
-            loc=self.loc,
-            results=values,
-        )
-        infer(op)
-        return self.append(op)
+        given = {"text": text, "constraints": constraints, "has_side_effects": has_side_effects, "host": host}
+        return self._stated(ops.InlineAsm, results, args=tuple(args), **given)
 
 
 __all__ = ["Builder", "IrError", "OpenBlock", "types_of"]

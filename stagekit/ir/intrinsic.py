@@ -7,6 +7,7 @@ A lowering is *data*, or an expansion into other IR; it never calls into LLVM.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -168,13 +169,9 @@ class Intrinsic:
         """The signature with exactly these argument types."""
         return self._by_args.get(arg_types)
 
-    @property
+    @functools.cached_property
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
-        cached: dict[tuple[Type, ...], Sig] | None = self.__dict__.get("_overloads")
-        if cached is None:
-            cached = {sig.args: sig for sig in self.sigs}
-            self.__dict__["_overloads"] = cached
-        return cached
+        return {sig.args: sig for sig in self.sigs}
 
     def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: bool) -> Lowering:
         """How `target` does this for these argument types."""

@@ -286,7 +286,8 @@ class _Parser:
 
     def literal(self) -> Any:
         if self.kind == "number":
-            return _number(self.take())
+            text = self.take()
+            return int(text) if text.removeprefix("-").isdigit() else float(text)
         if self.kind == "string":
             return json.loads(self.take())
         if self.next == "(":
@@ -298,19 +299,10 @@ class _Parser:
         return self.dtype()
 
 
-def _number(text: str) -> int | float:
-    is_float = not text.removeprefix("-").isdigit()
-    return float(text) if is_float else int(text)
-
-
 def _loc(
     file: str, line: int, col: int, end_line: int, end_col: int, function: str, iteration: Any, outer: Any = None
 ) -> Loc:
     return Loc(file, line, col, end_line, end_col, function, outer, iteration)
 
 
-def _site(kind: Any, format: str, dtypes: tuple[DType, ...], loc: Loc = UNKNOWN) -> RecordSite:
-    return RecordSite(kind, format, dtypes, loc)
-
-
-_RECORDS: dict[str, Callable[..., Any]] = {"loc": _loc, "site": _site}
+_RECORDS: dict[str, Callable[..., Any]] = {"loc": _loc, "site": lambda *fields: RecordSite(*(*fields, UNKNOWN)[:4])}

@@ -42,20 +42,19 @@ class LineInfo:
         here = f"line: {loc.line}, column: {loc.col + 1}"
         if loc.call_site is None:
             return f"{here}, scope: {self.kernel}"
-        return f"{here}, scope: {self._function(loc)}, inlinedAt: {self._place(loc.call_site)}"
-
-    def _function(self, loc: Loc) -> str:
         key = (loc.file, loc.function)
         if key not in self.functions:
-            self.functions[key] = _subprogram(self.module, loc, file_node(self.module, self.files, loc.file), self.unit)
-        return self.functions[key]
+            self.functions[key] = _subprogram(
+                self.module, loc, _file_node(self.module, self.files, loc.file), self.unit
+            )
+        return f"{here}, scope: {self.functions[key]}, inlinedAt: {self._place(loc.call_site)}"
 
 
 def line_info(fn: Function, module: Module) -> LineInfo:
     """The table for one kernel; adds what LLVM wants to know of the whole module."""
-    first = _outermost(fn.body.ops[0].loc)
+    *_, first = fn.body.ops[0].loc.chain()  # the outermost of the calls: in the kernel itself
     files: dict[str, str] = {}
-    file = file_node(module, files, first.file)
+    file = _file_node(module, files, first.file)
     unit = module.node(
         f'distinct !DICompileUnit(language: DW_LANG_C, file: {file}, producer: "stagekit", isOptimized: true, '
         "emissionKind: DebugDirectivesOnly)"
@@ -65,7 +64,7 @@ def line_info(fn: Function, module: Module) -> LineInfo:
     return LineInfo(module, unit, _subprogram(module, first, file, unit), files)
 
 
-def file_node(module: Module, files: dict[str, str], name: str) -> str:
+def _file_node(module: Module, files: dict[str, str], name: str) -> str:
     """The node of a source file."""
     if name not in files:
         path = Path(name)
@@ -76,8 +75,3 @@ def file_node(module: Module, files: dict[str, str], name: str) -> str:
 def _subprogram(module: Module, loc: Loc, file: str, unit: str) -> str:
     fields = f'name: "{escape(loc.function)}", file: {file}, line: {loc.line}, unit: {unit}'
     return module.node(f"distinct !DISubprogram({fields}, spFlags: DISPFlagDefinition)")
-
-
-def _outermost(loc: Loc) -> Loc:
-    *_, last = loc.chain()
-    return last
