@@ -112,10 +112,10 @@ def _fault(team: Team, lane: int, address: Pointers, access: Access) -> Diagnost
     count = allocation.view(dtype, address.phase).limit
     offset_bytes = index * dtype.itemsize + address.phase
     if allocation.is_gone_at(offset_bytes):
-        return FreedAccess(verb, allocation.name, index, allocation.base + offset_bytes)
+        return FreedAccess(verb, index, allocation.name, allocation.base + offset_bytes)
     meant = access.axes.missed(team.values, lane) if access.axes is not None else None
     if meant is None and 0 <= index < count:
-        return ReadOnlyWrite(verb, allocation.name, index)
+        return ReadOnlyWrite(verb, index, allocation.name)
     if meant is None:
         element, limit = f"element {index} of `{allocation.name}`", f", which has {counted(count, 'element')}"
     else:
@@ -143,5 +143,5 @@ def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, acces
     allocation, align = address.allocation, access.dtype.itemsize
     offset_bytes = in_lane(address.offset_bytes(access.dtype), int(np.argmax(at_fault)))
     excess = (allocation.base + offset_bytes) % align
-    diagnostic = MisalignedAccess(VERBS[access.role], allocation.name, access.dtype.name, offset_bytes, excess, align)
+    diagnostic = MisalignedAccess(VERBS[access.role], access.dtype.name, offset_bytes, allocation.name, excess, align)
     team.report(diagnostic, access.loc, at_fault, allocation.name)

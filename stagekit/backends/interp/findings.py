@@ -131,13 +131,6 @@ class MisalignedAccess(Diagnostic):
     )
     help: ClassVar[str] = "pass an aligned array, allocate with `align=`, or read it as smaller elements"
 
-    verb: str
-    array: str
-    dtype: str
-    offset_bytes: int
-    excess: int
-    align: int
-
 
 class ReadOnlyWrite(Diagnostic):
     """A store to an array that may not be written."""
@@ -145,10 +138,6 @@ class ReadOnlyWrite(Diagnostic):
     title: ClassVar[str] = "Write to a read-only array"
     label: ClassVar[str] = "{verb} element {index} of `{array}`, which is read-only"
     help: ClassVar[str] = "pass a writable copy"
-
-    verb: str
-    array: str
-    index: int
 
 
 class FreedAccess(Diagnostic):
@@ -158,11 +147,6 @@ class FreedAccess(Diagnostic):
     label: ClassVar[str] = "{verb} element {index} of `{array}`, at address {address:#x}, where no array is alive"
     help: ClassVar[str] = "keep the array alive until the kernel has ended"
 
-    verb: str
-    array: str
-    index: int
-    address: int
-
 
 class UninitialisedRead(Diagnostic):
     """A read of shared or local memory that nothing has written."""
@@ -170,10 +154,6 @@ class UninitialisedRead(Diagnostic):
     title: ClassVar[str] = "Read of memory never written"
     label: ClassVar[str] = "reads element {index} of `{array}` ({space} memory), which nothing has written"
     help: ClassVar[str] = "shared and local memory start with unspecified contents: store first, then `syncthreads()`"
-
-    array: str
-    index: int
-    space: str
 
 
 class UnwrittenOutput(Diagnostic):
@@ -185,11 +165,6 @@ class UnwrittenOutput(Diagnostic):
     )
     help: ClassVar[str] = "check the grid: does it cover the whole array, and does the mask let the last block through?"
 
-    array: str
-    missing: int
-    count: int
-    index: int
-
 
 # -- races ------------------------------------------------------------------------------------------------------------
 
@@ -200,13 +175,6 @@ class WarpRace(Diagnostic):
     title: ClassVar[str] = "Race between lanes of a warp"
     label: ClassVar[str] = "{verb} element {index} of `{array}` ({space} memory), which {other} {other_verb}"
     help: ClassVar[str] = "the lanes of a warp need not run in step: put `syncwarp()` between the two"
-
-    verb: str
-    array: str
-    index: int
-    space: str
-    other: str
-    other_verb: str
 
 
 class BlockRace(WarpRace):

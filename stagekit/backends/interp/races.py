@@ -281,8 +281,8 @@ class Races(Watcher):
         who, allocation = launch.who(int(other[first])), touch.allocation
         diagnostic = kind(
             VERBS[touch.access.role],
-            allocation.name,
             touch.element(lane),
+            allocation.name,
             allocation.space.value,
             f"thread {who.thread}" if same_block else str(who),
             VERBS[other_access.role],

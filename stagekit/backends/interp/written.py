@@ -36,7 +36,9 @@ class WrittenBytes(Watcher):
         if is_own and role != "write":
             is_missing = elements[touch.index] != _ALL_WRITTEN[itemsize]
             if np.count_nonzero(is_missing):
-                _report_missing(touch, is_missing)
+                name, space = touch.allocation.name, touch.allocation.space.value
+                diagnostic = UninitialisedRead(touch.element(int(np.argmax(is_missing))), name, space)
+                touch.team.report(diagnostic, touch.access.loc, touch.at_fault(is_missing), name)
         if role != "read":
             elements[touch.index] = _ALL_WRITTEN[itemsize]
 
@@ -62,13 +64,5 @@ class WrittenBytes(Watcher):
             is_written = as_strided(flags, array.shape, array.strides).reshape(-1).view(np.bool_)
             missing = int(np.count_nonzero(~is_written))
             if missing:
-                diagnostic = UnwrittenOutput(each.name, missing, array.size, int(np.argmin(is_written)))
+                diagnostic = UnwrittenOutput(missing, array.size, each.name, int(np.argmin(is_written)))
                 sink.report(diagnostic, None, 1, key=each.name)
-
-
-def _report_missing(touch: Touch, is_missing: Any) -> None:
-    """is_missing: one flag for all lanes that touch, or one per lane."""
-    allocation = touch.allocation
-    first = touch.element(int(np.argmax(is_missing)))
-    diagnostic = UninitialisedRead(allocation.name, first, allocation.space.value)
-    touch.team.report(diagnostic, touch.access.loc, touch.at_fault(is_missing), allocation.name)
