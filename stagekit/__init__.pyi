@@ -31,8 +31,8 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     '`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do.'
 def window(array: Any, start: Any, shape: Any) -> Any:
     'The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,\nknown at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements\nmust be there. The checking interpreter finds an access where they are not.'
-def _block_threads(length: Any, what: Any = ...) -> Any:
-    'Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).\n\nWhere `device_entry` fixed the block, these are its threads, whatever the length.'
+def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
+    'Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` says how many threads the caller wants for it. Where `device_entry` fixed the\nblock, these are its threads, whatever the length.'
 def _whole_block(threads: Any, user: Any) -> Any:
     'Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them.'
 def cdiv(a: Any, b: Any) -> Any:

@@ -6,9 +6,9 @@ In the order in which a kernel passes through:
 |---|---|
 | `source`, `markers`, `parameters` | text to tree; what annotations mean |
 | `kernel` | one trace, from parameters to a signature |
-| `tracer`, `frame`, `journal` | the state of a trace and of a call; every change, and who holds what |
+| `tracer`, `journal` | the state of a trace and of a call; every change, and who holds what |
 | `captures`, `state` | what was read outside; what the state of an object is |
-| `statements` | lists of statements, early exits, the table of kinds; `assignments`, `loop_statements`, `matching` |
+| `statements` | lists of statements, early exits, `match`, the table of kinds; `assignments`, `loop_statements` |
 | `expressions` | the table of expressions, with names, displays and comprehensions; `operators`, `comparisons`, |
 | | `conditions`, `iteration`, `texts` |
 | `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |

@@ -15,11 +15,11 @@ from stagekit.frontend import arrays, containers, objects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnboundLocal, UnsupportedSyntax
 from stagekit.frontend.evaluation import UNROLL, Site, evaluate, user_method
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import OPERATORS
 from stagekit.frontend.operators import in_place
+from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import Array, Scope, holds_run_time
 
 
@@ -99,25 +99,22 @@ def _unbind(frame: Frame, target: ast.expr) -> None:
 
 
 @dataclass(frozen=True)
-class AssignmentTarget:
+class Assignable:
     """Something that can be assigned to, its object and index already evaluated."""
 
     get: Callable[[], Any]
     put: Callable[[Any], None]
 
 
-def target_of(frame: Frame, target: ast.expr) -> AssignmentTarget:
+def target_of(frame: Frame, target: ast.expr) -> Assignable:
     """Evaluate the object and index of an assignment target, once."""
     if isinstance(target, ast.Name):
-        scope = binding_scope(frame, target.id)
-        return AssignmentTarget(
-            lambda: evaluate(frame, target), lambda value: frame.tracer.assign(scope.variables, target.id, value)
-        )
+        variables, assign = binding_scope(frame, target.id).variables, frame.tracer.assign
+        return Assignable(lambda: evaluate(frame, target), lambda value: assign(variables, target.id, value))
     if isinstance(target, ast.Attribute):
-        owner = evaluate(frame, target.value)
-        return AssignmentTarget(
-            lambda: frame.read(objects.attribute(Site(frame, target), owner, target.attr), target),
-            lambda value: objects.put(Site(frame, target), owner, target.attr, value),
+        owner, site, name = evaluate(frame, target.value), Site(frame, target), target.attr
+        return Assignable(
+            lambda: site.read(objects.attribute(site, owner, name)), lambda value: objects.put(site, owner, name, value)
         )
     if isinstance(target, ast.Subscript):
         owner = evaluate(frame, target.value)
@@ -132,24 +129,18 @@ def binding_scope(frame: Frame, name: str) -> Scope:
     return scope if scope is not None else frame.scope
 
 
-def item_place(site: Site, owner: Any, index: Any) -> AssignmentTarget:
+def item_place(site: Site, owner: Any, index: Any) -> Assignable:
     """`owner[index]` as a place."""
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(site, owner, index)
-        return AssignmentTarget(lambda: arrays.load(site, pointer), lambda value: arrays.store(site, pointer, value))
+        return Assignable(lambda: arrays.load(site, pointer), lambda value: arrays.store(site, pointer, value))
     objects.refuse_index(site, owner, index)
-    method = user_method(site.tracer, owner, "__setitem__")
+    item, method = objects.item, user_method(site.tracer, owner, "__setitem__")
     if method is not None:
-        return AssignmentTarget(
-            lambda: objects.item(site, owner, index),
-            lambda value: site.invoke(method, [owner, index, value]),
-        )
+        return Assignable(lambda: item(site, owner, index), lambda value: site.invoke(method, [owner, index, value]))
     if holds_run_time(index):
         raise site.needs_static("the index of a Python container", index, UNROLL)
-    return AssignmentTarget(
-        lambda: site.read(objects.item(site, owner, index)),
-        lambda value: _put_item(site, owner, index, value),
-    )
+    return Assignable(lambda: site.read(item(site, owner, index)), lambda value: _put_item(site, owner, index, value))
 
 
 _ASSIGNABLE = "items of lists, dicts and array arguments can be assigned"

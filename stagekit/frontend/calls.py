@@ -29,7 +29,6 @@ from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
 from stagekit.frontend.evaluation import ROUTES, Site, evaluate
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
-from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
@@ -37,7 +36,7 @@ from stagekit.frontend.python_calls import HandedOut, carry_out
 from stagekit.frontend.source import Snapshot, Source, all_nodes, bare_signature, names_of
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.statements import RUNNERS, run_body
-from stagekit.frontend.tracer import Tracer
+from stagekit.frontend.tracer import RETURN, VALUE, Frame, Tracer
 from stagekit.frontend.values import (
     BoundMethod,
     Closure,

@@ -113,7 +113,7 @@ class Captures:
 
     def note_member(self, cls: type, name: str) -> None:
         """Record what a class or its bases store under a name."""
-        if not is_fixed(cls.__module__):
+        if not self.has(cls, f".{name}") and not is_fixed(cls.__module__):
             what = f"`{cls.__name__}.{name}`"
             self._note(cls, f".{name}", what, lambda: _with_contents(("member", cls, name, lookup(cls, name))))
 

@@ -14,9 +14,9 @@ from stagekit.frontend.conditions import both, either, negate_condition, truth
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate, first_answer, user_method
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.numbers import COMPARISONS, default_dtype, is_literal, is_numeric
+from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time
 
 

@@ -11,8 +11,7 @@ from stagekit.diagnostics import Loc
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate, user_method
-from stagekit.frontend.frame import Frame
-from stagekit.frontend.tracer import Assigned, Thunk, Tracer
+from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
 
@@ -48,37 +47,33 @@ def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
 
 def both(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
     """`left and right()`; the right side happens only where the left holds."""
-    if isinstance(left, bool):
-        return right() if left else False
     return _short_circuit(tracer, left, right, loc, True)
 
 
 def first_or(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
     """`left or right()`; the right side happens only where the left does not hold."""
-    if isinstance(left, bool):
-        return True if left else right()
     return _short_circuit(tracer, left, right, loc, False)
 
 
 Outcome = Callable[[], bool | Number]
 
 
-def _short_circuit(tracer: Tracer, left: Number, right: Outcome, loc: Loc, needed: bool) -> bool | Number:
+def _short_circuit(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc, needed: bool) -> bool | Number:
     """`and` (needed: True) or `or` (needed: False): where the left is what is needed, the right happens and decides.
 
     So where the whole is what is needed, both sides are: what a walrus in either assigns is assigned there.
     """
+    if isinstance(left, bool):
+        return right() if left is needed else left
 
     def decide() -> bool | Number:
         outcome = right()
         assume(tracer, outcome, needed)
         return outcome
 
-    def settled() -> bool:
-        return not needed
-
     assigned: Assigned = {}
-    then, otherwise = (decide, settled) if needed else (settled, decide)
+    arms: list[Outcome] = [decide, lambda: not needed]
+    then, otherwise = arms if needed else reversed(arms)
     outcome: bool | Number = branch(tracer, left.value, then, otherwise, loc, assigned)
     _grant(tracer, outcome, needed, {**_granted(tracer, left, needed), **assigned})
     return outcome
@@ -112,14 +107,11 @@ def choose(
     if isinstance(chosen, bool):
         return then() if chosen else otherwise()
 
-    def arm(holds: bool, run: Thunk) -> Thunk:
-        def assumed() -> Any:
-            assume(tracer, chosen, holds)
-            return run()
+    def arm(holds: bool, run: Thunk) -> Any:
+        assume(tracer, chosen, holds)
+        return run()
 
-        return assumed
-
-    return branch(tracer, chosen.value, arm(True, then), arm(False, otherwise), loc, frame=frame)
+    return branch(tracer, chosen.value, lambda: arm(True, then), lambda: arm(False, otherwise), loc, frame=frame)
 
 
 def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:

@@ -21,11 +21,10 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
-from stagekit.frontend.frame import Frame, is_exit_flag, is_guarded
 from stagekit.frontend.journal import MISSING, UNKNOWN, Change, Location, holders, may_merge
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.state import stored
-from stagekit.frontend.tracer import Assigned, Thunk, Tracer
+from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer, is_exit_flag, is_guarded
 from stagekit.frontend.values import (
     Address,
     Array,
@@ -268,9 +267,8 @@ class Join:
             self.most = 1 if is_free else -1
         parts = [plan(*each) for each in zip(*(parts_of(container) or [] for container in origins))]
         self.most = outer
-        return _Later(
-            lambda results: rebuild(self.tracer, origins, [_finish(p, results) for p in parts], is_free=is_free)
-        )
+        tracer = self.tracer
+        return _Later(lambda results: rebuild(tracer, origins, [_finish(p, results) for p in parts], is_free=is_free))
 
     def _is_alone(self, value: Any, arm: Arm) -> bool:
         """Was this container made by the traced code, and does no other place hold it at the end of the arm?"""

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from stagekit.diagnostics import language_call
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
+from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import Scope, is_open
 from stagekit.ir import Intrinsic
 

@@ -17,11 +17,10 @@ from typing import Any
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.state import ATOMIC_TYPES, is_atomic, lookup
-from stagekit.frontend.tracer import NeedMoreThreads, Tracer
+from stagekit.frontend.tracer import Frame, NeedMoreThreads, Tracer
 from stagekit.frontend.values import STAND_INS, AskedTooEarly, is_fixed, is_generated
 from stagekit.recursion import is_deep
 

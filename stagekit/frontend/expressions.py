@@ -16,13 +16,12 @@ from stagekit.frontend.conditions import condition, trace_bool, trace_conditiona
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, UnboundLocal, UnknownName
 from stagekit.frontend.evaluation import EVALUATORS, Site, evaluate
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.iteration import each, items_of, iterator, source_of, thunks_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.operators import trace_binary, trace_unary
 from stagekit.frontend.source import names_of
 from stagekit.frontend.texts import trace_joined
-from stagekit.frontend.tracer import Thunk, suggest
+from stagekit.frontend.tracer import Frame, Thunk, suggest
 from stagekit.frontend.values import Generator, Number, Scope, holds_run_time
 
 

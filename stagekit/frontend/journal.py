@@ -28,8 +28,9 @@ import numpy as np
 
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
-from stagekit.frontend.state import stored
+from stagekit.frontend.state import lookup, stored
 from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Partial, Poison, StaticRange, is_open
+from stagekit.native_tables import ABSENT
 
 
 class _Missing:
@@ -84,10 +85,10 @@ def _attribute(owner: Any, name: str) -> Any:
     state = getattr(owner, "__dict__", {})
     if name in state:
         return state[name]
-    found = next((cls.__dict__[name] for cls in type(owner).__mro__ if name in cls.__dict__), MISSING)
+    found = lookup(type(owner), name)
     if isinstance(found, types.MemberDescriptorType):
         return getattr(owner, name, MISSING)
-    return MISSING if hasattr(found, "__get__") else found
+    return MISSING if found is ABSENT or hasattr(found, "__get__") else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,10 @@ class Journal:
     def place_of(self, location: Location) -> Loc | None:
         """The line that last assigned this location, for error texts."""
         wanted = location.identity
-        entries = (each for each in reversed(self._log) if each.location is not None and each.note)
-        return next((each.note for each in entries if each.location.identity == wanted), None)  # type: ignore[union-attr]
+        for entry in reversed(self._log):
+            if entry.location is not None and entry.note and entry.location.identity == wanted:
+                return entry.note  # type: ignore[no-any-return]
+        return None
 
     def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
         """Record that items were added to or removed from `container`; call before doing so."""
@@ -270,12 +273,6 @@ def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
     if is_changeable(value) and (not journal.is_born(value) or journal.is_sealed(value) or counts[id(value)] > 1):
         return False
     return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
-
-
-def any_held(journal: Journal, copies: list[Any], may_be_temporary: Callable[[Any], bool]) -> bool:
-    """Can the traced program, or a statement that is not done, still reach one of these?"""
-    counts = holders(journal) if copies else Counter()
-    return any(counts[id(each)] or counts[UNKNOWN] or may_be_temporary(each) for each in copies)
 
 
 def is_changeable(value: Any) -> bool:

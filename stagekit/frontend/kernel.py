@@ -18,7 +18,7 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
-from stagekit.frontend import expressions, loop_statements, matching  # noqa: F401  they fill the tables a trace goes by
+from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables a trace goes by
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -29,7 +29,6 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
-from stagekit.frontend.frame import RETURN, VALUE, Frame
 from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
@@ -37,7 +36,7 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters,
 from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
-from stagekit.frontend.tracer import NeedMoreThreads, TraceOptions, Tracer
+from stagekit.frontend.tracer import RETURN, VALUE, Frame, NeedMoreThreads, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
@@ -154,29 +153,23 @@ class _Trace:
             return None
         if isinstance(arg, ScalarArg):
             self.specs.append(ScalarSpec(name, arg.dtype))
-            return Number(self._slot(ParamSlot("value", position, arg.dtype), Scalar(arg.dtype), name))
+            return Number(self._slot("value", position, arg.dtype, name))
+        base = Address(self._slot("address", position, arg.dtype, name))
+        align = (meaning.align if meaning else None) or arg.dtype.itemsize
         if isinstance(meaning, Pointer):
-            self.specs.append(PointerSpec(name, arg.dtype, False, meaning.align or arg.dtype.itemsize))
-            return Address(self._address(position, name, arg.dtype))
-        return self._bind_array(position, name, meaning, arg)
-
-    def _bind_array(self, position: int, name: str, meaning: Tensor | None, arg: ArrayArg) -> Array:
-        base = Address(self._address(position, name, arg.dtype))
+            self.specs.append(PointerSpec(name, arg.dtype, False, align))
+            return base
         wanted = meaning.shape if meaning else (None,) * arg.rank
         shape = tuple(self._size(position, axis, size, name) for axis, size in enumerate(wanted))
         strides = self._strides(position, name, meaning, arg, shape)
-        align = (meaning.align if meaning else None) or arg.dtype.itemsize
         fixed = tuple(size if isinstance(size, int) else None for size in wanted)
         self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
         return Array(name, base, shape, strides, arg.is_contiguous or _is_row_major(shape, strides))
 
-    def _slot(self, slot: ParamSlot, type_: Any, name: str) -> Value:
-        self.slots.append(slot)
-        self.params.append(Value(type_, name))
+    def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0) -> Value:
+        self.slots.append(ParamSlot(kind, position, dtype, axis))
+        self.params.append(Value(PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), name))
         return self.params[-1]
-
-    def _address(self, position: int, name: str, dtype: DType) -> Value:
-        return self._slot(ParamSlot("address", position, dtype), PointerType(dtype, Space.GLOBAL), name)
 
     def _size(self, position: int, axis: int, size: Any, name: str) -> Extent:
         if isinstance(size, int):
@@ -185,7 +178,7 @@ class _Trace:
         if known is not None:
             return known
         hint = size.name if isinstance(size, Dynamic) else f"{name}_size{axis}"
-        number = Number(self._slot(ParamSlot("size", position, dtypes.INDEX, axis), Scalar(dtypes.INDEX), hint))
+        number = Number(self._slot("size", position, dtypes.INDEX, hint, axis))
         self.tracer.intervals.known[number.value] = Interval(0, MOST_ELEMENTS)
         if isinstance(size, Dynamic):
             self.tracer.sizes[size] = number
@@ -204,9 +197,8 @@ class _Trace:
             is_known = isinstance(fixed, int) or (fixed is not None and fixed.symbols() <= self.tracer.sizes.keys())
             if fixed is not None and is_known:
                 found.append(self.tracer.size(fixed, self.loc))
-                continue
-            slot = ParamSlot("stride", position, dtypes.INDEX, axis)
-            found.append(Number(self._slot(slot, Scalar(dtypes.INDEX), f"{name}_stride{axis}")))
+            else:
+                found.append(Number(self._slot("stride", position, dtypes.INDEX, f"{name}_stride{axis}", axis)))
         return tuple(found)
 
     def _row_major(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
@@ -231,8 +223,8 @@ class _Trace:
         self.specs[position] = dataclasses.replace(spec, shape=shape, strides=strides)
 
     def _check_of(self, position: int, axis: int | None, size: Any) -> int | HostExpr | None:
-        if size is None or isinstance(size, int):
-            return size
+        if size is None:
+            return None
         found = self._host_size(size)
         slot = self.slots[found.index] if isinstance(found, Slot) else None
         is_own = slot is not None and (slot.argument, slot.axis) == (position, axis)  # it gives the size itself
@@ -421,7 +413,14 @@ def _renumbered(tree: Any, number: dict[int, int]) -> Any:
         return Slot(number[tree.index])
     if isinstance(tree, tuple):
         return tuple(_renumbered(each, number) for each in tree)
-    if isinstance(tree, HostOp | ArraySpec | LaunchSpec):
-        fields = [field.name for field in dataclasses.fields(tree)]
-        return dataclasses.replace(tree, **{name: _renumbered(getattr(tree, name), number) for name in fields})
+    if type(tree) in _EXPRESSIONS_OF:
+        changed = {name: _renumbered(getattr(tree, name), number) for name in _EXPRESSIONS_OF[type(tree)]}
+        return dataclasses.replace(tree, **changed)
     return tree
+
+
+_EXPRESSIONS_OF: dict[type, tuple[str, ...]] = {
+    HostOp: ("args",),
+    ArraySpec: ("shape", "strides"),
+    LaunchSpec: ("grid", "block", "shared_bytes"),
+}

@@ -37,7 +37,7 @@ from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Space, Type, Value, has_effect
 from stagekit.ir.types import Scalar
-from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS, WARP
+from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
 
 
 class Staged:
@@ -351,10 +351,11 @@ def device_entry(site: Site, *, launch: Any) -> None:
 
 
 @staged
-def block_threads(site: Site, length: Any, what: str = "the length of a tile") -> int:
+def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
     """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).
 
-    Where `device_entry` fixed the block, these are its threads, whatever the length.
+    The longest length decides; `threads_for` says how many threads the caller wants for it. Where `device_entry` fixed the
+    block, these are its threads, whatever the length.
     """
     if isinstance(length, Number):
         raise site.error(RunTimeValue(what, describe_type(length), "use a constexpr"))
@@ -408,15 +409,6 @@ def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
         f"`{wanted.user}` over {wanted.threads} threads, in a block of {threads}",
         f"every thread of the block takes part: call it with {threads}",
     )
-
-
-def threads_for(length: int) -> int:
-    """Threads for a tile of `length`: one each up to 1024, above that whole warps that share the elements evenly."""
-    if length <= MAX_THREADS:
-        return length
-    per_thread = -(-length // MAX_THREADS)
-    warps = -(-length // (WARP * per_thread))
-    return WARP * warps
 
 
 # -- escape hatch ---------------------------------------------------------------------------------------------------------

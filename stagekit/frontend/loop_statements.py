@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit import dtypes
@@ -16,12 +16,11 @@ from stagekit.frontend.conditions import assume, both, condition, negate_conditi
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable
 from stagekit.frontend.evaluation import Site, evaluate
-from stagekit.frontend.frame import BROKEN, CONTINUED, RETURN, Frame, LoopFlags
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
 from stagekit.frontend.statements import RUNNERS, exit_taken, have_values, meet_exits, nested, run_body
-from stagekit.frontend.tracer import Thunk
+from stagekit.frontend.tracer import BROKEN, CONTINUED, RETURN, Frame, LoopFlags, Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
 from stagekit.ir.intervals import counted
@@ -44,7 +43,7 @@ def trace_while(frame: Frame, node: ast.While) -> None:
         if _static_iteration(frame, node, flags):
             _leave_loop(frame, node, flags)
             return
-    carried = CarriedLocations(frame.tracer, frame, frame.loc(node))
+    carried = CarriedLocations(frame, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
 
     def test() -> bool | Number:
@@ -53,7 +52,7 @@ def trace_while(frame: Frame, node: ast.While) -> None:
         return holds
 
     body = functools.partial(_iteration, frame, flags, node.body)
-    _staged_while(frame, carried, _exits_of(node, flags), test, body, runs=False)
+    _staged_while(carried, _exits_of(node, flags), test, body, runs=False)
     _leave_loop(frame, node, flags)
 
 
@@ -160,7 +159,7 @@ def _static_iteration(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
         return ended
     frame.tracer.journal.undo(start.journal)
     frame.tracer.forget(start)
-    frame.tracer.hints[loc] = True
+    frame.tracer.hints.add(loc)
     return False
 
 
@@ -175,7 +174,7 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
         raise frame.error(NotIterable(why, "loop over a plain name, and assign in the body"), node.target)
     loc = frame.loc(node)
-    carried = CarriedLocations(frame.tracer, frame, loc)
+    carried = CarriedLocations(frame, loc)
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
     if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)
@@ -195,13 +194,11 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
 
     exits, first_exit = _exits_of(node, flags), len(frame.tracer.exits)
     if exits or loop.is_any is not None:
-        _counted_while(frame, loop, carried, exits, body)
+        _counted_while(loop, carried, exits, body)
     else:
-        _plain_for(frame, loop, carried, body)
+        _plain_for(loop, carried, body)
     if before is not MISSING and not is_read_after:
-        frame.tracer.journal.assign(
-            variable, before
-        )  # nobody sees what it holds, so the loop around need not know either
+        frame.tracer.journal.assign(variable, before)  # nobody sees what it holds: the loop around need not know
     elif not is_kept or (before is MISSING and not loop.runs):
         undefined = rangeloop.after(node.target.id, before, loop, loc)
         left = frozenset(range(first_exit, len(frame.tracer.exits))) if is_kept else frozenset()  # each in an iteration
@@ -209,10 +206,8 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         frame.tracer.journal.assign(variable, held)
 
 
-def _plain_for(
-    frame: Frame, loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]
-) -> None:
-    builder, intervals = frame.tracer.builder, frame.tracer.intervals
+def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]) -> None:
+    builder, intervals = carried.tracer.builder, carried.tracer.intervals
     inside = counted(*(intervals[bound] for bound in loop.bounds))
 
     def trace() -> OpenBlock:
@@ -224,7 +219,7 @@ def _plain_for(
             builder.yield_(*carried.current())
         return block
 
-    block, changes = settle(frame, carried, trace)
+    block, changes = settle(carried, trace)
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results, is_after=True)
@@ -232,23 +227,19 @@ def _plain_for(
 
 
 def _counted_while(
-    frame: Frame,
-    loop: rangeloop.LoopRange,
-    carried: CarriedLocations,
-    exits: list[str],
-    body: Callable[[Value], None],
+    loop: rangeloop.LoopRange, carried: CarriedLocations, exits: list[str], body: Callable[[Value], None]
 ) -> None:
     """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
     not tested: whether there is another number is carried too.
     """
 
     def own(name: str, start: Value) -> Location:
-        made = Location(frame.tracer.journal.born({}), name, False)
+        made = Location(carried.tracer.journal.born({}), name, False)
         made.put(Number(start))
         carried.add(made, Number(start), Number(start), [LeafType(start.type, False)])
         return made
 
-    builder, trips, counter = frame.tracer.builder, loop.trips(frame.tracer), own("counter", loop.start)
+    builder, trips, counter = carried.tracer.builder, loop.trips(carried.tracer), own("counter", loop.start)
     is_more = None if trips.never_wraps and loop.is_any is None else own("more", loop.is_any or trips.begins())
 
     def test() -> bool | Number:
@@ -261,14 +252,13 @@ def _counted_while(
         if is_more:
             to_last = loop.is_any is not None
             more = builder.compare(CompareKind.NE, now, loop.stop) if to_last else trips.goes_on(now, following)
-            frame.tracer.journal.assign(is_more, Number(more))
-        frame.tracer.journal.assign(counter, Number(following))
+            carried.tracer.journal.assign(is_more, Number(more))
+        carried.tracer.journal.assign(counter, Number(following))
 
-    _staged_while(frame, carried, exits, test, advance, runs=loop.runs)
+    _staged_while(carried, exits, test, advance, runs=loop.runs)
 
 
 def _staged_while(
-    frame: Frame,
     carried: CarriedLocations,
     exits: list[str],
     test: Callable[[], bool | Number],
@@ -277,8 +267,8 @@ def _staged_while(
     runs: bool,
 ) -> None:
     """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
-    builder, loc = frame.tracer.builder, carried.loc
-    first_exit = len(frame.tracer.exits)
+    frame, tracer, builder, loc = carried.frame, carried.tracer, carried.tracer.builder, carried.loc
+    first_exit = len(tracer.exits)
     tested: bool | Number = True  # what the test gave in the last round
     last: dict[str, Any] = {}  # what each flag was at the end of the last round's body
     for name in exits:
@@ -293,25 +283,23 @@ def _staged_while(
     def trace() -> tuple[OpenBlock, OpenBlock]:
         with builder.block(params := carried.params()) as before:
             carried.bind(params)
-            mark = frame.tracer.journal.mark()
-            goes_on = negate_condition(frame.tracer, exit_taken(frame, exits))
-            wanted = both(frame.tracer, goes_on, run_test, loc)
-            carried.assumed.update(
-                assume(frame.tracer, wanted, True)
-            )  # what the body finds; see `CarriedLocations.leave`
+            mark = tracer.journal.mark()
+            goes_on = negate_condition(tracer, exit_taken(frame, exits))
+            wanted = both(tracer, goes_on, run_test, loc)
+            carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
             flag = builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
-            carried.tested.update(frame.tracer.journal.changes(mark))
+            carried.tested.update(tracer.journal.changes(mark))
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
             carried.bind(params)
             for name in exits:
-                frame.tracer.assign(frame.control, name, False)  # or this iteration would not have begun
+                tracer.assign(frame.control, name, False)  # or this iteration would not have begun
             body()
             last.update((name, frame.control[name]) for name in exits)
             builder.yield_(*carried.current())
         return before, after
 
-    (before, after), changes = settle(frame, carried, trace)
+    (before, after), changes = settle(carried, trace)
     builder.loc = loc
     results = builder.while_(carried.inits(), before.done(), after.done())
     carried.bind(results, is_after=True)
@@ -322,7 +310,7 @@ def _staged_while(
     if not is_endless or len(sure) != 1:  # else it can only have been ended by that one
         sure = [name for name in exits if runs and last[name] is True][:1]
     for name in sure:
-        frame.tracer.assign(frame.control, name, True)
+        tracer.assign(frame.control, name, True)
 
 
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
@@ -348,16 +336,16 @@ def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:
     return [name for name, kind in ((flags.broken, ast.Break), (RETURN, ast.Return)) if kind in found]
 
 
-def _exits_in(body: Sequence[ast.stmt]) -> set[type[ast.stmt]]:
+def _exits_in(body: Iterable[ast.stmt]) -> set[type[ast.stmt]]:
     """Which of `return` and `break` may end the loop that has this body."""
     found: set[type[ast.stmt]] = set()
-    pending = [(statement, True) for statement in body]
-    while pending:
-        statement, is_of_this = pending.pop()
-        if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break) and is_of_this):
+    for statement in body:
+        if isinstance(statement, ast.Return | ast.Break):
             found.add(type(statement))
-        orelse = statement.orelse if isinstance(statement, ast.For | ast.While) else None  # of the loop around
-        pending += [(each, is_of_this and (orelse is None or each in orelse)) for each in nested(statement)]
+        elif isinstance(statement, ast.For | ast.While):  # its `break` is its own, but not that of its `else`
+            found |= (_exits_in(statement.body) - {ast.Break}) | _exits_in(statement.orelse)
+        else:
+            found |= _exits_in(nested(statement))
     return found
 
 

@@ -33,10 +33,9 @@ from stagekit.frontend.control import (
     zero_of,
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
-from stagekit.frontend.frame import VALUE, Frame
 from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
 from stagekit.frontend.numbers import default_dtype, is_numeric
-from stagekit.frontend.tracer import Assigned, Tracer
+from stagekit.frontend.tracer import VALUE, Assigned, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
 from stagekit.ir import Scalar, Type, Value
 
@@ -106,10 +105,10 @@ def leaf_type(leaf: Any) -> LeafType:
 class CarriedLocations:
     """The locations that one loop carries. Block parameters, initial values and yields are all in the order of `items`."""
 
-    def __init__(self, tracer: Tracer, frame: Frame, loc: Loc) -> None:
-        self.tracer, self.frame, self.loc = tracer, frame, loc
+    def __init__(self, frame: Frame, loc: Loc) -> None:
+        self.frame, self.tracer, self.loc = frame, frame.tracer, loc
         self.is_shared = False  # did this round find that a container is held elsewhere?
-        self.began = tracer.journal.mark()
+        self.began = frame.tracer.journal.mark()
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # of this round
         self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
@@ -173,10 +172,8 @@ class CarriedLocations:
         before = item.leaves if item.found is None else item.found
         if found is not None:
             item.found = found if item.found is None else [_wider(a, b) for a, b in zip(item.found, found, strict=True)]
-        if found is None or item.found != item.leaves or before != item.leaves:
-            return [
-                zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf
-            ]  # of a round that counts for nothing
+        if found is None or item.found != item.leaves or before != item.leaves:  # the round counts for nothing
+            return [zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf]
         kept = zip(leaves_of(now), item.leaves, strict=True)
         return [self._init(leaf, expected) for leaf, expected in kept if expected]
 
@@ -372,16 +369,17 @@ def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
     return LeafType(Scalar(met), a.is_weak and b.is_weak) if met else b
 
 
-def settle(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
+def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
     """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
     refused: list[StagingError] = []
+    tracer = carried.tracer
     for count in range(MAX_ROUNDS):
-        start = frame.tracer.checkpoint()
+        start = tracer.checkpoint()
         carried.errors = []
-        blocks = _round(frame, carried, trace)
+        blocks = _round(carried, trace)
         if not carried.errors:
-            frame.tracer.refuse_structure_change(start.journal, carried.loc)
-        changes = frame.tracer.journal.undo(start.journal)
+            tracer.refuse_structure_change(start.journal, carried.loc)
+        changes = tracer.journal.undo(start.journal)
         is_revised = carried.revise(count >= _STILL)
         if not carried.extend(changes) and not is_revised:
             if not carried.errors:
@@ -391,21 +389,22 @@ def settle(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) ->
                 is_late = refused and carried.errors[0].id == RunTimeValue.id
                 raise refused[0] if is_late else carried.errors[0]
             refused = carried.errors
-        frame.tracer.forget(start)
+        tracer.forget(start)
     raise InternalError(f"the loop at {carried.loc} did not settle")
 
 
-def _round(frame: Frame, carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
+def _round(carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
     """Trace once. Where a statement is refused, the round goes on: what follows may show that a type was wrong."""
-    frame.tracer.count_branch(carried.loc)
+    frame, tracer = carried.frame, carried.tracer
+    tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors
-    frame.tracer.control_depth += 1
-    depth = frame.tracer.control_depth
+    tracer.control_depth += 1
+    depth = tracer.control_depth
     try:
         return trace()
     except StagingError as error:
         carried.errors.append(error)
         return None
     finally:
-        frame.tracer.control_depth = depth - 1
+        tracer.control_depth = depth - 1
         frame.doubts = outer

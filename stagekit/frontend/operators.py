@@ -16,9 +16,9 @@ from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, by_method, evaluate, user_method
-from stagekit.frontend.frame import Frame
 from stagekit.frontend.numbers import OPERATORS, SYMBOLS, default_dtype, describe_type, is_literal, is_numeric, meet
 from stagekit.frontend.texts import bounded_format
+from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, CompareKind, Value

@@ -241,8 +241,7 @@ def _misfit(value: Meaning) -> str | None:
 
 _FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a list of arrays one by one"
 _REFUSED_KINDS: dict[object, tuple[str, str]] = {
-    inspect.Parameter.VAR_POSITIONAL: _FIXED,
-    inspect.Parameter.VAR_KEYWORD: _FIXED,
+    **dict.fromkeys((inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD), _FIXED),
     inspect.Parameter.POSITIONAL_ONLY: ("`.specialize` gives parameters by name", "leave out the `/`"),
 }
 

@@ -125,10 +125,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if not _is_plain_class(kind):
         return None
     base = next((base for base in _PLAIN_VALUES if issubclass(kind, base)), object)
-    record = getattr(kind, "__dataclass_params__", None)
-    is_record = record is not None and bool(
-        record.eq
-    )  # a dataclass that does not say that equal fields make no equal objects
+    record = getattr(kind, "__dataclass_params__", None)  # `eq=False` says that equal fields make no equal objects
+    is_record = record is not None and bool(record.eq)
     if _holds_more(kind, base) or (base is object and not is_record):
         return None
     plain = () if base is object else (_PLAIN_VALUES[base](value),)

@@ -1,12 +1,18 @@
 """The state of one specialisation being traced, and the operations every part of the front end shares.
 
 The front end *interprets* the syntax tree: expressions (`expressions.py`), statements (`statements.py`), run-time control flow
-(`control.py`), calls (`calls.py`, `builtins.py`, `language.py`). They all receive the `Tracer`.
+(`control.py`), calls (`calls.py`, `builtins.py`, `language.py`). They all receive the `Tracer`, or a `Frame`: one call being
+traced, with its variables and which early exits may have happened.
+
+`Frame.control` holds the exit flags as ordinary journaled values, so that run-time `break`, `continue` and `return` join and are
+carried like any variable: False (not taken), True (taken for certain), or a run-time bool.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
+import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,27 +20,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stagekit.diagnostics import Loc, counted
+from stagekit.diagnostics.diagnostic import Diagnostic
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
     CapturedMutation,
     NestingBudget,
+    OpBudget,
+    RecursionBudget,
     SealedMutation,
     StagingError,
     StructureChange,
     UnboundSize,
     UnrollBudget,
 )
-from stagekit.frontend.journal import Journal, Location, Mark, any_held
+from stagekit.frontend.journal import UNKNOWN, Journal, Location, Mark, holders
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
-from stagekit.frontend.values import Number, is_fixed
+from stagekit.frontend.source import Source
+from stagekit.frontend.values import Number, Poison, Scope, is_fixed
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
 from stagekit.ir.intervals import Intervals
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
 OP_BUDGET = 1_000_000
+MAX_DEPTH = 1_000  # calls in each other, as in Python
 MAX_NESTING = 2_000  # run-time branches and loops in each other
 
 
@@ -92,13 +103,9 @@ class Tracer:
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
     shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # dynamic shared memory: elements, bytes of each
-    uses: dict[str, str] = field(
-        default_factory=dict
-    )  # `program_id`, `thread_idx`, `tile`: the style of kernel it makes
+    uses: dict[str, str] = field(default_factory=dict)  # of `program_id`, `thread_idx`, tiles: whose style that is
     printed: list[str] = field(default_factory=list)
-    widened: list[tuple[int, str]] = field(
-        default_factory=list
-    )  # line, and which variable is wider than a path made it
+    widened: list[tuple[int, str]] = field(default_factory=list)  # line; which variable is wider than a path made it
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
     unrolled: Counter[int] = field(default_factory=Counter)  # iterations by line
     unrolled_total: int = 0
@@ -108,8 +115,7 @@ class Tracer:
     statement_began: int = 0  # the time when the innermost began: what it has made since, it may still hold
     waiting: list[tuple[int, int]] = field(default_factory=list)  # from when to when callers' statements made things
     lacks_hosts: bool = False  # was there such a meaning, and was it left out?
-    hints: dict[Any, Any] = field(default_factory=dict)
-    looked_up: dict[tuple[int, str], type] = field(default_factory=dict)  # what classes, by id, were asked for by name
+    hints: set[Loc] = field(default_factory=set)  # of each `while` that was found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What walruses in a condition are known to have assigned where it holds (True), or where it does not (False)."""
 
@@ -139,20 +145,20 @@ class Tracer:
     def note_lookup(self, owner: Any, name: str) -> None:
         """Record what the class of an object says under a name, if anything: it may come to say something else."""
         cls = type(owner)
-        if (id(cls), name) not in self.looked_up:
-            self.looked_up[id(cls), name] = cls
+        if not is_fixed(cls.__module__):
             self.captures.note_member(cls, name)
-        if not is_fixed(cls.__module__) and not self.journal.is_born(owner):
-            self.captures.note_type(owner)
+            if not self.journal.is_born(owner):
+                self.captures.note_type(owner)
 
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
         if self.journal.is_sealed(container):
             raise StagingError(SealedMutation(what, "which of two containers this is, is known only at run time"), loc)
-        if any_held(self.journal, list(self.journal.copies(container)), self._may_be_temporary):
-            raise StagingError(
-                SealedMutation(what, "whether another name means this container is known only at run time"), loc
-            )
+        copies = list(self.journal.copies(container))
+        counts = holders(self.journal) if copies else Counter()
+        if any(counts[id(each)] or counts[UNKNOWN] or self._may_be_temporary(each) for each in copies):
+            why = "whether another name means this container is known only at run time"
+            raise StagingError(SealedMutation(what, why), loc)
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
 
@@ -217,6 +223,125 @@ class Tracer:
         """The loops that were unrolled most, for the budget errors."""
         rows = [f"line {line}: {counted(count, 'iteration')}" for line, count in self.unrolled.most_common(3)]
         return "; ".join(rows) or "no loop was unrolled"
+
+
+# -- calls --------------------------------------------------------------------------------------------------------------
+
+RETURN = "<return>"
+BROKEN, CONTINUED = "<broken", "<continued"  # before the number of the loop
+VALUE = "<return value>"
+CAPTURE = "<captured>"  # before the name that a pattern captures
+
+
+def is_exit_flag(name: Any) -> bool:
+    return isinstance(name, str) and (name == RETURN or name.startswith((BROKEN, CONTINUED)))
+
+
+def is_guarded(name: str) -> bool:
+    """Is this read only where it was written? A join may then put anything on the other path."""
+    return name == VALUE or name.startswith(CAPTURE)
+
+
+@dataclass(eq=False)
+class Frame:
+    """A call of one function, in a trace."""
+
+    tracer: Tracer
+    source: Source
+    scope: Scope
+    function: types.FunctionType | None  # for its globals and cells; None only in the tests of this room
+    call_site: Loc | None
+    depth: int
+    iteration: tuple[str, ...] = ()
+    control: dict[str, Any] = field(default_factory=dict)
+    loops: list[LoopFlags] = field(default_factory=list)
+    locs: dict[Any, Loc] = field(default_factory=dict)
+    doubts: list[StagingError] | None = None  # errors of a loop's round, which may come of a wrong type
+
+    @contextmanager
+    def certain(self) -> Iterator[None]:
+        """Within, an error is one: an unrolled loop that went on after it might never end."""
+        outer, self.doubts = self.doubts, None
+        try:
+            yield
+        finally:
+            self.doubts = outer
+
+    def owns(self, location: Location) -> bool:
+        """At a statement of this call: is this a place of whose value no expression around can hold what no other place holds?"""
+        return self.depth == 0 or location.container is self.scope.variables or location.container is self.control
+
+    def loc(self, node: Any) -> Loc:
+        key = (node, self.iteration)
+        found = self.locs.get(key)
+        if found is None:
+            found = self.locs[key] = self.source.loc(node, self.call_site, self.iteration)
+        return found
+
+    def flags(self) -> list[str]:
+        """Names of the flags that stop the statement list being run."""
+        if not self.loops:
+            return [RETURN]
+        return [RETURN, self.loops[-1].broken, self.loops[-1].continued]
+
+    # -- errors and places ----------------------------------------------------------------------------------------
+
+    def error(self, diagnostic: Diagnostic, node: ast.AST) -> StagingError:
+        return StagingError(diagnostic, self.loc(node))
+
+    def at(self, node: ast.AST) -> Loc:
+        """Move the builder to `node` and return its place."""
+        loc = self.tracer.builder.loc = self.loc(node)
+        return loc
+
+    def read(self, value: Any, node: ast.AST) -> Any:
+        """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
+        if not isinstance(value, (Poison, SizeExpr)):
+            return value
+        if isinstance(value, Poison):
+            raise value.error(self.loc(node))
+        return self.tracer.size(value, self.loc(node))
+
+    # -- exits ----------------------------------------------------------------------------------------------------
+
+    def exit(self, flag: str) -> None:
+        """Take an exit of a loop or call."""
+        self.tracer.exits.append((self.control, flag))
+        self.tracer.assign(self.control, flag, True)
+
+    def exits_by(self, flag: str, first: int = 0) -> frozenset[int]:
+        """The exits from number `first` on that set this flag."""
+        rows = enumerate(self.tracer.exits[first:], first)
+        return frozenset(number for number, (control, name) in rows if name == flag and control is self.control)
+
+    # -- budgets --------------------------------------------------------------------------------------------------
+
+    def count_ops(self, node: ast.AST) -> None:
+        if self.tracer.builder.op_count > self.tracer.options.op_budget:
+            raise self.error(OpBudget(self.tracer.options.op_budget, self.tracer.most_unrolled()), node)
+
+    def count_deep_call(self, node: ast.AST, called: Source) -> None:
+        """A recursion that calls itself twice ends, but not while anybody waits."""
+        self.tracer.deep_calls += 1
+        deep_calls = self.tracer.deep_calls
+        is_often = deep_calls > self.tracer.options.unroll_budget
+        if not is_often and self.depth < MAX_DEPTH:
+            return
+        often = f", and there were {deep_calls} such calls: raise the budget with `unroll_budget=`" if is_often else ""
+        around = {(place.file, place.function) for place in self.loc(node).chain()}
+        if (called.file, called.name) in around:
+            raise self.error(RecursionBudget(called.name, self.depth, often), node)
+        hint = "call some of them one after the other"
+        raise self.error(NestingBudget("calls stand", f"{self.depth} deep in each other{often}", hint), node)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFlags:
+    """Names under which a loop's flags stand in `Frame.control`."""
+
+    broken: str
+    continued: str
+    first_exit: int  # of `Tracer.exits` that the loop may have
 
 
 _ALIKE = 0.6  # will do among the few names of one kernel

@@ -16,10 +16,7 @@ import functools
 from collections.abc import Callable
 
 import stagekit as sk
-from stagekit.lib.tile import Tile, Traced
-
-WARP = 32  # lanes of a full warp
-MAX_THREADS = 1024  # of a block
+from stagekit.lib.tile import MAX_THREADS, WARP, Tile, Traced
 
 _ADD, _AND, _OR, _LESS = map(sk._operation, ("+", "&", "|", "<"))
 

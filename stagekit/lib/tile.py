@@ -22,6 +22,8 @@ import stagekit as sk
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
+WARP = 32  # lanes of a full warp
+MAX_THREADS = 1024  # of a block
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
 
 
@@ -171,10 +173,18 @@ def arange(start: int, stop: int) -> Tile:
     _require_int("stop", stop)
     start, stop = _plain(start), _plain(stop)
     extent = stop - start
-    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})")
+    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})", _threads_for)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
     return _counted(start, extent, threads)
+
+
+def _threads_for(extent: int) -> int:
+    """Threads for a tile: one for each element up to 1024, above that whole warps that share the elements evenly."""
+    if extent <= MAX_THREADS:
+        return extent
+    per_thread = -(-extent // MAX_THREADS)
+    return WARP * -(-extent // (WARP * per_thread))
 
 
 @sk._direct
@@ -203,7 +213,7 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
     if not _is_int(extent):
         sk.static_assert(False, f"{function}: shape must be a compile-time int or a tuple of one, got {shape!r}")
     extent = _plain(extent)
-    threads = sk._block_threads(extent, f"the extent of {function}({extent!r}, ...)")
+    threads = sk._block_threads(extent, f"the extent of {function}({extent!r}, ...)", _threads_for)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
     _require_dtype(function, dtype)
