@@ -70,9 +70,8 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
     assert (reductions.WARP, reductions.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
 
 
-SHARED_NAMES = frozenset(
-    {"Launch", "Pointer", "Store", "Tolerance"}
-)  # what users call it, beside an op, a type or a figure
+# what users call it, beside an op, a type, a value of a trace or a figure
+SHARED_NAMES = frozenset({"Array", "Launch", "Pointer", "Store", "Tolerance"})
 
 
 def test_the_name_of_a_class_means_one_thing() -> None:

@@ -19,7 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 14_250,
     "cache": 550,
     "diagnostics": 500,
-    "frontend": 11_500,
+    "frontend": 10_500,
     "intrinsics": 3_050,
     "ir": 2_950,
     "jit": 2_800,
