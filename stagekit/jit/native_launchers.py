@@ -158,7 +158,7 @@ def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
             made = launcher.compile(request)
             if made is None:
                 return None
-            loaded = load(made.object_code, launcher.ENTRY)
+            loaded = load(made, launcher.ENTRY)
             found = _codes[request] = NativeCode(loaded.address, loaded.close)
         return found
 

@@ -8,7 +8,7 @@ routine     functions of machine code, written as Python
 values      the numbers and pointers in them
 """
 
-from stagekit.backends.launcher.compiler import ENTRY, LauncherCode, compile, load_support
+from stagekit.backends.launcher.compiler import ENTRY, compile, load_support
 from stagekit.backends.launcher.request import CallParameter, LauncherRequest
 
-__all__ = ["ENTRY", "CallParameter", "LauncherCode", "LauncherRequest", "compile", "load_support"]
+__all__ = ["ENTRY", "CallParameter", "LauncherRequest", "compile", "load_support"]

@@ -5,7 +5,7 @@ No LLVM pass runs over a launcher, for which somebody waits: it is a straight li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
@@ -19,49 +19,33 @@ from stagekit.cache.keys import kept
 from stagekit.hostexpr import slots_in
 from stagekit.signature import ScalarSpec
 
-__all__ = ["ENTRY", "LauncherCode", "compile", "load_support"]
+__all__ = ["ENTRY", "compile", "load_support"]
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherCode:
-    """An object file with the symbol `ENTRY`, and the LLVM text it was made from."""
-
-    object_code: bytes
-    llvm: str
-
-
-def compile(request: LauncherRequest) -> LauncherCode | None:
-    """The launcher for a request; None where some argument can only be read the general way."""
-    if not _is_possible(request):
+def compile(request: LauncherRequest) -> bytes | None:
+    """An object file with the symbol `ENTRY`; None where some argument can only be read the general way."""
+    scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
+    sizes = (request.slots[index].dtype for expr in expressions(request) for index in slots_in(expr))
+    if not all(map(can_read, scalars)) or any(dtype.is_float for dtype in sizes):
         return None
     text = write(request)
-    return LauncherCode(_assemble(text), text)
+    return kept("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
 
 
 def load_support() -> tuple[dict[str, int], LoadedCode]:
-    """The addresses of the functions that launchers and Python call, and the code that must be kept."""
-    code = kept("support", identity("cpu"), _compile_support)  # versions of this package are in every name
-    functions = (*support.CALLED, *support.PREPARED)
-    loaded = load(code, functions[0].symbol)
-    return {function.name: loaded.address_of(function.symbol) for function in functions}, loaded
+    """The addresses of the functions that launchers and Python call, and the code that must be kept.
+
+    All launches go through it: where it can be kept on disk, good code is worth 50 ms once.
+    """
+
+    def make() -> bytes:
+        machine = quick_machine() if open_store() is None else machine_for(this_processor())
+        return _object_code(support.text(), machine)
+
+    code = kept("support", identity("cpu"), make)  # versions of this package are in every name
+    loaded = load(code, support.FUNCTIONS[0].symbol)
+    return {function.name: loaded.address_of(function.symbol) for function in support.FUNCTIONS}, loaded
 
 
-def _compile_support() -> bytes:
-    """All launches go through it: where it can be kept on disk, good code is worth 50 ms once."""
-    machine = quick_machine() if open_store() is None else machine_for(this_processor())
-    return bytes(machine.emit_object(optimize.parse(support.text(), llvm.create_context())))
-
-
-def _assemble(text: str) -> bytes:
-    return kept("launcher", (text, *identity("cpu")), lambda: _object_code(text))
-
-
-def _object_code(text: str) -> bytes:
-    module = optimize.parse(text, llvm.create_context())
-    return bytes(quick_machine().emit_object(module))
-
-
-def _is_possible(request: LauncherRequest) -> bool:
-    scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
-    sizes = (request.slots[index].dtype for expr in expressions(request) for index in slots_in(expr))
-    return all(map(can_read, scalars)) and not any(dtype.is_float for dtype in sizes)
+def _object_code(text: str, machine: Any) -> bytes:
+    return bytes(machine.emit_object(optimize.parse(text, llvm.create_context())))

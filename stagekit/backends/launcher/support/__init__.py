@@ -19,20 +19,16 @@ from stagekit.backends.launcher.support.enqueueing import enqueue, enqueue_prepa
 from stagekit.backends.launcher.support.running import run, run_prepared
 from stagekit.backends.llvm.writer import Abilities, Module
 
-CALLED = (is_undiverted, is_current, bind, read_array, read_number, is_expected, run, enqueue)
-"""By launchers, through the PROCESS table."""
-
-PREPARED = (run_prepared, enqueue_prepared)
-"""By Python."""
-
-_INSIDE = (take_tensor, take_capsule, put_integer, put_real)
-
-__all__ = ["CALLED", "PREPARED", "text"]
+FUNCTIONS = (
+    *(is_undiverted, is_current, bind, read_array, read_number, is_expected, run, enqueue),  # launchers call these
+    *(run_prepared, enqueue_prepared),  # Python calls these
+    *(take_tensor, take_capsule, put_integer, put_real),  # the others call these
+)
 
 
 def text() -> str:
     """The LLVM IR of all functions."""
     module = Module(Abilities())
-    for function in (*CALLED, *PREPARED, *_INSIDE):
+    for function in FUNCTIONS:
         function.add_to(module)
     return module.text()
