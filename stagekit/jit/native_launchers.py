@@ -176,5 +176,5 @@ def provide_support() -> None:
         return
     process = native_process.process()
     with _lock:
-        if not process.is_complete:
+        if not process.functions:
             process.set_functions(*load_support())

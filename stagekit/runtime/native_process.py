@@ -142,14 +142,19 @@ def _environment() -> dict[bytes, bytes] | None:
 
 
 class Process:
-    """The PROCESS table of this process. What it points to is kept here."""
+    """The PROCESS table of this process. What it points to is kept here.
+
+    functions: addresses of the machine code that launchers call, once there is any. streams: `stream_of` by the id of each array
+    type that has a row.
+    """
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_uint64 * len(tables.PROCESS))()
         self._rows = (ctypes.c_uint64 * (len(tables.EXCHANGE) * tables.EXCHANGES))()
         self._kept: dict[str, Any] = {}
+        self.functions: Mapping[str, int] = {}
+        self.streams: dict[int, int] = {}
         self.address = ctypes.addressof(self._memory)
-        self.is_complete = False
         for name, value in _known_objects().items():
             self.point(name, value)
         self.set("exchanges", ctypes.addressof(self._rows))
@@ -166,35 +171,21 @@ class Process:
         self.set(name, id(value))
 
     def set_functions(self, addresses: Mapping[str, int], keep: object) -> None:
-        """The functions of machine code that launchers call."""
-        self._kept["functions"] = addresses, keep
-        for name, address in addresses.items():
-            if name in tables.PROCESS:
-                self.set(name, address)
-        self.is_complete = True
-
-    @property
-    def functions(self) -> Mapping[str, int]:
-        found: Mapping[str, int] = self._kept["functions"][0]
-        return found
-
-    def stream_function(self, kind: type) -> int:
-        """The exchange API's `current_work_stream` of an array type, 0 for others."""
-        width = len(tables.EXCHANGE)
-        rows = (self._rows[width * i : width * (i + 1)] for i in range(self.get("exchange_count")))
-        place = tables.EXCHANGE["stream_of"] // tables.WORD
-        return next((row[place] for row in rows if row[0] == id(kind)), 0)
+        """Let launchers know the functions of machine code. keep: the code."""
+        self._kept["code"], self.functions = keep, addresses
+        for name in addresses.keys() & tables.PROCESS.keys():
+            self.set(name, addresses[name])
 
     def add_exchange(
         self, kind: type, *, read: int = 0, stream_of: int = 0, flags: int = 0, keywords: Sequence[Any] = (None, None)
     ) -> None:
         """A row for an array type that has none; the table's length is raised last, as launchers may be reading it."""
-        place, name = self.get("exchange_count"), f"exchange {id(kind)}"
-        if place == tables.EXCHANGES or name in self._kept:
+        place = self.get("exchange_count")
+        if place == tables.EXCHANGES or id(kind) in self.streams:
             return
+        self.streams[id(kind)], self._kept[f"exchange {place}"] = stream_of, (kind, keywords)
         row: list[Any] = [id(kind), read, stream_of, flags, *(0 if k is None else id(k) for k in keywords)]
         self._rows[len(row) * place : len(row) * (place + 1)] = row
-        self._kept[name] = kind, keywords
         self.set("exchange_count", place + 1)
 
 
@@ -244,7 +235,7 @@ def divert_launches(variable: ContextVar[Any]) -> None:
 
 def has_functions() -> bool:
     """Is the machine code there that launchers call?"""
-    return is_available() and process().is_complete
+    return is_available() and bool(process().functions)
 
 
 # Arrays of other libraries ------------------------------------------------------------------------------------------
@@ -278,7 +269,7 @@ def offer_capsules(kind: type, stream_of: int, *, is_versioned: bool) -> None:
 
 def stream_of(arguments: Sequence[Any]) -> int:
     """Whom a launch with these arguments asks for the current stream: a function of the first array that has one, else 0."""
-    return next(filter(None, (process().stream_function(type(a)) for a in arguments)), 0)
+    return next(filter(None, (process().streams.get(id(type(a))) for a in arguments)), 0)
 
 
 _ASK_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
