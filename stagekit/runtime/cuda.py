@@ -68,7 +68,7 @@ class CudaKernel(Kernel):
         if not size.blocks:
             return
         with self._ready(gpu, size) as (device, stream, module, shared_bytes):
-            buffer = self._packer.pack(values, module.record_address)
+            buffer = self._packer.pack(values, () if module.records is None else (module.records.address,))
             is_waited_for = self.artifact.is_debug and not driver.is_capturing(stream)
             if is_waited_for:
                 driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
@@ -170,7 +170,7 @@ def capability(device: int = 0) -> int:
 
 
 class _Module:
-    """A kernel's code on one device; made with that device current."""
+    """A kernel's code on one device; made with that device current. records: their memory is the last native parameter."""
 
     def __init__(self, artifact: Artifact, device: int) -> None:
         self._artifact = artifact
@@ -178,15 +178,10 @@ class _Module:
         self.handle = _load(artifact, device)
         self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
         self.allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
-        self._records = None
+        self.records = None
         if artifact.has_records:  # in host memory that the device can write, so that looking for records needs no copy
             address = driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)
-            self._records = RecordBuffer(address=int(address))
-
-    @property
-    def record_address(self) -> tuple[int, ...]:
-        """The last native parameter, if there is one."""
-        return () if self._records is None else (self._records.address,)
+            self.records = RecordBuffer(address=int(address))
 
     def allow_shared(self, dynamic_bytes: int) -> None:
         """Opt in to this much dynamic shared memory."""
@@ -203,21 +198,21 @@ class _Module:
 
     def report(self) -> None:
         """Deal with records if there are any; waits for the device only then."""
-        if self._records is not None and self._records.has_records:
+        if self.records is not None and self.records.has_records:
             driver.wait(self._device)
-            report(self._records, self._artifact.record_sites)
+            report(self.records, self._artifact.record_sites)
 
     def unload(self) -> None:
         """Free everything when all launches have ended."""
         driver.free_later(self._device, "cuModuleUnload", self.handle)
-        if self._records is not None:
-            driver.free_later(self._device, "cuMemFreeHost", self._records.address)
+        if self.records is not None:
+            driver.free_later(self._device, "cuMemFreeHost", self.records.address)
 
 
 @hide_frames
 def _fail_launch(status: int) -> None:
     """What a native launcher calls when the driver refuses."""
-    driver.check("cuLaunchKernelEx", driver.api().CUresult(status))
+    raise driver.failure("cuLaunchKernelEx", driver.api().CUresult(status))
 
 
 _GET_CONTEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))

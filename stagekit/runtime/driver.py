@@ -78,16 +78,10 @@ def call(name: str, *args: Any) -> Any:
     """Call a driver function: its one result, a tuple of several, or None; its failure as a `CudaError`."""
     status, *results = getattr(api(), name)(*args)
     if status:
-        check(name, status)
+        raise failure(name, status)
     if len(results) > 1:
         return tuple(results)
     return results[0] if results else None
-
-
-def check(name: str, status: Any) -> None:
-    """Raise the failure of a driver function as a `CudaError`. status: 0 is success."""
-    if status:
-        raise failure(name, status)
 
 
 def failure(call: str, status: Any, culprit: str = "") -> CudaError:
@@ -369,7 +363,8 @@ def allocate(size: int, device: int) -> int:
     if status and status.name == "CUDA_ERROR_OUT_OF_MEMORY" and _retired:
         wait(device)
         status, address = api().cuMemAlloc(size)
-    check("cuMemAlloc", status)
+    if status:
+        raise failure("cuMemAlloc", status)
     return int(address)
 
 
