@@ -215,21 +215,6 @@ def _fail_launch(status: int) -> None:
     raise driver.failure("cuLaunchKernelEx", driver.api().CUresult(status))
 
 
-_GET_CONTEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
-
-
-@_GET_CONTEXT  # type: ignore[untyped-decorator]
-def _no_context(current: Any) -> int:
-    """Stands for `cuCtxGetCurrent` in a forked child, where the driver must not be asked."""
-    current[0] = None
-    return 0
-
-
-def _leave_driver() -> None:
-    """Send native launches of a forked child the general way, which says what is wrong."""
-    native_process.process().set("get_context", ctypes.cast(_no_context, ctypes.c_void_p).value or 0)
-
-
 @functools.cache
 def _complete_process() -> None:
     """Tell native launchers where the driver is, and how to read our own arrays."""
@@ -240,7 +225,8 @@ def _complete_process() -> None:
     process.point("device_array", DeviceArray)
     process.set("last_launches", ctypes.addressof(driver.last_launches))
     process.point("cupy_stream", cupy_stream)
-    os.register_at_fork(after_in_child=_leave_driver)
+    # A forked child must not ask the driver: without this function launches go the general way, which says what is wrong.
+    os.register_at_fork(after_in_child=lambda: process.set("get_context", 0))
 
 
 _FUNCTIONS = {"launch_kernel": "cuLaunchKernelEx", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}

@@ -376,7 +376,7 @@ def current_stream(device: int) -> int:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0
-    native_process.trust_torch_stream()
+    native_process.trust_torch_stream(torch.Tensor)
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 

@@ -251,8 +251,6 @@ def offer_exchange(kind: type, *, is_torch: bool) -> bool:
         return False
     flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
     process().add_exchange(kind, read=api.tensor_from_object, stream_of=api.current_work_stream, flags=flags)
-    if is_torch:
-        _torch_stream.append(api.current_work_stream)
     return True
 
 
@@ -283,13 +281,10 @@ def ask_stream(function: int, device: int) -> int:
     return found.value
 
 
-_torch_stream: list[int] = []
-
-
-def trust_torch_stream() -> None:
-    """torch uses CUDA: launches whose arrays are all ours are to run on its current stream."""
-    if _torch_stream:
-        process().set("torch_stream", _torch_stream[0])
+def trust_torch_stream(tensor: type) -> None:
+    """torch uses CUDA: launches whose arrays are all ours are to run on its current stream. tensor: its class of tensors."""
+    if is_available():
+        process().set("torch_stream", process().streams.get(id(tensor), 0))
 
 
 # Callables ----------------------------------------------------------------------------------------------------------

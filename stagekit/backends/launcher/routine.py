@@ -211,13 +211,11 @@ class Routine:
             self._go_to(after)
         self._begin(after)
         rows = [[(value, block) for value in values or ()] for block, values in given.items()]
-        joined = tuple(self._phi(column) for column in zip(*rows, strict=True))
-        return joined[0] if len(joined) == 1 else joined
-
-    def _phi(self, incoming: Sequence[tuple[Value, str]]) -> Value:
-        type_ = incoming[0][0].type
-        pairs = ", ".join(f"[{value.text}, %{block}]" for value, block in incoming)
-        return Value(self._w, type_, self._w.emit(f"phi {type_text(type_)} {pairs}"))
+        joined = []
+        for column in zip(*rows, strict=True):
+            type_, pairs = column[0][0].type, ", ".join(f"[{value.text}, %{block}]" for value, block in column)
+            joined.append(Value(self._w, type_, self._w.emit(f"phi {type_text(type_)} {pairs}")))
+        return joined[0] if len(joined) == 1 else tuple(joined)
 
     # Calls ----------------------------------------------------------------------------------------------------------
 

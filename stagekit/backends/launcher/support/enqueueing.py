@@ -69,8 +69,9 @@ def enqueue(r: Routine, state: Value, code: Value, pointers: Value, launch: Valu
 
 
 def _current_context(r: Routine, process: Value) -> Value:
-    current = r.room(tables.WORD)
-    r.call_at(process.field("get_context"), int32, current)
+    get_context, current = process.field("get_context"), r.room(tables.WORD)
+    r.require(get_context.is_set())
+    r.call_at(get_context, int32, current)
     context = current.load()
     r.require(context.is_set())
     return context
