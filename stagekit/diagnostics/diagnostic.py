@@ -1,7 +1,7 @@
 """What an error is: a frozen record with values, a place, and notes; the words live in one catalogue.
 
 A room raises `StagekitError` (or a subclass that says which kind of Python error it also is) around a `Diagnostic`.
-The record holds *values*; `render.py` makes the text. Each diagnostic class has an id (`UnrollBudget` is
+The record holds *values*; `error.py` makes the text. Each diagnostic class has an id (`UnrollBudget` is
 `UNROLL_BUDGET`), a page in `docs/errors.md` and a golden test.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar
 
@@ -98,50 +97,5 @@ class Note:
     loc: Loc | None = None
 
 
-class StagekitError(Exception):
-    """A user's mistake, found before anything is launched or lost.
-
-    Fields: `diagnostic`, `loc`, `notes`, `context` (kernel and constexpr values, filled in by the driver) and `id`.
-    `str(error)` is the full text with caret, inline chain and constexprs.
-    """
-
-    def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
-        super().__init__(diagnostic, loc, notes)
-        self.diagnostic = diagnostic
-        self.loc = place_of_user(loc)
-        self.notes = tuple(Note(n.text, place_of_user(n.loc)) for n in notes)
-        self.context: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> str:
-        return self.diagnostic.id
-
-    def __str__(self) -> str:
-        from stagekit.diagnostics.render import render
-
-        return render(self)
-
-
-_LIBRARY = str(Path(__file__).parents[1] / "lib")
-
-
-def place_of_user(loc: Loc | None) -> Loc | None:
-    """The place to show of `loc`.
-
-    Fragments of our own library are like intrinsics to their user: an error in one shows where it was called.
-    """
-    here = loc
-    while here is not None and here.file.startswith(_LIBRARY):
-        here = here.call_site
-    return here or loc
-
-
 class InternalError(Exception):
     """A fault of stagekit itself, never of the user's kernel."""
-
-
-def conceal(error: StagekitError) -> None:
-    """Forget where an error came through: the bare `raise` that must follow adds no frame either."""
-    error.__traceback__ = None
-    error.__cause__ = None
-    error.__suppress_context__ = True

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from stagekit.diagnostics.diagnostic import Diagnostic, StagekitError, conceal
+from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.diagnostics.error import StagekitError, conceal
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""Turn a `StagekitError` into text: what, where with a caret, why, what to do, then the chain of calls.
+"""The error around a diagnostic, and its text: what, where with a caret, why, what to do, then the chain of calls.
 
 error[UNROLL_BUDGET]: Too many unrolled iterations (softmax.py:14:5)
    |
@@ -14,18 +14,60 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from stagekit.diagnostics.diagnostic import HUGE, StagekitError, is_huge
+from stagekit.diagnostics.diagnostic import HUGE, Diagnostic, Note, is_huge
 from stagekit.diagnostics.loc import Loc
 
 _CONTEXT_LINES = 1  # lines shown before the one at fault
 _CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are shown
 
 
-def render(error: StagekitError) -> str:
-    """The full text of an error, several lines, no trailing newline."""
-    return "\n".join(_lines(error))
+class StagekitError(Exception):
+    """A user's mistake, found before anything is launched or lost.
+
+    Fields: `diagnostic`, `loc`, `notes`, `context` (kernel and constexpr values, filled in by the driver) and `id`.
+    `str(error)` is the full text with caret, inline chain and constexprs.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
+        super().__init__(diagnostic, loc, notes)
+        self.diagnostic = diagnostic
+        self.loc = place_of_user(loc)
+        self.notes = tuple(Note(n.text, place_of_user(n.loc)) for n in notes)
+        self.context: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.diagnostic.id
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+_LIBRARY = str(Path(__file__).parents[1] / "lib")
+
+
+def place_of_user(loc: Loc | None) -> Loc | None:
+    """The place to show of `loc`.
+
+    Fragments of our own library are like intrinsics to their user: an error in one shows where it was called.
+    """
+    here = loc
+    while here is not None and here.file.startswith(_LIBRARY):
+        here = here.call_site
+    return here or loc
+
+
+def conceal(error: StagekitError) -> None:
+    """Forget where an error came through: the bare `raise` that must follow adds no frame either."""
+    error.__traceback__ = None
+    error.__cause__ = None
+    error.__suppress_context__ = True
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
 
 
 def shown(value: Any, most: int = 200) -> str:
