@@ -25,7 +25,7 @@ BUDGETS = {  # rounded up to the next 50
     "jit": 2_800,
     "lib": 500,
     "passes": 1_400,
-    "runtime": 3_850,
+    "runtime": 3_500,
     "testing": 850,
 }
 
