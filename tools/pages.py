@@ -27,7 +27,7 @@ from stagekit.dtypes import (
 )
 from stagekit.intrinsics import FAMILIES, by_name
 from stagekit.ir import semantics
-from stagekit.ir.intrinsic import Intrinsic, Sig, Tolerance
+from stagekit.ir.intrinsic import Intrinsic, Sig
 from stagekit.ir.ops import BinaryKind, CompareKind
 from stagekit.ir.types import Pointer, Type
 
@@ -147,8 +147,8 @@ def _error(record: Intrinsic) -> str:
     return f"{strict} / fast {_ulp(record.fast_tolerance)}" if record.lower_fast else strict
 
 
-def _ulp(tolerance: Tolerance) -> str:
-    return "∞" if math.isinf(tolerance.ulp) else f"{tolerance.ulp:g}"
+def _ulp(tolerance: float) -> str:
+    return "∞" if math.isinf(tolerance) else f"{tolerance:g}"
 
 
 # -- arithmetic.md ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ Sources: Muller, "Elementary Functions", 2016, chapters 3 and 11; C23 annex F fo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,18 +34,16 @@ from stagekit.intrinsics.families import (
     in_float64,
     libdevice,
     own,
-    tolerances,
     with_taylor,
 )
 from stagekit.intrinsics.registry import define, each_dtype
 from stagekit.intrinsics.terms import Term, expand
-from stagekit.ir.intrinsic import Extern, Tolerance
+from stagekit.ir.intrinsic import Extern
 
 # -- exponentials -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Exponential:
+class _Exponential(NamedTuple):
     """lowest, highest: arguments beyond which the result is 0 or infinity. e**r = 1 + r + r**2 * curve(r)."""
 
     lowest: float
@@ -167,8 +165,7 @@ def _at_edges(x: Term, inside: Term) -> Term:
     return result.like(math.nan).select_if(x < 0.0, result)
 
 
-@dataclass(frozen=True, slots=True)
-class _Logarithm:
+class _Logarithm(NamedTuple):
     """A base: log(2) and log(e) in it, each in two parts; log(1 + f) = f * log(e) + f**2 * curve(f)."""
 
     of_2: tuple[float, float]
@@ -341,8 +338,8 @@ pow = define(
     },
     evaluate=reference.power,
     lower_fast={"cuda": {float32: expand(lambda x, y: (y * x.call("log2")).call("exp2"))}},
-    tolerance=tolerances(4, 2),
-    fast_tolerance=Tolerance(math.inf),
+    tolerance={"cuda": 4.0, "cpu": 2.0},
+    fast_tolerance=math.inf,
     doc="`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. "
     "Under `fastmath=True` a GPU gives NaN for a negative float `x`.",
     source="C23, 7.12.7.5",

@@ -22,7 +22,7 @@ from stagekit.intrinsics.registry import by_name, define, each_dtype
 from stagekit.intrinsics.terms import Term, asm, expand
 from stagekit.ir.builder import Builder
 from stagekit.ir.core import Value
-from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Lowerings, Tolerance
+from stagekit.ir.intrinsic import Expand, Extern, Intrinsic, Llvm, Lowering, Lowerings
 
 ByDtype = Mapping[DType, Lowering]
 NARROW = (float16, bfloat16)
@@ -57,10 +57,6 @@ def libdevice(name: str, symbol: str) -> ByDtype:
 
 def everywhere(lowering: Lowering | ByDtype) -> Lowerings:
     return {"cuda": lowering, "cpu": lowering}
-
-
-def tolerances(cuda: float, cpu: float) -> Mapping[str, Tolerance]:
-    return {"cuda": Tolerance(cuda), "cpu": Tolerance(cpu)}
 
 
 def define_exact(
@@ -112,7 +108,7 @@ def define_library(
         sigs=each_dtype(FLOAT_DTYPES, len(args)),
         lower={"cuda": libdevice(name, symbol), "cpu": on_cpu},
         evaluate=wider(meaning),
-        tolerance=tolerances(*ulp),
+        tolerance=dict(zip(("cuda", "cpu"), ulp)),
         integers_as_float=True,
         doc=doc,
         source=f"C23, {section}",
@@ -147,8 +143,8 @@ def own(
             lower={"cuda": floats(name, ours, on_cuda), "cpu": floats(name, ours, on_cpu)},
             lower_fast={"cuda": {float32: fast}} if fast else {},
             evaluate=wider(meaning),
-            tolerance=tolerances(max(ulp, double_ulp[0]), max(ulp, double_ulp[1])),
-            fast_tolerance=Tolerance(fast_ulp if fast else 0.0),
+            tolerance={"cuda": max(ulp, double_ulp[0]), "cpu": max(ulp, double_ulp[1])},
+            fast_tolerance=fast_ulp if fast else 0.0,
             integers_as_float=True,
             doc=doc,
             source=source,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ _HALF_PI = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 _LARGE = 65536.0  # from here on a product with _HALF_PI could lose bits
 
 
-@dataclass(frozen=True, slots=True)
-class _Reduced:
+class _Reduced(NamedTuple):
     """An angle a >= 0 as quadrant * pi/2 + r + rest, |r| <= pi/4 nearly, rest a part in 2**24 of r; NaN of an infinity."""
 
     r: Term

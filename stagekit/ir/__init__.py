@@ -4,7 +4,6 @@ from stagekit.ir import flow, semantics
 from stagekit.ir.builder import Builder, OpenBlock
 from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, nesting, walk
 from stagekit.ir.intrinsic import (
-    EXACT,
     TARGETS,
     Expand,
     Extern,
@@ -14,7 +13,6 @@ from stagekit.ir.intrinsic import (
     Native,
     Param,
     Sig,
-    Tolerance,
     Unsupported,
 )
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
@@ -22,8 +20,8 @@ from stagekit.ir.types import BOOL, I32, INDEX, U32, Pointer, Scalar, Space, Typ
 from stagekit.ir.typing import IrError
 
 __all__ = [
-    "BOOL", "EXACT", "I32", "INDEX", "PURE", "TARGETS", "U32",
+    "BOOL", "I32", "INDEX", "PURE", "TARGETS", "U32",
     "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
     "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
-    "Space", "Tolerance", "Type", "UnaryKind", "Unsupported", "Value", "flow", "has_effect", "nesting", "semantics", "walk",
+    "Space", "Type", "UnaryKind", "Unsupported", "Value", "flow", "has_effect", "nesting", "semantics", "walk",
 ]  # fmt: skip

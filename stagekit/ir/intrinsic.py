@@ -110,15 +110,6 @@ class Unsupported(NamedTuple):
 Lowering = Llvm | Extern | Expand | Native | Unsupported
 
 
-class Tolerance(NamedTuple):
-    """How far a target may be from the correctly rounded result, in units in the last place of the result's dtype."""
-
-    ulp: float = 0.0
-
-
-EXACT = Tolerance()
-
-
 Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
 
 
@@ -129,6 +120,8 @@ class Intrinsic:
     args: names of the run-time arguments. params: compile-time ones. defaults: Python literals for trailing args.
     lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
     `lower_fast` replaces it under `fastmath=True` where it has an entry.
+    tolerance, fast_tolerance: how far a target, and cuda under `fastmath=True`, may be from the correctly rounded result, in
+    units in the last place of its dtype; 0 where nothing is said.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target. level: a kernel that asks for it is written thread by
@@ -148,8 +141,8 @@ class Intrinsic:
     defaults: tuple[Any, ...] = ()
     lower_fast: Lowerings = field(default_factory=dict)
     evaluate: Callable[..., Any] | None = None
-    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
-    fast_tolerance: Tolerance = EXACT
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    fast_tolerance: float = 0.0
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
     level: Literal["thread", "block"] | None = None

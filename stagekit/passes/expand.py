@@ -9,15 +9,22 @@ emits each intrinsic by itself: `illegal` says which are left.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import Diagnostic, StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Unsupported, Value
 from stagekit.ir.ops import Indexed, InlineAsm, IntrinsicOp, Offset
 from stagekit.ir.typing import types_of
-from stagekit.passes.errors import UnsupportedOnTarget
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter
+
+
+class UnsupportedOnTarget(Diagnostic):
+    """The kernel asks for something that its target cannot do."""
+
+    title: ClassVar[str] = "Not available on this target"
+    label: ClassVar[str] = "`{name}` on {target}: {reason}"
+    help: ClassVar[str] = "choose by target while the kernel is specialised, or launch it where this exists"
 
 
 def expand(fn: Function, context: PassContext) -> Function:

@@ -16,7 +16,6 @@ from typing import Any
 
 from stagekit.dtypes import DType, bool_
 from stagekit.ir import (
-    EXACT,
     PURE,
     BinaryKind,
     Builder,
@@ -197,7 +196,7 @@ class _Folder(Rewriter):
     def is_computable(self, op: ops.IntrinsicOp) -> bool:
         """Is the record's own meaning, bit by bit, what the target computes?"""
         spec, target = op.spec, self.context.target
-        is_exact = spec.tolerance.get(target, EXACT) == EXACT
+        is_exact = spec.tolerance.get(target, 0.0) == 0.0
         is_approximate = self.context.fastmath and target in spec.lower_fast
         return spec.effects == PURE and len(op.results) == 1 and not op.params and is_exact and not is_approximate
 

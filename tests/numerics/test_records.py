@@ -13,7 +13,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.dtypes import float32, int32
 from stagekit.intrinsics import FAMILIES, all_intrinsics
 from stagekit.intrinsics.registry import define, each_dtype, sig
-from stagekit.ir import Effect, Expand, Intrinsic, Tolerance
+from stagekit.ir import Effect, Expand, Intrinsic
 from tools.pages import pages, records_of
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def rule_broken_by(**changed: Any) -> str:
         ({"sigs": (sig([float32], float32), sig([float32], int32))}, "same argument types"),
         ({"defaults": (1, 2)}, "more defaults"),
         ({"lower": {"cuda": NOTHING}}, "cuda and cpu"),
-        ({"tolerance": {"tpu": Tolerance(1)}}, "unknown target"),
+        ({"tolerance": {"tpu": 1.0}}, "unknown target"),
         ({"evaluate": None}, "needs `evaluate`"),
         ({"evaluate": None, "effects": frozenset({Effect.READ})}, "for interp"),
         ({"public_in": ()}, "nobody finds it"),

@@ -30,7 +30,6 @@ from stagekit.ir import (
     Scalar,
     Sig,
     Space,
-    Tolerance,
     Unsupported,
     Value,
     walk,
@@ -202,8 +201,8 @@ def test_a_fixed_block_is_a_constant() -> None:
 
 def test_what_a_target_only_approximates_is_not_computed() -> None:
     exact = {"evaluate": lambda x: x, "effects": PURE}
-    fast = {"lower_fast": {"cuda": Extern("fast")}, "fast_tolerance": Tolerance(2.0)}
-    loose = {"tolerance": {"cpu": Tolerance(1.0)}}
+    fast = {"lower_fast": {"cuda": Extern("fast")}, "fast_tolerance": 2.0}
+    loose = {"tolerance": {"cpu": 1.0}}
     with_fastmath = PassContext("cuda", 75, fastmath=True, debug=False)
 
     assert is_computed(record("f", Extern("f"), **exact), CPU)

@@ -21,7 +21,7 @@ from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError, counted
 from stagekit.ir import BOOL, Extern, Llvm, Native, Pointer, Type, ops
-from stagekit.passes.errors import UnsupportedOnTarget
+from stagekit.passes.expand import UnsupportedOnTarget
 
 
 def emit_intrinsic(e: Emitter, op: ops.IntrinsicOp) -> None:
