@@ -138,50 +138,34 @@ def all_nodes(tree: ast.AST) -> list[Any]:
 
 def _parse(snapshot: Snapshot) -> list[Any]:
     """The nodes of the snapshot's lines, with positions of the original file."""
+    lines = linecache.getlines(snapshot.function.__code__.co_filename)
     text = "".join(snapshot.lines or ())
     dedented = textwrap.dedent(text)
-    indent = len(text) - len(text.lstrip()) if dedented != text else 0
+    above, indent = snapshot.first_line - 1, len(text) - len(text.lstrip()) if dedented != text else 0
     try:
         with without_warnings():
             tree = ast.parse(dedented)
-    except SyntaxError:
-        tree = _parse_fragment(snapshot, dedented)
+    except SyntaxError:  # a lambda's lines can be the middle of an expression: parse the whole file instead
+        above = indent = 0
+        try:
+            with without_warnings():
+                tree = ast.parse("".join(lines))
+        except SyntaxError:
+            raise _not_its_text(snapshot) from None
     nodes = all_nodes(tree)
-    placed = [node for node in nodes if hasattr(node, "end_lineno")]
-    for node in placed:
-        node.lineno += snapshot.first_line - 1
-        node.end_lineno += snapshot.first_line - 1
+    is_ascii = all(line.isascii() for line in snapshot.lines or ())
+    for node in nodes:
+        if not hasattr(node, "end_lineno"):
+            continue
+        node.lineno += above
+        node.end_lineno += above
         node.col_offset += indent
         node.end_col_offset += indent
-    _columns_in_characters(placed, snapshot)
-    return nodes
-
-
-def _parse_fragment(snapshot: Snapshot, text: str) -> ast.Module:
-    """A lambda's lines can be the middle of an expression: parse the whole file instead, then cut."""
-    lines = linecache.getlines(snapshot.function.__code__.co_filename)
-    try:
-        with without_warnings():
-            tree = ast.parse("".join(lines))
-    except SyntaxError:
-        raise _not_its_text(snapshot) from None
-    for node in all_nodes(tree):
-        if hasattr(node, "end_lineno"):
-            node.lineno -= snapshot.first_line - 1
-            node.end_lineno -= snapshot.first_line - 1
-    return tree
-
-
-def _columns_in_characters(placed: list[Any], snapshot: Snapshot) -> None:
-    """`ast` counts columns in utf-8 bytes; carets need characters."""
-    lines = linecache.getlines(snapshot.function.__code__.co_filename)
-    if all(line.isascii() for line in snapshot.lines or ()):
-        return
-    for node in placed:
-        if 0 < node.lineno <= len(lines):
+        if not is_ascii and 0 < node.lineno <= node.end_lineno <= len(lines):
+            # `ast` counts columns in utf-8 bytes; carets need characters
             node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
-            if 0 < node.end_lineno <= len(lines):
-                node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
+            node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
+    return nodes
 
 
 def _characters(line: str, byte_offset: int) -> int:

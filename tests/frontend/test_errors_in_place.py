@@ -255,3 +255,27 @@ def test_wrong_calls_of_builtins_are_the_users_errors(depth):
         error = refuse(lambda x: wrapped(program, x, depth), 3)  # never an internal error
         assert error.loc is not None
         assert error.loc.file == __file__, program
+
+
+def last_of(*functions):
+    return functions[-1]
+
+
+def test_the_caret_under_a_lambda_in_the_middle_of_an_expression():
+    """Its lines are no text of their own, so they are read from the whole file, where columns count from the margin."""
+    wrong = last_of(len,
+                    lambda x: x.missing)  # fmt: skip
+
+    @sk.jit
+    def kernel(out, x):
+        out[0] = wrong(x)
+
+    error = failing(kernel[1, 1], np.zeros(1, np.int32), 3)
+
+    assert error.id == "NO_ATTRIBUTE"
+    assert (
+        Path(__file__)
+        .read_text(encoding="utf-8")
+        .splitlines()[error.loc.line - 1][error.loc.col :]
+        .startswith("x.missing")
+    )
