@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from stagekit.forks import new_lock
 
@@ -28,9 +28,7 @@ _DEEP_LIMIT = 60_000
 _DEEP_STACK_BYTES = 512 << 20  # address space; only what is touched takes memory
 
 _lock = new_lock()
-_work: list[
-    tuple[int, int, bool]
-] = []  # what runs in this process: its thread, its limit, whether it pauses the collector
+_work: list[tuple[int, int, bool]] = []  # of all that runs: its thread, its limit, whether it pauses the collector
 _limit_before = 0  # any of it began
 _was_collecting = False  # before any of it paused the collector
 _here = threading.local()
@@ -60,40 +58,31 @@ def is_deep() -> bool:
 
 
 def deeply(work: Callable[[], R]) -> R:
-    """`work()` with a large stack."""
+    """Return what `work()` gives, or raise what it raises, with a large stack."""
     if is_deep():
         return work()
-    outcome: list[Callable[[], R]] = []
-    context = contextvars.copy_context()
-    thread = _started(lambda: outcome.append(context.run(_attempt, work)))
-    thread.join()
-    return outcome[0]()
+    from concurrent.futures import Future  # here, since it brings `logging`
 
+    outcome: Future[R] = Future()
 
-def _attempt(work: Callable[[], R]) -> Callable[[], R]:
-    """What gives the result of `work`, or raises what it raised."""
-    _here.is_deep = True
-    try:
-        with recursion_limit(_DEEP_LIMIT):
-            result = work()
-        return lambda: result
-    except BaseException as error:
-        return functools.partial(_raise, error)
+    def attempt() -> None:
+        _here.is_deep = True
+        try:
+            with recursion_limit(_DEEP_LIMIT):
+                outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
 
-
-def _raise(error: BaseException) -> Any:
-    raise error
-
-
-def _started(target: Callable[[], None]) -> threading.Thread:
+    run = functools.partial(contextvars.copy_context().run, attempt)
     with _lock:  # the stack size is one for all threads that are started
         before = threading.stack_size(_DEEP_STACK_BYTES)
         try:
-            thread = threading.Thread(target=target, name="stagekit-deep", daemon=True)
+            thread = threading.Thread(target=run, name="stagekit-deep", daemon=True)
             thread.start()
         finally:
             threading.stack_size(before)
-    return thread
+    thread.join()
+    return outcome.result()
 
 
 @contextlib.contextmanager

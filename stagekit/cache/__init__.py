@@ -4,7 +4,7 @@ store         which folder it is; named entries in it: published at once or not 
 artifacts     an `Artifact` as bytes and back
 keys          what every key contains, the versions of all that shapes code; reading or making what a key names
 
-It knows the data of the ground floor only; `jit/caching.py` decides what is kept under which key.
+It knows the data of the ground floor only; `jit/compilation.py` decides what is kept under which key.
 """
 
 from stagekit.cache.store import Entry, Refused, Store, entry_name, folder_in_use, open_store

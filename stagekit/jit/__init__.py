@@ -9,12 +9,11 @@ launchable        Launchable, what the four classes of kernels below share: brac
   ahead_of_time   BoundKernel, forwards with a target; compile; compile_all, many kernels at once
   sanitizing      SanitizedKernel, forwards into a checked session (Sanitizer); sanitize
 variant           Variant, one specialisation for certain argument types: compiled and loaded per target, gives a runtime Kernel
-compilation       from traced IR to something that launches
+compilation       from traced IR, or from disk, to something that launches
 interpreting      the checking interpreter as such a Kernel
 
 native_launchers  machine code that launches, from the second launch on
 argtypes          the types and the device of the arguments of a call
-caching           machine code from disk
 history           what was compiled, and why
 decorators        jit, function, inline; what they take: options
 """

@@ -237,11 +237,10 @@ class JitFunction(Launchable):
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
         """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
         specs = {s.name: s for s in variant.traced.signature.specs}
-        for array, axis in self.parameters.sizes_named(name, [name], kernel.constexprs):
-            spec = specs[array]
-            if isinstance(spec, ArraySpec):
-                return bool(spec.shape[axis] == kernel.constexprs[name])
-        return False
+        places = self.parameters.sizes_named(name, [name], kernel.constexprs)
+        found = ((specs[array], axis) for array, axis in places)
+        sizes = [spec.shape[axis] for spec, axis in found if isinstance(spec, ArraySpec)]
+        return sizes[:1] == [kernel.constexprs[name]]
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         constexprs, run_time = dict(self._fixed), []

@@ -15,7 +15,7 @@ from stagekit.dtypes import DType
 from stagekit.forks import Once, new_lock
 from stagekit.frontend.kernel import Traced
 from stagekit.frontend.parameters import ArgType
-from stagekit.jit import caching, compilation
+from stagekit.jit import compilation
 from stagekit.jit.native_launchers import guards_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime import driver
@@ -134,7 +134,7 @@ class Variant:
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         def read_or_compile() -> Artifact:
             began_s = time.perf_counter()
-            found, was_there = caching.read_or_make(self.traced, target, made_for, lambda: self._named(make()))
+            found, was_there = compilation.read_or_make(self.traced, target, made_for, lambda: self._named(make()))
             why = self._why_now(target, made_for)
             self._owner.history.note("read" if was_there else "compiled", target, why, began_s)
             return self._named(found)  # names for people are not part of a key
