@@ -1,4 +1,4 @@
-"""What an error is: a frozen record with values, a place, and notes; the words live in one catalogue.
+"""Where something is, and what an error is: a frozen record with values, a place, and notes; the words live in one catalogue.
 
 A room raises `StagekitError` (or a subclass that says which kind of Python error it also is) around a `Diagnostic`.
 The record holds *values*; `error.py` makes the text. Each diagnostic class has an id (`UnrollBudget` is
@@ -9,12 +9,42 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, ClassVar
 
-from stagekit.diagnostics.loc import Loc
 
+# never changed; frozen, it would take three times as long to make, for every op
+@dataclass(unsafe_hash=True, slots=True)
+class Loc:
+    """A span in a file, in the function it belongs to.
+
+    line, end_line: from 1. col, end_col: in characters from 0. call_site: the call that was expanded to get here, if any.
+    iteration: what an unrolled loop was doing, innermost first, such as `("i = 2",)`.
+    """
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    function: str
+    call_site: Loc | None = None
+    iteration: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col + 1}"
+
+    def chain(self) -> Iterator[Loc]:
+        """This place, then the call it was expanded from, and so on outwards."""
+        here: Loc | None = self
+        while here is not None:
+            yield here
+            here = here.call_site
+
+
+UNKNOWN = Loc("<none>", 0, 0, 0, 0, "<none>")  # for IR made by hand or parsed from text, never for a user's kernel
 _REGISTRY: dict[str, type[Diagnostic]] = {}
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
 

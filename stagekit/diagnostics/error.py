@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stagekit.diagnostics.diagnostic import HUGE, Diagnostic, Note, is_huge
-from stagekit.diagnostics.loc import Loc
+from stagekit.diagnostics.diagnostic import HUGE, Diagnostic, Loc, Note, is_huge
 
 _CONTEXT_LINES = 1  # lines shown before the one at fault
 _CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are shown

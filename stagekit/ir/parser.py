@@ -15,8 +15,7 @@ from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
 from stagekit.artifact import RecordSite
-from stagekit.diagnostics import Loc
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN, Loc
 from stagekit.dtypes import DType, dtype_from_short
 from stagekit.ir import ops as _ops  # noqa: F401 - declares the op classes
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.ir import Block, Builder, Function, Op, Value
 
 Rule = Callable[[Any, Builder], Sequence[Value] | None]

@@ -18,7 +18,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from stagekit import cuda
+from stagekit import cuda, testing
 from stagekit.diagnostics import StagekitError, conceal, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.errors import BadOption, SpecializeError
@@ -38,15 +38,6 @@ class CheckFailed(AssertionError):
         super().__init__(text)
         self.launch = launch
         self.target = target
-
-
-_chosen_targets: tuple[str, ...] = ()
-
-
-def choose_targets(names: Sequence[str]) -> None:
-    """Let `check` use these targets where it is not told any; none for the interpreter, the CPU, and the GPU if there is one."""
-    global _chosen_targets
-    _chosen_targets = tuple(names)
 
 
 def check(
@@ -72,7 +63,7 @@ def check(
     __tracebackhide__ = True
     try:
         present = TARGETS if cuda.is_available() else TARGETS[:2]
-        chosen = (_chosen_targets or present) if targets is None else _targets(targets)
+        chosen = (testing.chosen_targets or present) if targets is None else _targets(targets)
     except StagekitError as error:
         conceal(error)
         raise

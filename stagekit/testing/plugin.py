@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from stagekit import testing
+
 TARGETS = ("cpu", "interp", "cuda")
 
 _MARKERS = (
@@ -47,18 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
-    names = _chosen(config)
-    if names:
-        from stagekit.testing import checking
-
-        checking.choose_targets(names)
+    testing.chosen_targets = _chosen(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if _chosen(config):
-        from stagekit.testing import checking
-
-        checking.choose_targets(())
+    testing.chosen_targets = ()
 
 
 def _chosen(config: pytest.Config) -> tuple[str, ...]:
@@ -75,19 +70,12 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One run of a test that takes `stagekit_target` for each target."""
     if "stagekit_target" in metafunc.fixturenames:
-        metafunc.parametrize("stagekit_target", _targets_of(metafunc), indirect=True)
+        from stagekit import cuda
 
-
-def _targets_of(metafunc: pytest.Metafunc) -> list[str]:
-    names = _chosen(metafunc.config) or _available()
-    marker = metafunc.definition.get_closest_marker("stagekit_targets")
-    return [name for name in names if marker is None or name in marker.args]
-
-
-def _available() -> tuple[str, ...]:
-    from stagekit import cuda
-
-    return TARGETS if cuda.is_available() else TARGETS[:2]
+        names = testing.chosen_targets or (TARGETS if cuda.is_available() else TARGETS[:2])
+        marker = metafunc.definition.get_closest_marker("stagekit_targets")
+        meant = [name for name in names if marker is None or name in marker.args]
+        metafunc.parametrize("stagekit_target", meant, indirect=True)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit import dtypes
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics.index import lane_id
 from stagekit.ir import BOOL, BinaryKind, Builder, CompareKind, Scalar, UnaryKind, Value, intervals, semantics

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from stagekit import dtypes
 from stagekit.artifact import RecordSite
-from stagekit.diagnostics import InternalError, Loc
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN, InternalError, Loc
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, Builder, CompareKind, Function, Value, semantics, walk

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stagekit.diagnostics import Loc
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN, Loc
 from stagekit.dtypes import bfloat16, bool_, float8_e4m3fn, float16, float32, int8, int32, uint8
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, BinaryKind, Block, Builder, Function, Op, Scalar, Value, ops

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.ir import Block, Builder, Expand, Function, Intrinsic, Op, Value, ops, semantics
 
 Lanes = np.ndarray[Any, np.dtype[Any]]

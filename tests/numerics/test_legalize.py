@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import ALL_DTYPES, FLOAT_DTYPES, DType, bfloat16, bool_, float16, float32, float64, int32
 from stagekit.ir import BinaryKind, Builder, CompareKind, Function, Op, Scalar, UnaryKind, Value, ops, walk
 from stagekit.passes.legalize import is_legal_cast, legalize

@@ -14,7 +14,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit import records as layout
 from stagekit.artifact import RecordSite
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import Block, Builder, Expand, Function, Native, Op, Value, ops, semantics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import ALL_DTYPES, DType, bool_, float32, float64, int8, int64, uint8, uint64
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Builder, CompareKind, Scalar, UnaryKind, Value, ops, semantics

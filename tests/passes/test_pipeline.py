@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from stagekit.config import STAGES
-from stagekit.diagnostics import Loc, StagekitError
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN, Loc, StagekitError
 from stagekit.dtypes import float16, float32
 from stagekit.intrinsics import by_name
 from stagekit.ir import (

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType, dtype_named
 from stagekit.intrinsics.index import block_dim, block_idx, thread_idx
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, Space, Value, ops, semantics

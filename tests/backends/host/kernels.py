@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from stagekit import dtypes
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import Builder, Function, Pointer, Scalar, Space, Type, Value

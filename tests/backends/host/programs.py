@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import (

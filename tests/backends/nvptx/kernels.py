@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stagekit.diagnostics.loc import UNKNOWN
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, Builder, Function, Pointer, Scalar, Space, Value
