@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -88,27 +88,21 @@ def launches(draw: DrawFn, brackets: Any = None, /, **values: Any) -> Launch:
     that is itself the value of a constexpr is given as `st.just(function)`.
     """
     found: dict[str, Any] = {}
-    helpers: set[str] = set()
+    helpers: set[str] = set()  # what functions take
+
+    def resolved(value: Any) -> Any:
+        if isinstance(value, types.FunctionType):
+            names = list(inspect.signature(value).parameters)
+            if unknown := [name for name in names if name not in found]:
+                drawn = f"drawn are {list(found)}"
+                raise ValueError(f"`{unknown[0]}` is not drawn before the function that takes it; {drawn}")
+            helpers.update(names)
+            value = value(**{name: found[name] for name in names})
+        return _drawn(draw, value)
+
     for name, value in values.items():
-        found[name] = _resolved(draw, value, found, helpers)
-    return Launch(_resolved(draw, brackets, found, helpers), found, frozenset(helpers))
-
-
-def _resolved(draw: DrawFn, value: Any, found: dict[str, Any], helpers: set[str]) -> Any:
-    """A value of a strategy or function. helpers: gains what the function takes."""
-    if isinstance(value, types.FunctionType):
-        names = _names_of(value, found)
-        helpers.update(names)
-        value = value(**{name: found[name] for name in names})
-    return _drawn(draw, value)
-
-
-def _names_of(function: Callable[..., Any], found: dict[str, Any]) -> list[str]:
-    names = list(inspect.signature(function).parameters)
-    unknown = [name for name in names if name not in found]
-    if unknown:
-        raise ValueError(f"`{unknown[0]}` is not drawn before the function that takes it; drawn are {list(found)}")
-    return names
+        found[name] = resolved(value)
+    return Launch(resolved(brackets), found, frozenset(helpers))
 
 
 def _drawn(draw: DrawFn, value: Any) -> Any:
@@ -127,7 +121,11 @@ def _known(dtype: Any) -> DType:
 
 def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
     """Random numbers, counting ones from some place on, here and there an edge value: few draws, however large the array."""
-    array = _counting(dtype, size, values)
+    if dtype.kind == "bool":
+        array = np.asarray(np.arange(size) % 2 == 0)
+    else:
+        period = _EXACT if values == "exact" or dtype.bits == 8 else 100
+        array = (np.arange(size) % period + 1).astype(dtype.numpy)
     seed = draw(st.integers(0, _SEEDS))
     if seed and size:
         count = draw(st.integers(0, 2 * size))  # all in half of the cases
@@ -137,14 +135,6 @@ def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
         for index, edge in draw(st.lists(place, max_size=4)):
             array[index] = edge
     return array
-
-
-def _counting(dtype: DType, size: int, values: Values) -> Array:
-    if dtype.kind == "bool":
-        return np.asarray(np.arange(size) % 2 == 0)
-    period = _EXACT if values == "exact" or dtype.bits == 8 else 100
-    counting: Array = (np.arange(size) % period + 1).astype(dtype.numpy)
-    return counting
 
 
 def _random(dtype: DType, size: int, values: Values, seed: int) -> Array:
