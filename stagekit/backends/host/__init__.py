@@ -5,10 +5,8 @@
 
 The order in which to read the modules: `forms` (how a value is held; what is known of an integer is an interval of
 `ir.intervals`), `linear` (integers that differ from lane to lane by a known pattern), `warp` (where code is being written),
-`emit` and what it names (an op on one warp: `compute`, `memory`, `conditional`, `loops`, `intrinsic`), `uniformity` and
-`pieces` (what runs once per block, and where a kernel is cut), `blockflow`, `rows`, `guards` and `entry` (the block and the
-grid), `compiler` and `loader`. `forks` writes what follows a division twice, for the warps whose lanes stay in one row and
-the others.
+`compiler` and what its table names (an op on one warp: `compute`, `memory`, `conditional`, `loops`, `intrinsic`), `pieces` (what
+runs once per block, and where a kernel is cut), `blockflow`, `guards` and `entry` (the block and the grid), `loader`.
 
 A process that finds its code in the disk cache loads it without the compiler: nothing is imported before it is asked for.
 """

@@ -6,10 +6,9 @@ Where all lanes add to one address and nobody reads the old value, the lanes are
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, unknown
-from stagekit.backends.host.lane_loop import PerLane, for_each_lane
-from stagekit.backends.host.pointers import address_of, full_vector, scalar_pointer, vector_pointers
-from stagekit.backends.host.spread import lane_word
+from stagekit.backends.host.branches import for_each_lane
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, lane_word, unknown
+from stagekit.backends.host.pointers import address_of, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import scalar_type, suffix
 from stagekit.dtypes import DType
@@ -38,12 +37,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     if one and not is_used and native in _COMBINABLE and dtype.is_integer:
         _update(warp, native, pointer_type, one, [_combined(warp, native, dtype, values[0])])
         return
-    place = (
-        PerLane("ptr", one, True)
-        if one
-        else PerLane("ptr", vector_pointers(warp, pointer_type, address_of(pointer)), False)
-    )
-    inputs = [place, *(_per_lane(warp, dtype, value) for value in values)]
+    inputs = [per_lane(warp, arg.type, form) for arg, form in zip(op.args, (pointer, *values), strict=True)]
     old = for_each_lane(
         warp,
         warp.mask,
@@ -52,12 +46,6 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         lambda scalars: _update(warp, native, pointer_type, scalars[0], scalars[1:]),
     )
     warp[op.result] = Vector(old or "zeroinitializer", unknown(dtype))
-
-
-def _per_lane(warp: Warp, dtype: DType, value: Form) -> PerLane:
-    if isinstance(value, Uniform):
-        return PerLane(scalar_type(dtype), value.text, True)
-    return PerLane(scalar_type(dtype), full_vector(warp, Scalar(dtype), value), False)
 
 
 def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: list[str]) -> str:

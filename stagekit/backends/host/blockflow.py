@@ -11,56 +11,79 @@ otherwise some would wait at a barrier that others never reach: the kernel ends 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
-from stagekit.backends.host.barriers import fail_unless
-from stagekit.backends.host.branches import KEEP_ROLLED, loop_hint, open_phi
-from stagekit.backends.host.carried import until_it_fits
-from stagekit.backends.host.conditional import size_of
-from stagekit.backends.host.counting import trip_of
-from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number
-from stagekit.backends.host.joins import end_arm, join
-from stagekit.backends.host.lifetimes import place_slots
-from stagekit.backends.host.loops import Range, scalar_loop, scalar_while
-from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
-from stagekit.backends.host.slots import Layout, is_bool, load_slot, store_slot
-from stagekit.backends.host.spread import dtype_of, lane_word, mask_and, splat
+from stagekit import dtypes
+from stagekit.backends.host.branches import KEEP_ROLLED, count_up
+from stagekit.backends.host.collective import fail_unless
+from stagekit.backends.host.forms import (
+    LANES,
+    Form,
+    Mask,
+    Uniform,
+    as_mask,
+    constant_mask,
+    dtype_of,
+    lane_word,
+    mask_and,
+    number,
+    scalar_vector,
+    splat,
+    unknown,
+)
+from stagekit.backends.host.pieces import Piece, Plan, Region, Split
+from stagekit.backends.host.slots import Layout, is_bool, load_slot, place_slots, store_slot
 from stagekit.backends.host.warp import Kernel, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type
-from stagekit.diagnostics import InternalError
-from stagekit.ir import Block, CompareKind, Native, Value, ops
+from stagekit.ir import Block, CompareKind, Native, Op, Value, ops
 from stagekit.ir.intervals import Interval
 
-MAX_UNROLLED_WARPS = 4
-MAX_UNROLLED_OPS = 64
 
-
-class BlockFlow:
-    """Writes the code of one block of several warps."""
+class BlockFlow(Warp):
+    """Writes the code of one block of several warps. As a `Warp`: the values that are the same in all of them."""
 
     def __init__(self, kernel: Kernel, plan: Plan, layout: Layout) -> None:
-        self.kernel, self.plan, self.w = kernel, plan, kernel.w
+        super().__init__(kernel, kernel.w, number(0), kernel.block_values, None, None)
+        self.plan = plan
         self.offsets = place_slots(plan, kernel.warps, layout)
-        self.once = Warp(kernel, kernel.w, number(0), kernel.block_values, None, None)
+        self._inside: dict[
+            Block, tuple[Region, Sequence[Value | None]]
+        ] = {}  # bodies of splits; what takes their values
 
-    def run(self) -> None:
+    def run_plan(self) -> None:
         self._region(self.plan.region)
 
     def _region(self, region: Region) -> None:
         for step in region:
-            if isinstance(step, Once):
-                self.once.emit(step.op)
-            elif isinstance(step, Piece):
-                self._piece(step)
+            if isinstance(step, Piece):
+                self._over_warps(functools.partial(self._warp_piece, piece=step))
+            elif isinstance(step, Split) and isinstance(step.op, ops.IntrinsicOp):
+                self._barrier(step.op)
             else:
-                self._split(step)
+                if isinstance(step, Split):
+                    bodies = zip(step.op.bodies(), step.bodies, _targets(step.op), strict=True)
+                    self._inside.update((body, (inner, targets)) for body, inner, targets in bodies)
+                self.emit(step.op)
+
+    def run(self, block: Block) -> tuple[Form, ...]:
+        """The forms of what is handed on and not in slots."""
+        if block not in self._inside:
+            return super().run(block)
+        region, targets = self._inside[block]
+        self._region(region)
+        pairs = zip(block.ops[-1].operands(), targets, strict=True)
+        varying = self.plan.varying
+        return tuple([self._agreed(v) if t is None else self[v] for v, t in pairs if t not in varying])
+
+    def kept(self, values: Sequence[Value]) -> Sequence[Value]:
+        return [value for value in values if value not in self.plan.varying]
+
+    def decider(self, op: Op, value: Value) -> Form:
+        return self._agreed(value) if op.bodies()[0] in self._inside else self[value]
 
     # -- pieces -------------------------------------------------------------------------------------------------------
-
-    def _piece(self, piece: Piece) -> None:
-        size = size_of(Block((), tuple(piece.ops)))
-        self._over_warps(lambda warp: self._warp_piece(warp, piece), is_small=size <= MAX_UNROLLED_OPS)
 
     def _warp_piece(self, warp: Warp, piece: Piece) -> None:
         for value in piece.needs:
@@ -86,156 +109,76 @@ class BlockFlow:
             self._bring(warp, operand)
         warp.emit(maker)
 
-    def _over_warps(self, body: Callable[[Warp], None], *, is_small: bool) -> None:
+    def _over_warps(self, body: Callable[[Warp], None]) -> None:
         """Write `body` for all whole warps, then for the rest of an odd block."""
         whole = self.kernel.threads // LANES
-        if whole == 1 or (whole <= MAX_UNROLLED_WARPS and is_small):
-            for index in range(whole):
-                body(self._warp(number(index), None))
+
+        def one(index: str) -> str:
+            body(self._warp(Uniform(index, Interval(0, whole - 1)), None))
+            return "1"
+
+        if whole == 1:
+            body(self._warp(number(0), None))
         elif whole:
-            self._warp_loop(whole, body)
+            count_up(self.w, "i64", "0", str(whole), "warp", KEEP_ROLLED, one)
         if self.kernel.threads % LANES:
             body(self._warp(number(whole), constant_mask(self.kernel.lanes_of(whole))))
 
     def _warp(self, index: Uniform, full: Mask | None) -> Warp:
         return Warp(self.kernel, self.w, index, {}, full, full)
 
-    def _warp_loop(self, whole: int, body: Callable[[Warp], None]) -> None:
-        w = self.w
-        head, end, entry = w.new_label("warp"), w.new_label("endwarps"), w.block
-        w.line(f"br label %{head}")
-        w.label(head)
-        index = open_phi(w, "i64", "0", entry)
-        body(self._warp(Uniform(index.name, Interval(0, whole - 1)), None))
-        following = w.emit(f"add nuw nsw i64 {index.name}, 1")
-        index.close(w, following, w.block)
-        goes_on = w.emit(f"icmp ult i64 {following}, {whole}")
-        w.line(f"br i1 {goes_on}, label %{head}, label %{end}{loop_hint(w, KEEP_ROLLED)}")
-        w.label(end)
-
-    # -- control flow around barriers ---------------------------------------------------------------------------------
-
-    def _split(self, split: Split) -> None:
-        op = split.op
-        if isinstance(op, ops.If):
-            self._if(op, split)
-        elif isinstance(op, ops.For):
-            self._for(op, split)
-        elif isinstance(op, ops.While):
-            self._while(op, split)
-        elif isinstance(op, ops.IntrinsicOp):
-            self._barrier(op)
-        else:
-            raise InternalError(f"a barrier in `{op.mnemonic}`")
-
-    def _uniform(self, value: Value) -> Uniform:
-        """A scalar that all threads agree on, checked where it is not known."""
-        if value in self.plan.varying:
-            return self._agreed(value)
-        form = self.once[value]
-        if not isinstance(form, Uniform):
-            raise InternalError(f"{form} once per block")
-        return form
-
-    def _handed_on(self, values: tuple[Value, ...], results: tuple[Value, ...]) -> tuple[Form, ...]:
-        """The forms of those `values` whose `results` are uniform; the others are in slots."""
-        return tuple([self.once[v] for v, r in zip(values, results, strict=True) if r not in self.plan.varying])
-
-    def _uniform_ones(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple([v for v in values if v not in self.plan.varying])
-
-    def _if(self, op: ops.If, split: Split) -> None:
-        w, condition = self.w, self._uniform(op.condition)
-        then, other, end = w.new_label("then"), w.new_label("else"), w.new_label("endif")
-        w.line(f"br i1 {condition.text}, label %{then}, label %{other}")
-        arms, forms = [], []
-        for label, region, body in zip((then, other), split.bodies, op.bodies(), strict=True):
-            w.label(label)
-            self._region(region)
-            forms.append(self._handed_on(body.ops[-1].operands(), op.results))
-            arms.append(end_arm(self.once, end))
-        w.label(end)
-        for result, *each in zip(self._uniform_ones(op.results), *forms, strict=True):
-            self.once[result] = join(self.once, result.type, tuple(arms), tuple(each))
-
-    def _for(self, op: ops.For, split: Split) -> None:
-        bounds = [self._uniform(v) for v in (op.start, op.stop, op.step)]
-        trip = trip_of(self.once, dtype_of(op.start.type), bounds)
-        params = op.loop_body.params[1:]
-        inits = self._handed_on(op.inits, params)
-
-        def body() -> tuple[Form, ...]:
-            self._region(split.bodies[0])
-            return self._handed_on(op.loop_body.ops[-1].operands(), params)
-
-        def attempt() -> tuple[Form, ...] | None:
-            return scalar_loop(self.once, op, Range(trip), self._uniform_ones(params), inits, body)
-
-        forms = until_it_fits(self.once, attempt)
-        for result, form in zip(self._uniform_ones(op.results), forms, strict=True):
-            self.once[result] = form
-
-    def _while(self, op: ops.While, split: Split) -> None:
-        before, after = split.bodies
-        params = op.before.params
-        inits = self._handed_on(op.inits, params)
-        flag, *forwarded = op.before.ops[-1].operands()
-
-        def test() -> tuple[Form, ...]:
-            self._region(before)
-            return (self._uniform(flag), *self._handed_on(tuple(forwarded), op.after.params))
-
-        def body(forms: tuple[Form, ...]) -> tuple[Form, ...]:
-            for param, form in zip(self._uniform_ones(op.after.params), forms, strict=True):
-                self.once[param] = form
-            self._region(after)
-            return self._handed_on(op.after.ops[-1].operands(), params)
-
-        def attempt() -> tuple[Form, ...] | None:
-            return scalar_while(self.once, op, self._uniform_ones(params), inits, test, body)
-
-        forms = until_it_fits(self.once, attempt)
-        for result, form in zip(self._uniform_ones(op.results), forms, strict=True):
-            self.once[result] = form
-
     # -- what all threads say together --------------------------------------------------------------------------------
 
     def _agreed(self, value: Value) -> Uniform:
+        """A scalar that all threads agree on, checked where it is not known."""
+        if value not in self.plan.varying:
+            form = self[value]
+            return form if isinstance(form, Uniform) else self._agreed_by_lanes(self, value, form, None)
         if is_bool(value.type):
             count = self._count(value)
             holds = self.w.emit(f"icmp ne i32 {count}, 0")
             is_full = self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}")
-            fail_unless(self.once, self.w.emit(f"icmp eq i1 {holds}, {is_full}"))
+            fail_unless(self, self.w.emit(f"icmp eq i1 {holds}, {is_full}"))
             return Uniform(holds)
         owner, dtype = self.plan.owner(value), dtype_of(value.type)
-        element, offset = scalar_type(dtype), self.offsets[owner]
-        pointer = self.w.emit(f"getelementptr i8, ptr %scratch, i64 {offset}")
-        first = self.w.emit(f"load {element}, ptr {pointer}, align {dtype.itemsize}")
+        pointer = self.w.emit(f"getelementptr i8, ptr %scratch, i64 {self.offsets[owner]}")
+        first = self.w.emit(f"load {scalar_type(dtype)}, ptr {pointer}, align {dtype.itemsize}")
 
         def check(warp: Warp) -> None:
-            here, one = load_slot(warp, owner, offset), splat(warp.w, element, first)
-            text = arith.compare(warp.w, CompareKind.NE, dtype, LANES, here.text, one)  # type: ignore[union-attr]
-            differs = mask_and(warp.w, warp.full, Mask(text))
-            word = lane_word(warp.w, differs) if differs else "0"
-            fail_unless(warp, warp.w.emit(f"icmp eq i32 {word}, 0"))
+            self._agreed_by_lanes(warp, value, load_slot(warp, owner, self.offsets[owner]), first)
 
-        self._over_warps(check, is_small=True)
-        return Uniform(first, Interval.of(dtype))
+        self._over_warps(check)
+        return Uniform(first, unknown(dtype))
+
+    def _agreed_by_lanes(self, warp: Warp, value: Value, form: Form, first: str | None) -> Uniform:
+        """Check that `form` is one number in all lanes of a warp: `first`, or that of the first lane."""
+        w, dtype = warp.w, dtype_of(value.type)
+        held, text = f"<{LANES} x {scalar_type(dtype)}>", scalar_vector(warp, dtype, form)
+        first = first or w.emit(f"extractelement {held} {text}, i64 0")
+        differs = arith.compare(w, CompareKind.NE, dtype, LANES, text, splat(w, scalar_type(dtype), first))
+        fail_unless(
+            warp, w.emit(f"icmp eq i32 {lane_word(w, mask_and(w, warp.full, Mask(differs)) or Mask(differs))}, 0")
+        )
+        return Uniform(first, unknown(dtype))
 
     def _count(self, predicate: Value) -> str:
         """i32: the number of threads for which a bool holds."""
         w, warps = self.w, self.kernel.warps
         if predicate not in self.plan.varying:
-            held = self._uniform(predicate)
-            return w.emit(f"select i1 {held.text}, i32 {self.kernel.threads}, i32 0")
+            held, whole = self[predicate], self.kernel.threads // LANES
+            if isinstance(held, Uniform):
+                return w.emit(f"select i1 {held.text}, i32 {self.kernel.threads}, i32 0")
+            word = lane_word(w, as_mask(self, held))
+            rest = w.emit(f"and i32 {word}, {self.kernel.lanes_of(whole)}")
+            counts = [w.call("i32", "llvm.ctpop.i32", [("i32", text)]) for text in (word, rest)]
+            return w.emit(f"add i32 {w.emit(f'mul i32 {counts[0]}, {whole}')}, {counts[1]}")
         pointer = w.emit(f"getelementptr i8, ptr %scratch, i64 {self.offsets[self.plan.owner(predicate)]}")
         words = w.emit(f"load <{warps} x i32>, ptr {pointer}, align 4")
-        last = self.kernel.lanes_of(warps - 1)
-        lanes = ", ".join(["i32 -1"] * (warps - 1) + [f"i32 {last if last < 1 << 31 else -1}"])
+        lanes = ", ".join(f"i32 {dtypes.int32.wrap(self.kernel.lanes_of(warp))}" for warp in range(warps))
         threads = w.emit(f"and <{warps} x i32> {words}, <{lanes}>")
         held_type = f"<{warps} x i32>"
-        counts = w.call(held_type, f"llvm.ctpop.v{warps}i32", [(held_type, threads)])
-        return w.call("i32", f"llvm.vector.reduce.add.v{warps}i32", [(held_type, counts)])
+        counts_of_warps = w.call(held_type, f"llvm.ctpop.v{warps}i32", [(held_type, threads)])
+        return w.call("i32", f"llvm.vector.reduce.add.v{warps}i32", [(held_type, counts_of_warps)])
 
     def _barrier(self, op: ops.IntrinsicOp) -> None:
         """Nothing to wait for: the piece before has run for every warp."""
@@ -244,8 +187,17 @@ class BlockFlow:
             return
         count = self._count(op.args[0])
         if native is Native.BARRIER_COUNT:
-            self.once[op.result] = Uniform(count, Interval(0, self.kernel.threads))
+            self[op.result] = Uniform(count, Interval(0, self.kernel.threads))
         elif native is Native.BARRIER_OR:
-            self.once[op.result] = Uniform(self.w.emit(f"icmp ne i32 {count}, 0"))
+            self[op.result] = Uniform(self.w.emit(f"icmp ne i32 {count}, 0"))
         else:
-            self.once[op.result] = Uniform(self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}"))
+            self[op.result] = Uniform(self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}"))
+
+
+def _targets(op: Op) -> Sequence[Sequence[Value | None]]:
+    """For each body of `op`, the value that takes each of those it hands on; None for the condition of a `while`."""
+    if isinstance(op, ops.For):
+        return (op.loop_body.params[1:],)
+    if isinstance(op, ops.While):
+        return ((None, *op.after.params), op.before.params)
+    return (op.results, op.results)

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import OpenPhi, open_phi
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number, unknown
+from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector
 from stagekit.backends.host.joins import has_pattern_of
-from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, scalar_pointer
-from stagekit.backends.host.selection import select
+from stagekit.backends.host.pointers import address_of, as_full, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.diagnostics import InternalError
@@ -33,13 +32,6 @@ class Carried:
     form: Form
     phi: OpenPhi
     moves_base: bool  # of an address: the pointer changes, not the index
-
-    @property
-    def is_per_lane(self) -> bool:
-        """Does each lane have a value of its own, which outlives the lane's last iteration?"""
-        if isinstance(self.form, Address):
-            return isinstance(self.form.base, Vector) or isinstance(self.form.index, Vector)
-        return isinstance(self.form, Vector | Mask)
 
     def after(self, warp: Warp, latest: str, back: str) -> Form:
         """The value behind a loop that is left from its entry or from the block `back`."""
@@ -80,15 +72,6 @@ def _prepared_address(warp: Warp, param: Value, init: Address) -> Form:
     return init
 
 
-def as_full(type_: Type, text: str) -> Form:
-    """The form of a vector in the full width of its type."""
-    if isinstance(type_, Pointer):
-        return Address(Vector(text), number(0))
-    if type_.dtype is dtypes.bool_:
-        return Mask(text)
-    return Vector(text, unknown(type_.dtype))
-
-
 def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: str) -> list[Carried]:
     """Begin the loop's first block: a phi per prepared value; `params` get their forms."""
     opened = [_open(warp, param, init, entry) for param, init in zip(params, inits, strict=True)]
@@ -100,7 +83,8 @@ def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: 
 def _open(warp: Warp, param: Value, init: Form, entry: str) -> Carried:
     moves_base = isinstance(init, Address) and (isinstance(init.base, Vector) or param in warp.kernel.forced_pointers)
     part = _changing_part(init, moves_base)
-    held = llvm_type(INDEX if isinstance(init, Address) and not moves_base else param.type, _lanes_of(part))
+    lanes = None if isinstance(part, Uniform | Linear) else LANES
+    held = llvm_type(INDEX if isinstance(init, Address) and not moves_base else param.type, lanes)
     slot = open_phi(warp.w, held, part.base.text if isinstance(part, Linear) else part.text, entry)
     return Carried(param, _of_unknown_range(param.type, _renamed(init, slot.name, moves_base)), slot, moves_base)
 
@@ -126,19 +110,14 @@ def _renamed(form: Form, name: str, moves_base: bool) -> Form:
 
 
 def _of_unknown_range(type_: Type, form: Form) -> Form:
-    """`form` without what was known of the initial value. An index of known value does not change."""
+    """`form` without what was known of the initial value."""
     if isinstance(form, Address):
-        is_fixed = isinstance(form.index, Uniform) and form.index.text[0] != "%"
-        return form if is_fixed else replace(form, index=as_index(_of_unknown_range(INDEX, form.index)))
+        return replace(form, index=as_index(_of_unknown_range(INDEX, form.index)))
     if isinstance(type_, Pointer) or not type_.dtype.is_integer:
         return form
     if isinstance(form, Linear):
         return replace(form, base=replace(form.base, interval=Interval.of(type_.dtype)))
     return replace(form, interval=Interval.of(type_.dtype)) if isinstance(form, Uniform | Vector) else form
-
-
-def _lanes_of(part: Uniform | Linear | Vector | Mask) -> int | None:
-    return None if isinstance(part, Uniform | Linear) else LANES
 
 
 def fit(warp: Warp, opened: Sequence[Carried], latest: Sequence[Form]) -> list[str] | None:
@@ -184,11 +163,3 @@ def close_all(warp: Warp, opened: Sequence[Carried], texts: Sequence[str], back:
     """Complete the phis: the operands `texts` come from the block `back`."""
     for carried, text in zip(opened, texts, strict=True):
         carried.phi.close(warp.w, text, back)
-
-
-def frozen(warp: Warp, opened: Sequence[Carried], on: Mask, latest: Sequence[Form]) -> list[Form]:
-    """`latest` in the lanes of `on`; what is held per lane keeps its value in the others."""
-    return [
-        select(warp, c.param.type, on, form, c.form) if c.is_per_lane else form
-        for c, form in zip(opened, latest, strict=True)
-    ]

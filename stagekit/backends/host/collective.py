@@ -1,11 +1,14 @@
-"""What the lanes of a warp do together: shuffles, votes, matches. All within vectors: the warp is in lockstep.
+"""What the lanes of a warp do together: shuffles, votes, matches, and barriers in a block of one warp.
 
-The lanes that take part are those that are on and in the `mask` argument; a read from any other gives the reader's own
-value.
+All is within vectors: the warp is in lockstep. The lanes that take part are those that are on and in the `mask` argument; a
+read from any other gives the reader's own value.
 
     shuffle by a known distance      shufflevector
     one lane to all                  extract it
     any other                        through the stack
+
+At a barrier there is nothing to wait for, but every thread must be here: one under a condition that only some threads took ends
+the kernel with `FAULT_DIVERGENT_BARRIER`. Blocks of several warps: `blockflow.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Vector, number
+from stagekit.backends.host.forms import (
+    ALL_LANES,
+    LANES,
+    Form,
+    Mask,
+    Uniform,
+    Vector,
+    as_mask,
+    constant_vector,
+    lane_word,
+    mask_and,
+    mask_not,
+    number,
+    splat,
+)
+from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import full_vector
-from stagekit.backends.host.selection import select
-from stagekit.backends.host.spread import as_mask, constant_vector, lane_word, mask_and, mask_not, splat
-from stagekit.backends.host.warp import Warp
+from stagekit.backends.host.warp import FAULT_LABEL, Warp
+from stagekit.diagnostics import InternalError
 from stagekit.ir import I32, U32, Native, ops
 from stagekit.ir.intervals import Interval
 
@@ -104,16 +121,11 @@ def _permute(warp: Warp, words: str, place: str) -> str:
     w.line(f"store {_WORDS} {words}, ptr {buffer}, align 64")
     pointers = w.emit(f"getelementptr i32, ptr {buffer}, {_WORDS} {place}")
     name = f"llvm.masked.gather.v{LANES}i32.v{LANES}p0"
-    w.declare(f"{_WORDS} @{name}(<{LANES} x ptr>, {_FLAGS}, {_WORDS})")
-    args = f"<{LANES} x ptr> align 4 {pointers}, {_FLAGS} splat (i1 true), {_WORDS} zeroinitializer"
-    return w.emit(f"call {_WORDS} @{name}({args})")
+    args = [(f"<{LANES} x ptr> align 4", pointers), (_FLAGS, "splat (i1 true)"), (_WORDS, "zeroinitializer")]
+    return w.call(_WORDS, name, args)
 
 
 # -- votes ------------------------------------------------------------------------------------------------------------
-
-
-def _word_of(warp: Warp, on: Mask | None) -> str:
-    return "-1" if on is None else lane_word(warp.w, on)
 
 
 def active_word(warp: Warp) -> Uniform:
@@ -128,7 +140,7 @@ def active_word(warp: Warp) -> Uniform:
 def ballot_word(warp: Warp, predicate: Form) -> str:
     """i32: the lanes that are on and where `predicate` holds."""
     on = mask_and(warp.w, warp.mask, as_mask(warp, predicate))
-    return _word_of(warp, on)
+    return "-1" if on is None else lane_word(warp.w, on)
 
 
 def _among(warp: Warp, word: str, mask: Form) -> Uniform | Vector:
@@ -186,3 +198,39 @@ def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     matching = w.emit(f"and {_WORDS} {found}, {splat(w, 'i32', wrap_text(active))}")
     asked = full_vector(warp, U32, mask)
     warp[op.result] = Vector(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))
+
+
+def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    """Check that all threads are here."""
+    if not warp.kernel.is_one_warp:
+        raise InternalError("a barrier within a piece of a block of several warps")
+    if warp.mask is warp.full:
+        return
+    w, full = warp.w, warp.kernel.lanes_of(0)
+    here = lane_word(w, warp.mask) if warp.mask else "-1"
+    fail_unless(warp, w.emit(f"icmp eq i32 {here}, {full - (1 << 32) if full == ALL_LANES else full}"))
+
+
+def fail_unless(warp: Warp, condition: str) -> None:
+    """Leave the kernel with a fault where the scalar `condition` does not hold."""
+    passed = warp.w.new_label("together")
+    warp.w.line(f"br i1 {condition}, label %{passed}, label %{FAULT_LABEL}")
+    warp.w.label(passed)
+
+
+def emit_barrier_count(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    emit_barrier(warp, op, native)
+    word = ballot_word(warp, warp[op.args[0]])
+    count = warp.w.call("i32", "llvm.ctpop.i32", [("i32", word)])
+    warp[op.result] = Uniform(count, Interval(0, warp.kernel.threads))
+
+
+def emit_barrier_vote(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    """Does the predicate hold for any thread, or for all of them?"""
+    emit_barrier(warp, op, native)
+    word, full = ballot_word(warp, warp[op.args[0]]), warp.kernel.lanes_of(0)
+    if native is Native.BARRIER_OR:
+        warp[op.result] = Uniform(warp.w.emit(f"icmp ne i32 {word}, 0"))
+    else:
+        everyone = -1 if full == ALL_LANES else full
+        warp[op.result] = Uniform(warp.w.emit(f"icmp eq i32 {word}, {everyone}"))

@@ -2,31 +2,66 @@
 
     compile(fn, (256, 1, 1))  ->  HostCode
 
-CPU time on a 2-core server, 256 threads, text / LLVM passes / code generation: 3 / 9 / 8 ms for 10 guarded updates (100 ops),
-30 / 77 / 72 ms for 160, 125 / 355 / 350 ms for 640. The text grows linearly with the kernel: code is written
-twice at most where a block is not a multiple of 32, and for small guarded bodies and strided loops.
+The text grows linearly with the kernel: code is written twice at most where a block is not a multiple of 32, and for small
+guarded bodies and strided loops.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from stagekit.backends.host.blockflow import BlockFlow
-from stagekit.backends.host.emit import EMITTERS
+from stagekit.backends.host.compute import emit_binary, emit_bitcast, emit_cast, emit_compare, emit_constant, emit_unary
+from stagekit.backends.host.conditional import emit_if, fork
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
-from stagekit.backends.host.forks import fork
 from stagekit.backends.host.forms import LANES, constant_mask, number
-from stagekit.backends.host.objects import check_symbols
+from stagekit.backends.host.intrinsic import emit_intrinsic
+from stagekit.backends.host.joins import emit_select
+from stagekit.backends.host.loader import check_symbols
+from stagekit.backends.host.loops import emit_for, emit_while
+from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store
 from stagekit.backends.host.pieces import Plan, plan
+from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.slots import ALIGN, Layout
-from stagekit.backends.host.target import Processor, machine_for, this_processor
+from stagekit.backends.host.target import Processor, shared_machine, this_processor
 from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
+
+
+def _misplaced(warp: Warp, op: Op) -> None:
+    raise InternalError(f"`{op.mnemonic}` reached the cpu target, which needs it expanded or at the end of a body")
+
+
+EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
+    ops.Constant: emit_constant,
+    ops.Binary: emit_binary,
+    ops.Unary: emit_unary,
+    ops.Compare: emit_compare,
+    ops.Select: emit_select,
+    ops.Cast: emit_cast,
+    ops.Bitcast: emit_bitcast,
+    ops.Offset: emit_offset,
+    ops.Load: emit_load,
+    ops.Store: emit_store,
+    ops.Alloc: emit_alloc,
+    ops.If: emit_if,
+    ops.For: emit_for,
+    ops.While: emit_while,
+    ops.IntrinsicOp: emit_intrinsic,
+    ops.InlineAsm: _misplaced,
+    ops.Assert: _misplaced,
+    ops.Print: _misplaced,
+    ops.Yield: _misplaced,
+    ops.Condition: _misplaced,
+}
+
 
 MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
 _OPTIMISATION_LEVEL = 2
@@ -61,9 +96,10 @@ def compile_for(
         raise InternalError(f"a block of {block} threads")
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
-    machine = machine_for(processor, level)
+    machine = shared_machine(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
-    optimize.optimise(module, machine, level)
+    if level:
+        optimize.simplify(module, machine, optimize.VECTORS)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
     return HostCode(code, entry, shared_bytes, scratch_bytes, text)
@@ -72,7 +108,7 @@ def compile_for(
 def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
     """The LLVM text, and the bytes of static shared and of all scratch memory."""
     fastmath = bool(fn.attribute("fastmath", False))
-    module = Module(Abilities(fastmath=fastmath))
+    module = Module(Abilities(fastmath=fastmath, finds_again=True))
     static = Layout()
     shared = _place_shared(fn, static)
     layouts: list[Layout] = []  # one per version of the block
@@ -89,7 +125,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             frame.grid,
             EMITTERS,
             fork,
-            _used(fn),
+            frozenset(value for op in walk(fn.body) for value in op.operands()),
             any(map(_retypes_local, walk(fn.body))),
             block_values=dict(frame.params),
             decided=frame.decided,
@@ -103,16 +139,10 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
 
 def _retypes_local(op: Op) -> bool:
     """Does `op` make of a pointer to LOCAL memory one to elements of another size?"""
-    if not isinstance(op, ops.Bitcast):
-        return False
-    source, target = op.operand.type, op.result.type
-    if not isinstance(source, Pointer) or not isinstance(target, Pointer):
-        return False
-    return source.space is Space.LOCAL and source.dtype.itemsize != target.dtype.itemsize
-
-
-def _used(fn: Function) -> frozenset[Value]:
-    return frozenset(value for op in walk(fn.body) for value in op.operands())
+    match op:
+        case ops.Bitcast(operand=Value(type=Pointer() as source), result=Value(type=Pointer() as target)):
+            return source.space is Space.LOCAL and source.dtype.itemsize != target.dtype.itemsize
+    return False
 
 
 def _place_shared(fn: Function, layout: Layout) -> dict[ops.Alloc, int | None]:
@@ -132,7 +162,7 @@ def _write_block(kernel: Kernel, fn: Function, layout: Layout, shared: dict[ops.
         place = layout.padded_bytes if offset is None else offset
         kernel.shared[op] = kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {place}")
     if not kernel.is_one_warp:
-        flow.run()
+        flow.run_plan()
         return
     lanes = kernel.lanes_of(0)
     full = None if lanes == (1 << LANES) - 1 else constant_mask(lanes)

@@ -1,32 +1,100 @@
 """The ops that compute: constants, arithmetic, comparisons and conversions.
 
-Nothing here reads the mask: no op traps, and what a lane that is off computes is never used.
+Nothing here reads the mask: no op traps, and what a lane that is off computes is never used. Integers that are regular over the
+lanes are compared by one scalar, one clamp and one compare of 32-bit lanes:
+
+    32*w + (0..31) < n    ->    (0..31) < clamp(n - 32*w, -1, 32)
+                                any lane: 0 < n - 32*w      all lanes: 31 < n - 32*w
+
+Only where neither side wraps: then the difference of the bases, saturated, decides as the exact one would.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stagekit import dtypes
 from stagekit.backends.host.conversions import convert
-from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, Vector, known, number, unknown
-from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
-from stagekit.backends.host.pointers import address_as_integer, emit_pointer_compare, retyped
-from stagekit.backends.host.spread import (
+from stagekit.backends.host.forms import (
+    LANES,
+    Form,
+    Mask,
+    Steps,
+    Uniform,
+    Vector,
     as_mask,
     as_vector,
+    constant_mask,
+    constant_vector,
     dtype_of,
     held_dtype,
+    known,
     mask_and,
     mask_not,
+    number,
     scalar_vector,
+    splat,
+    unknown,
     widened,
 )
-from stagekit.backends.host.threshold import compare_patterns
+from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
+from stagekit.backends.host.linear import Pattern, extended_scalar, parts, plus, scalar, times
+from stagekit.backends.host.pointers import address_as_integer, elementwise, emit_pointer_compare, retyped
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import Lanes
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind, intervals, ops
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, intervals, ops
 from stagekit.ir.intervals import Interval
+from stagekit.ir.ops import BELOW
+
+Write = Callable[[Lanes, list[str]], str]
+
+
+def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: Pattern) -> Uniform | Mask | None:
+    """`a kind b`, or None where it must be done on vectors."""
+    if not (is_plain(a, dtype) and is_plain(b, dtype)):
+        return None
+    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
+    if {c.text: steps for c, steps in scaled_a} != {c.text: steps for c, steps in scaled_b}:
+        return None  # a difference with factors known only at run time
+    offsets = plus(offsets_a, times(offsets_b, -1))
+    if max(map(abs, offsets)) >= dtypes.int32.max:
+        return None
+    return against(w, kind, offsets, difference(w, dtype, base_b, base_a))
+
+
+def is_plain(x: Pattern, dtype: DType) -> bool:
+    """Does `x` never wrap, and is its base a signed 64-bit number?"""
+    return known(x).fits(dtype) and all(f.fits(dtypes.int64) for f in (known(x), known(parts(x)[0])))
+
+
+def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
+    """`a - b` as a signed 64-bit number that saturates."""
+    interval = known(a) - known(b)
+    wide_a, wide_b = (extended_scalar(w, dtype, dtypes.int64, each) for each in (a, b))
+    if interval.fits(dtypes.int64):
+        return scalar(w, BinaryKind.SUB, dtypes.int64, wide_a, wide_b)
+    return Uniform(w.call("i64", "llvm.ssub.sat.i64", [("i64", wide_a.text), ("i64", wide_b.text)]), interval)
+
+
+def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
+    """`offset kind threshold` per lane."""
+    low, high = min(offsets), max(offsets)
+    answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
+    if None not in answers:
+        mask = constant_mask(sum(bool(answer) << lane for lane, answer in enumerate(answers)))
+        return Uniform(mask.all) if mask.all == "true" else Uniform("false") if mask.any == "false" else mask
+    clamped = w.call("i64", "llvm.smax.i64", [("i64", threshold.text), ("i64", str(low - 1))])
+    clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
+    limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
+    text = arith.compare(w, kind, dtypes.int32, LANES, constant_vector("i32", offsets), limit)
+    if kind in (CompareKind.EQ, CompareKind.NE):
+        return Mask(text)
+    first, last = (low, high) if kind in BELOW else (high, low)  # the offsets that decide "any" and "all"
+    any_of, all_of = (arith.compare(w, kind, dtypes.int64, None, str(each), threshold.text) for each in (first, last))
+    return Mask(text, any_of, all_of)
 
 
 def emit_constant(warp: Warp, op: ops.Constant) -> None:
@@ -47,33 +115,23 @@ def emit_binary(warp: Warp, op: ops.Binary) -> None:
 def _binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> Form:
     if dtype.is_integer:
         return integer_binary(warp, kind, dtype, a, b)
-    if isinstance(a, Uniform) and isinstance(b, Uniform):
-        return Uniform(arith.binary(warp.w, kind, dtype, None, a.text, b.text))
-    if dtype is dtypes.bool_:
-        return _mask_binary(warp, kind, as_mask(warp, a), as_mask(warp, b))
-    left, right = as_vector(warp, dtype, a), as_vector(warp, dtype, b)
-    return Vector(arith.binary(warp.w, kind, dtype, LANES, left.text, right.text))
-
-
-def _mask_binary(warp: Warp, kind: BinaryKind, a: Mask, b: Mask) -> Mask:
-    if kind is BinaryKind.AND and (both := mask_and(warp.w, a, b)):
-        return both
-    any_of = warp.w.emit(f"or i1 {a.any}, {b.any}") if kind is BinaryKind.OR and a.any and b.any else None
-    return Mask(arith.binary(warp.w, kind, dtypes.bool_, LANES, a.text, b.text), any=any_of)
+    if dtype is dtypes.bool_ and kind is BinaryKind.AND and not (isinstance(a, Uniform) and isinstance(b, Uniform)):
+        return mask_and(warp.w, as_mask(warp, a), as_mask(warp, b)) or as_mask(warp, a)
+    type_ = Scalar(dtype)
+    write: Write = lambda lanes, texts: arith.binary(warp.w, kind, dtype, lanes, *texts)  # noqa: E731
+    return elementwise(warp, [(type_, a), (type_, b)], type_, write)
 
 
 def emit_unary(warp: Warp, op: ops.Unary) -> None:
-    warp[op.result] = _unary(warp, op.kind, dtype_of(op.operand.type), warp[op.operand])
-
-
-def _unary(warp: Warp, kind: UnaryKind, dtype: DType, a: Form) -> Form:
-    if dtype.is_integer:
-        return integer_binary(warp, BinaryKind.SUB, dtype, number(intervals.minuend(kind, dtype)), a)
-    if isinstance(a, Uniform):
-        return Uniform(arith.unary(warp.w, kind, dtype, None, a.text))
-    if isinstance(a, Mask):
-        return mask_not(warp.w, a)
-    return Vector(arith.unary(warp.w, kind, dtype, LANES, as_vector(warp, dtype, a).text))
+    kind, type_, a = op.kind, op.operand.type, warp[op.operand]
+    if type_.dtype.is_integer:
+        least = number(intervals.minuend(kind, type_.dtype))
+        warp[op.result] = integer_binary(warp, BinaryKind.SUB, type_.dtype, least, a)
+    elif isinstance(a, Mask):
+        warp[op.result] = mask_not(warp.w, a)
+    else:
+        write: Write = lambda lanes, texts: arith.unary(warp.w, kind, type_.dtype, lanes, *texts)  # noqa: E731
+        warp[op.result] = elementwise(warp, [(type_, a)], type_, write)
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------
@@ -93,25 +151,17 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     """`a kind b` of numbers or bools."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return scalar_compare(warp.w, kind, dtype, a, b)
-    decided = _decided(kind, dtype, a, b)
+    if not dtype.is_integer:
+        return Mask(arith.compare(warp.w, kind, dtype, LANES, *(scalar_vector(warp, dtype, form) for form in (a, b))))
+    left, right = known(a), known(b)
+    decided = intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
     if decided is not None:
         return Uniform("true" if decided else "false")
-    if dtype is dtypes.bool_:
-        left, right = as_mask(warp, a), as_mask(warp, b)
-        return Mask(arith.compare(warp.w, kind, dtype, LANES, left.text, right.text))
-    if dtype.is_integer and not isinstance(a, Vector) and not isinstance(b, Vector):
+    if not isinstance(a, Vector) and not isinstance(b, Vector):
         found = compare_patterns(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
         if found is not None:
             return found
     return _vector_compare(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
-
-
-def _decided(kind: CompareKind, dtype: DType, a: Form, b: Form) -> bool | None:
-    """The answer where what is known of two integers gives it."""
-    if not dtype.is_integer:
-        return None
-    left, right = known(a), known(b)
-    return intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
 
 
 def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
@@ -123,7 +173,7 @@ def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Un
 
 
 def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: Vector) -> Mask:
-    if dtype.bits == 64 and dtype.is_integer and known(a).fits(dtypes.int32) and known(b).fits(dtypes.int32):
+    if dtype.bits == 64 and known(a).fits(dtypes.int32) and known(b).fits(dtypes.int32):
         left, right = narrowed(warp, dtype, a), narrowed(warp, dtype, b)
         return Mask(arith.compare(warp.w, kind, dtypes.int32, LANES, left, right))
     left, right = widened(warp.w, dtype, a), widened(warp.w, dtype, b)
@@ -142,24 +192,17 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
         return integer_cast(warp, source, target, a)
     if target is dtypes.bool_ and source.is_integer:
         return compare(warp, CompareKind.NE, source, a, number(0))
+    interval = Interval.of(source) if source is dtypes.bool_ and target.is_integer else unknown(target)
     if isinstance(a, Uniform):
-        return _scalar_cast(warp, source, target, a)
+        if a.text in ("true", "false") and target.is_integer:
+            return number(int(a.text == "true"))
+        return Uniform(convert(warp, source, target, None, a.text), interval)
     if source is dtypes.bool_:
-        return Vector(convert(warp, source, target, LANES, as_mask(warp, a).text), _cast_interval(source, target))
-    vector = as_vector(warp, source, a)
-    text = convert(warp, held_dtype(source, vector), target, LANES, vector.text)
-    return Mask(text) if target is dtypes.bool_ else Vector(text, _cast_interval(source, target))
-
-
-def _scalar_cast(warp: Warp, source: DType, target: DType, a: Uniform) -> Uniform:
-    if a.text in ("true", "false") and target.is_integer:
-        return number(int(a.text == "true"))
-    return Uniform(convert(warp, source, target, None, a.text), _cast_interval(source, target))
-
-
-def _cast_interval(source: DType, target: DType) -> Interval | None:
-    """Of a cast from bool or a float."""
-    return Interval.of(source) if source is dtypes.bool_ and target.is_integer else unknown(target)
+        text = convert(warp, source, target, LANES, as_mask(warp, a).text)
+    else:
+        vector = as_vector(warp, source, a)
+        text = convert(warp, held_dtype(source, vector), target, LANES, vector.text)
+    return Mask(text) if target is dtypes.bool_ else Vector(text, interval)
 
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
@@ -168,15 +211,8 @@ def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
         warp[op.result] = retyped(warp, source, target, a)
     elif isinstance(source, Pointer):
         warp[op.result] = address_as_integer(warp, source, a)
+    elif source.dtype.is_integer and target.dtype.is_integer:
+        warp[op.result] = integer_cast(warp, source.dtype, target.dtype, a)  # of equal width: the same bits
     else:
-        warp[op.result] = _bits(warp, source, target, a)
-
-
-def _bits(warp: Warp, source: Type, target: Type, a: Form) -> Form:
-    old, new = dtype_of(source), dtype_of(target)
-    if old.is_integer and new.is_integer:
-        return integer_cast(warp, old, new, a)  # of equal width: the same bits
-    interval = unknown(new)
-    if isinstance(a, Uniform):
-        return Uniform(arith.bitcast(warp.w, source, target, None, a.text), interval)
-    return Vector(arith.bitcast(warp.w, source, target, LANES, scalar_vector(warp, old, a)), interval)
+        write: Write = lambda lanes, texts: arith.bitcast(warp.w, source, target, lanes, *texts)  # noqa: E731
+        warp[op.result] = elementwise(warp, [(source, a)], target, write)

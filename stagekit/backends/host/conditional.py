@@ -1,25 +1,44 @@
-"""`if` on one warp: a branch where all lanes agree, else both arms under masks and a selection per lane.
+"""`if`: a branch where the condition is one scalar, else masked code; and what a masked region leaves behind.
 
-    condition            code
-    uniform              branch
-    small and pure       both arms, select
-    a guard (no else)    all lanes on: the body unmasked; some: the body masked; none: nothing
-    per lane             each arm under its mask, skipped when no lane takes it; select
+    condition   both arms are cheap                     otherwise
+    scalar      a branch                                a branch
+    per lane    both computed, one chosen per lane      masked code, skipped where no lane is on
 
-What an arm yields holds in the lanes that took it; the forms of both arms meet in `joins.py` or in a selection.
+On a processor without AVX-512, whose masked stores are slow, a small masked region is written twice: "all lanes on" runs it
+without a mask. So is the rest of a body after a division whose quotient may be the same in all lanes of a warp (`fork`):
+
+    row, column = i // width, i % width         i = base + (0..31), width known only at run time
+
+    base % width + 31 < width      row is one number, columns are neighbours
+    else                           a row per lane
+
+What follows addresses memory by them: in the first version by one vector access, in the second by a gather.
 """
 
 from __future__ import annotations
 
-from stagekit.backends.host.branches import phi
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, number
-from stagekit.backends.host.joins import Arm, end_arm, join
-from stagekit.backends.host.pointers import full_vector, scalar_pointer
-from stagekit.backends.host.selection import select
-from stagekit.backends.host.spread import all_lanes, any_lane, as_vector, held_dtype, mask_and, mask_not
+from dataclasses import replace
+
+from stagekit.backends.host.forms import (
+    ZERO,
+    Address,
+    Form,
+    Linear,
+    Mask,
+    Uniform,
+    all_lanes,
+    any_lane,
+    dtype_of,
+    mask_and,
+    mask_not,
+)
+from stagekit.backends.host.integers import divides_by_neighbours, same_row
+from stagekit.backends.host.joins import Arm, end_arm, join, select
+from stagekit.backends.host.pointers import at
 from stagekit.backends.host.warp import Warp
-from stagekit.backends.llvm.types import llvm_type
-from stagekit.ir import BinaryKind, Block, Op, Pointer, Type, ops, walk
+from stagekit.backends.llvm import arith
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, Block, Op, Type, ops, walk
 
 MAX_COPIED_OPS = 60  # a guarded body larger than this is written once, masked
 MAX_SPECULATED_OPS = 16
@@ -31,18 +50,21 @@ _SLOW = (BinaryKind.DIV, *ops.DIVISIONS)
 
 
 def emit_if(warp: Warp, op: ops.If) -> None:
-    condition = warp[op.condition]
+    condition = warp.decider(op, op.condition)
     if isinstance(condition, Uniform):
         forms = _uniform_if(warp, op, condition)
     else:
-        assert isinstance(condition, Mask)
-        forms = _varying_if(warp, op, condition)
-    for result, form in zip(op.results, forms, strict=True):
+        forms = choose(warp, op, condition, *_arms(warp, op, condition))
+    for result, form in zip(warp.kept(op.results), forms, strict=True):
         warp[result] = form
 
 
-def _types(op: ops.If) -> tuple[Type, ...]:
-    return tuple(result.type for result in op.results)
+def choose(
+    warp: Warp, op: Op, condition: Form, if_true: tuple[Form, ...], if_false: tuple[Form, ...]
+) -> tuple[Form, ...]:
+    """The results of `op`: those of `if_true` in the lanes where `condition` holds."""
+    types = (result.type for result in op.results)
+    return tuple([select(warp, t, condition, a, b) for t, a, b in zip(types, if_true, if_false, strict=True)])
 
 
 def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
@@ -51,31 +73,25 @@ def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
     w = warp.w
     then, other, end = w.new_label("then"), w.new_label("else"), w.new_label("endif")
     w.line(f"br i1 {condition.text}, label %{then}, label %{other}")
-    w.label(then)
-    then_forms = warp.run(op.then_body)
-    then_arm = end_arm(warp, end)
-    w.label(other)
-    else_forms = warp.run(op.else_body)
-    else_arm = end_arm(warp, end)
+    arms, forms = [], []
+    for label, body in zip((then, other), op.bodies(), strict=True):
+        w.label(label)
+        forms.append(warp.run(body))
+        arms.append(end_arm(warp, end))
     w.label(end)
-    pairs = zip(_types(op), then_forms, else_forms, strict=True)
-    return tuple([join(warp, t, (then_arm, else_arm), (a, b)) for t, a, b in pairs])
+    by_result = zip(warp.kept(op.results), *forms, strict=True)
+    return tuple([join(warp, result.type, tuple(arms), tuple(each)) for result, *each in by_result])
 
 
-def _varying_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
+def _arms(warp: Warp, op: ops.If, condition: Form) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
+    """What each body gives, in the lanes that take it."""
+    assert isinstance(condition, Mask)
     if is_cheap(op.then_body) and is_cheap(op.else_body):
-        return _chosen(warp, op, condition, warp.run(op.then_body), warp.run(op.else_body))
-    if warp.mask is None and does_nothing(op.else_body) and size_of(op.then_body) <= MAX_COPIED_OPS:
-        return _coherent_if(warp, op, condition)
-    then_forms = run_masked(warp, op.then_body, mask_and(warp.w, warp.mask, condition))
-    else_forms = run_masked(warp, op.else_body, _others(warp, op, condition))
-    return _chosen(warp, op, condition, then_forms, else_forms)
-
-
-def _others(warp: Warp, op: ops.If, condition: Mask) -> Mask | None:
+        return warp.run(op.then_body), warp.run(op.else_body)
+    then_forms = run_masked(warp, op.then_body, condition)
     if does_nothing(op.else_body):
-        return warp.mask
-    return mask_and(warp.w, warp.mask, mask_not(warp.w, condition))
+        return then_forms, warp.run(op.else_body)
+    return then_forms, run_masked(warp, op.else_body, mask_not(warp.w, condition))
 
 
 def size_of(block: Block) -> int:
@@ -97,83 +113,78 @@ def does_nothing(block: Block) -> bool:
     return all(isinstance(op, ops.Constant) for op in block.ops[:-1])
 
 
-def _chosen(
-    warp: Warp, op: ops.If, condition: Mask, then_forms: tuple[Form, ...], else_forms: tuple[Form, ...]
-) -> tuple[Form, ...]:
-    pairs = zip(_types(op), then_forms, else_forms, strict=True)
-    return tuple([select(warp, t, condition, a, b) for t, a, b in pairs])
-
-
-def _coherent_if(warp: Warp, op: ops.If, condition: Mask) -> tuple[Form, ...]:
-    """A guard: `warp.mask` is None and the else arm does nothing."""
-    w, else_forms = warp.w, warp.run(op.else_body)
-    whole, partial, some, end = (w.new_label(hint) for hint in ("whole", "partial", "some", "endif"))
-    w.line(f"br i1 {all_lanes(w, condition)}, label %{whole}, label %{partial}")
-    w.label(whole)
-    whole_forms = warp.run(op.then_body)
-    whole_arm = end_arm(warp, end)
-    w.label(partial)
-    is_any = any_lane(w, condition)
-    skip_arm = Arm(w.block, w.hole())
-    w.line(f"br i1 {is_any}, label %{some}, label %{end}")
-    w.label(some)
-    with warp.under(condition):
-        some_forms = _chosen(warp, op, condition, warp.run(op.then_body), else_forms)
-    some_arm = end_arm(warp, end)
-    w.label(end)
-    arms = (whole_arm, skip_arm, some_arm)
-    forms = zip(_types(op), whole_forms, else_forms, some_forms, strict=True)
-    return tuple([join(warp, t, arms, (a, b, c)) for t, a, b, c in forms])
-
-
-def run_masked(warp: Warp, block: Block, on: Mask | None) -> tuple[Form, ...]:
-    """Write `block` for the lanes in `on`, skipped when there are none. The forms hold in those lanes only."""
-    if does_nothing(block) or on is None:
+def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
+    """Write `block` for the lanes of `among`, skipped where none of them is on. The forms hold in those lanes only."""
+    on = mask_and(warp.w, warp.mask, among)
+    if on is None or does_nothing(block):
         return warp.run(block)
-    w = warp.w
-    body, end = w.new_label("masked"), w.new_label("unmasked")
-    is_any, skip = any_lane(w, on), w.block
+    w, values = warp.w, block.ops[-1].operands()
+    end, arms, forms = w.new_label("unmasked"), [], []
+    has_slow_masks = not warp.kernel.features.has_avx512
+    if has_slow_masks and warp.mask is None and on.all != "false" and size_of(block) <= MAX_COPIED_OPS:
+        whole, partial = w.new_label("whole"), w.new_label("partial")
+        w.line(f"br i1 {all_lanes(w, on)}, label %{whole}, label %{partial}")
+        w.label(whole)
+        forms.append(warp.run(block))
+        arms.append(end_arm(warp, end))
+        w.label(partial)
+    elif on.any == "true":
+        with warp.under(on):
+            return warp.run(block)
+    body, is_any = w.new_label("masked"), any_lane(w, on)
+    skip_arm = Arm(w.block, w.hole())
     w.line(f"br i1 {is_any}, label %{body}, label %{end}")
     w.label(body)
     with warp.under(on):
-        forms = warp.run(block)
-    values = block.ops[-1].operands()
-    outgoing = [movable(warp, v.type, form) for v, form in zip(values, forms, strict=True)]
-    back = w.block
-    w.line(f"br label %{end}")
+        latest = warp.run(block)
+    skipped = tuple([_where_skipped(v.type, form) for v, form in zip(values, latest, strict=True)])
+    arms += [end_arm(warp, end), skip_arm]
     w.label(end)
-    return tuple([_or_zero(warp, v.type, form, back, skip) for v, form in zip(values, outgoing, strict=True)])
+    by_value = zip(values, *forms, latest, skipped, strict=True)
+    return tuple([join(warp, value.type, tuple(arms), tuple(each)) for value, *each in by_value])
 
 
-def movable(warp: Warp, type_: Type, form: Form) -> Form:
-    """A form of the same value that is one LLVM value, so that one phi carries it out of a block."""
-    if isinstance(type_, Pointer):
-        assert isinstance(form, Address)
-        pointer = scalar_pointer(warp, type_, form)
-        if pointer is not None:
-            return Address(Uniform(pointer), number(0))
-        return Address(Vector(full_vector(warp, type_, form)), number(0))
-    return as_vector(warp, type_.dtype, form) if isinstance(form, Linear) else form
-
-
-def _or_zero(warp: Warp, type_: Type, form: Form, back: str, skip: str) -> Form:
-    """`form` behind a skipped block. Zeros and not poison: a poisoned lane of a mask would poison all its 32 bits."""
+def _where_skipped(type_: Type, form: Form) -> Form:
+    """What a value is behind a skipped block: not poison, of which one lane would spoil a whole mask."""
     if isinstance(form, Address):
-        base = _or_zero(warp, type_, form.base, back, skip)
-        assert isinstance(base, Uniform | Vector)
-        return Address(base, form.index)
-    assert not isinstance(form, Linear)
-    if form.text[0] != "%":
+        return at("null")
+    if isinstance(form, Linear) and not form.scaled:
+        return replace(form, base=ZERO)
+    if not isinstance(form, Linear) and form.text[0] != "%":
         return form
-    text = phi(warp.w, _held(type_, form), [(form.text, back), ("zeroinitializer", skip)])
-    if isinstance(form, Mask):
-        return Mask(text)
-    return Uniform(text, form.interval) if isinstance(form, Uniform) else Vector(text, form.interval, form.is_narrow)
+    dtype = dtype_of(type_)
+    return ZERO if dtype.is_integer else Uniform(arith.constant(dtype, None, 0))
 
 
-def _held(type_: Type, form: Uniform | Vector | Mask) -> str:
-    if isinstance(form, Uniform):
-        return llvm_type(type_, None)
-    if isinstance(form, Vector) and not isinstance(type_, Pointer):
-        return llvm_type(held_dtype(type_.dtype, form), LANES)
-    return llvm_type(type_, LANES)
+# -- two versions of the rest of a body -------------------------------------------------------------------------------
+
+MAX_FORKED_OPS = 32  # in all copies of the rest of a body that there are already; beyond, it is not copied again
+
+
+def fork(warp: Warp, block: Block, place: int) -> tuple[Form, ...] | None:
+    """Write the ops of `block` from `place` on in two versions and give what they hand on; None if they are no case for it."""
+    op = block.ops[place]
+    if not isinstance(op, ops.Binary) or op.kind not in ops.DIVISIONS or warp.mask is not None:
+        return None
+    a, b, dtype = warp[op.lhs], warp[op.rhs], dtype_of(op.lhs.type)
+    if not isinstance(a, Linear) or not isinstance(b, Uniform) or not divides_by_neighbours(op.kind, dtype, a, b):
+        return None
+    rest = Block((), block.ops[place:])
+    if (a, b.text) in warp.rows or warp.copies * size_of(rest) > MAX_FORKED_OPS:
+        return None
+    return _versions(warp, rest, dtype, a, b)
+
+
+def _versions(warp: Warp, rest: Block, dtype: DType, a: Linear, b: Uniform) -> tuple[Form, ...]:
+    w, row = warp.w, same_row(warp, dtype, a, b)
+    together, apart, end = w.new_label("row"), w.new_label("rows"), w.new_label("forked")
+    w.line(f"br i1 {row.condition}, label %{together}, label %{apart}")
+    arms, forms = [], []
+    for label, known in ((together, row), (apart, None)):
+        w.label(label)
+        with warp.in_row((a, b.text), known):
+            forms.append(warp.run(rest))
+        arms.append(end_arm(warp, end))
+    w.label(end)
+    results = zip(rest.ops[-1].operands(), *forms, strict=True)
+    return tuple([join(warp, value.type, tuple(arms), (one, other)) for value, one, other in results])

@@ -1,13 +1,14 @@
-"""The functions around the code of a block: the entry that the runtime calls, which loops over blocks, and the frame of
-the functions that run one.
+"""The function that the runtime calls, around the code of a block: it loops over blocks.
 
     i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch)
-    i32 entry.block(<one per parameter>, i64 x, y, z, i64 grid x, y, z, ptr scratch)
-    i32 entry.whole(...)      the same block without the guards that a row of blocks can be asked for (`guards.py`)
 
 args: 8-byte slots, one per kernel parameter. grid: three int64. first, last: a range of linear block numbers, x fastest.
-scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. All give 0, or a fault
+scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. It gives 0, or a fault
 (`warp.FAULT_...`). Nothing is kept between calls, so any number of threads may be in them.
+
+Blocks are run row by row along x, up to 512 at once: y and z are fixed, and whatever can be is asked once per row: the code of a
+block may be there twice, without the guards that hold in the whole row (`guards.py`), and with them. The first and
+the last block along x are rows of their own: where a guard or a clamp matters, it mostly matters there.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import Form, Uniform, unknown
-from stagekit.backends.host.guards import Decided, Place, Range, decide
+from stagekit.backends.host.branches import KEEP_ROLLED, count_up, when
+from stagekit.backends.host.forms import Address, Form, Uniform, dtype_of, scalar_text, unknown
+from stagekit.backends.host.guards import Place, Range, decide
 from stagekit.backends.host.pointers import at
-from stagekit.backends.host.rows import Row, RunBlock, write_blocks, write_rows
-from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER
+from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER, FAULT_LABEL
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.ir import Function, Pointer, Scalar, Type, Value, walk
@@ -28,16 +29,12 @@ from stagekit.ir.intervals import Interval
 from stagekit.limits import GRID_LIMITS
 
 MAX_GRID = max(GRID_LIMITS)  # blocks per axis; the launcher refuses more
-
+LONGEST_ROW = 512
 BIG_BLOCK_OPS = (
-    400  # a larger block function stays a function: within the loop over blocks, LLVM's passes are not linear
+    400  # a larger block is a function: LLVM would keep its constants in registers throughout the loop over blocks
 )
 
-Triple = tuple[Uniform, Uniform, Uniform]
-
 _ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %scratch)"
-_INDICES = ("%x", "%y", "%z")
-_EXTENTS = ("%grid_x", "%grid_y", "%grid_z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,24 @@ class BlockFrame:
     """What the code of a block starts from. decided: how comparisons come out in all its threads."""
 
     w: Writer
-    params: dict[Value, Form]
-    index: Triple
-    grid: Triple
+    params: Mapping[Value, Form]
+    index: tuple[Uniform, ...]
+    grid: tuple[Uniform, ...]
     decided: Mapping[Value, bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Blocks `begin` to `past - 1` along x, at least one."""
+
+    begin: str
+    past: str
+    y: str
+    z: str
+
+
 class EntryWriter:
-    """Adds the functions of one kernel to a module; `write_block` writes what a block does."""
+    """Adds the function of one kernel to a module; `write_block` writes what a block does."""
 
     def __init__(
         self,
@@ -64,107 +71,100 @@ class EntryWriter:
     ) -> None:
         self._module, self._name, self._fn, self._block = module, name, fn, block
         self._write_block = write_block
-        self._w = Writer(module)
-        self._args = [_load_param(self._w, index, param.type) for index, param in enumerate(fn.params)]
-        self._grid = (_load_extent(self._w, 0), _load_extent(self._w, 1), _load_extent(self._w, 2))
+        self._w = w = Writer(module)
+        self._params = {param: _load_param(w, index, param.type) for index, param in enumerate(fn.params)}
+        slots = [w.emit(f"getelementptr i64, ptr %grid, i64 {axis}") for axis in range(3)]
+        self._grid = tuple([w.emit(f"load i64, ptr {slot}, align 8") for slot in slots])
+        self._extents = tuple([Uniform(text, Interval(1, MAX_GRID)) for text in self._grid])
 
     def write(self) -> None:
-        write_rows(self._w, self._grid, self._row)
-        text = f"{_ENTRY.format(name=self._name)} #0 {{\n{self._w.body()}\n}}"
-        self._module.add_function(self._name, text)
+        """Run the rows that hold the blocks `%first` to `%last - 1`."""
+        w = self._w
+        with when(w, w.emit("icmp slt i64 %first, %last")):
+            count_up(w, "i64", "%first", "%last", "row", KEEP_ROLLED, self._row)
+        w.line("ret i32 0")
+        self._end(w, f"{_ENTRY.format(name=self._name)} #0", self._name)
 
-    def _row(self, row: Row) -> None:
-        decided = self._decided(row)
-        if decided is not None:
-            self._either(row, decided)
-        else:
-            self._blocks(row, self._block_function("block", {}))
+    def _row(self, number: str) -> str:
+        """Run the row that begins with block `number`; gives how many blocks it has."""
+        w = self._w
+        rest, x = self._divided(number, self._grid[0])
+        z, y = self._divided(rest, self._grid[1])
+        to_last = w.emit(f"sub nsw i64 {w.emit(f'sub nsw i64 {self._grid[0]}, {x}')}, 1")
+        count = w.emit(f"select i1 {w.emit(f'icmp eq i64 {x}, 0')}, i64 1, i64 {LONGEST_ROW}")
+        count = w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", w.emit(f"sub nsw i64 %last, {number}"))])
+        count = w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", to_last)])
+        count = w.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
+        past = w.emit(f"add nsw i64 {x}, {count}")
+        self._versions(Row(x, past, y, z))
+        return count
 
-    def _decided(self, row: Row) -> Decided | None:
-        params = {p: _param_form(text, p.type) for p, (_, text) in zip(self._fn.params, self._args, strict=True)}
-        x, last, y, z = (_block_index(text) for text in (row.begin, row.last, row.y, row.z))
-        place = Place(self._block, (Range(x, last), Range(y, y), Range(z, z)), _extents(self._grid))
-        return decide(self._w, self._fn, params, place)
+    def _divided(self, number: str, extent: str) -> tuple[str, str]:
+        quotient = self._w.emit(f"udiv i64 {number}, {extent}")
+        return quotient, self._w.emit(f"sub i64 {number}, {self._w.emit(f'mul i64 {quotient}, {extent}')}")
 
-    def _either(self, row: Row, decided: Decided) -> None:
+    def _versions(self, row: Row) -> None:
         """Code without guards for a row that is decided, else code with them."""
         w = self._w
-        whole, mixed, end = w.new_label("whole"), w.new_label("mixed"), w.new_label("next")
-        w.line(f"br i1 {decided.condition}, label %{whole}, label %{mixed}")
-        versions: tuple[tuple[str, str, Mapping[Value, bool]], ...] = (
-            (whole, "whole", decided.outcomes),
-            (mixed, "block", {}),
-        )
-        for label, suffix, outcomes in versions:
+        x, y, z = (Range(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
+        last = _block_index(w.emit(f"sub nsw i64 {row.past}, 1"))
+        decided = decide(w, self._fn, self._params, Place(self._block, (Range(x.low, last), y, z), self._extents))
+        if decided is None:
+            self._blocks(row, {})
+            return
+        unguarded, guarded, end = w.new_label("unguarded"), w.new_label("guarded"), w.new_label("next")
+        w.line(f"br i1 {decided.condition}, label %{unguarded}, label %{guarded}")
+        for label, outcomes in ((unguarded, decided.outcomes), (guarded, {})):
             w.label(label)
-            self._blocks(row, self._block_function(suffix, outcomes))
+            self._blocks(row, outcomes)
             w.line(f"br label %{end}")
         w.label(end)
 
-    def _blocks(self, row: Row, run: RunBlock) -> None:
-        write_blocks(self._w, row, run)
+    def _blocks(self, row: Row, decided: Mapping[Value, bool]) -> None:
+        """Run each block of a row."""
 
-    def _block_function(self, suffix: str, decided: Mapping[Value, bool]) -> RunBlock:
-        """Add the function of a block; gives what calls it."""
-        name = f"{self._name}.{suffix}"
-        frame = _open_block(self._module, self._fn, decided)
-        self._write_block(frame)
-        _close_block(self._module, name, self._fn, frame)
-        return lambda *index: self._call(name, index)
+        def run(x: str) -> str:
+            index = (x, row.y, row.z)
+            if sum(1 for _ in walk(self._fn.body)) > BIG_BLOCK_OPS:
+                self._call_block(index, decided)
+            else:
+                place = tuple(map(_block_index, index))
+                self._write_block(BlockFrame(self._w, self._params, place, self._extents, decided))
+            return "1"
 
-    def _call(self, name: str, index: tuple[str, ...]) -> None:
+        count_up(self._w, "i64", row.begin, row.past, "block", KEEP_ROLLED, run)
+
+    def _call_block(self, index: tuple[str, ...], decided: Mapping[Value, bool]) -> None:
+        """Write a block as a function that has the same names for what it is given, and call it."""
         w = self._w
-        numbers = [("i64", text) for text in (*index, *self._grid)]
-        operands = ", ".join(f"{type_} {text}" for type_, text in (*self._args, *numbers, ("ptr", "%scratch")))
-        fault = w.emit(f"call i32 @{name}({operands})")
-        passed, failed = w.new_label("passed"), w.new_label("failed")
-        w.line(f"br i1 {w.emit(f'icmp eq i32 {fault}, 0')}, label %{passed}, label %{failed}")
-        w.label(failed)
-        w.line(f"ret i32 {fault}")
+        inner = w.beside()
+        self._write_block(BlockFrame(inner, self._params, tuple(map(_block_index, index)), self._extents, decided))
+        name = f"{self._name}.block{len(decided)}"
+        texts = [scalar_text(form.base if isinstance(form, Address) else form) for form in self._params.values()]
+        held = [llvm_type(param.type, None) for param in self._params]
+        given = [*zip(held, texts, strict=True), *(("i64", text) for text in (*index, *self._grid))]
+        operands = ", ".join(f"{type_} {text}" for type_, text in given)
+        inner.line("ret i32 0")
+        self._end(inner, f"define internal i32 @{name}({operands}, ptr noalias %scratch) noinline #0", name)
+        fault = w.emit(f"call i32 @{name}({operands}, ptr %scratch)")
+        passed = w.new_label("passed")
+        w.line(f"br i1 {w.emit(f'icmp eq i32 {fault}, 0')}, label %{passed}, label %{FAULT_LABEL}")
         w.label(passed)
+
+    def _end(self, w: Writer, head: str, name: str) -> None:
+        w.label(FAULT_LABEL)
+        w.line(f"ret i32 {FAULT_DIVERGENT_BARRIER}")
+        self._module.add_function(name, f"{head} {{\n{w.body()}\n}}")
 
 
 def _block_index(text: str) -> Uniform:
     return Uniform(text, Interval(0, MAX_GRID - 1))
 
 
-def _extents(texts: tuple[str, ...]) -> Triple:
-    x, y, z = (Uniform(text, Interval(1, MAX_GRID)) for text in texts)
-    return x, y, z
-
-
-def _open_block(module: Module, fn: Function, decided: Mapping[Value, bool]) -> BlockFrame:
-    params = {param: _param_form(f"%p{place}", param.type) for place, param in enumerate(fn.params)}
-    x, y, z = (_block_index(text) for text in _INDICES)
-    return BlockFrame(Writer(module), params, (x, y, z), _extents(_EXTENTS), decided)
-
-
-def _param_form(text: str, type_: Type) -> Form:
-    if isinstance(type_, Pointer):
-        return at(text)
-    return Uniform(text, unknown(type_.dtype))
-
-
-def _close_block(module: Module, name: str, fn: Function, frame: BlockFrame) -> None:
-    w = frame.w
-    w.line("ret i32 0")
-    w.label("fault")
-    w.line(f"ret i32 {FAULT_DIVERGENT_BARRIER}")
-    params = [f"{llvm_type(param.type, None)} %p{place}" for place, param in enumerate(fn.params)]
-    indices = [f"i64 {text}" for text in (*_INDICES, *_EXTENTS)]
-    inlining = "noinline" if sum(1 for _ in walk(fn.body)) > BIG_BLOCK_OPS else "alwaysinline"
-    head = f"define internal i32 @{name}({', '.join((*params, *indices, 'ptr noalias %scratch'))}) {inlining} #0"
-    module.add_function(name, f"{head} {{\n{w.body()}\n}}")
-
-
-def _load_param(w: Writer, index: int, type_: Type) -> tuple[str, str]:
-    """(LLVM type, text) of a parameter, from its slot."""
+def _load_param(w: Writer, index: int, type_: Type) -> Form:
+    """A parameter, from its slot."""
     slot, held = w.emit(f"getelementptr i64, ptr %args, i64 {index}"), llvm_type(type_, None)
     if isinstance(type_, Scalar) and type_.dtype is dtypes.bool_:
-        return held, w.emit(f"icmp ne i8 {w.emit(f'load i8, ptr {slot}, align 8')}, 0")
-    return held, w.emit(f"load {held}, ptr {slot}, align 8")
-
-
-def _load_extent(w: Writer, axis: int) -> str:
-    slot = w.emit(f"getelementptr i64, ptr %grid, i64 {axis}")
-    return w.emit(f"load i64, ptr {slot}, align 8")
+        return Uniform(w.emit(f"icmp ne i8 {w.emit(f'load i8, ptr {slot}, align 8')}, 0"))
+    text = w.emit(f"load {held}, ptr {slot}, align 8")
+    return at(text) if isinstance(type_, Pointer) else Uniform(text, unknown(dtype_of(type_)))

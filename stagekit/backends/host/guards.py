@@ -56,7 +56,7 @@ class Place:
 
     block: tuple[int, int, int]
     blocks: tuple[Range, Range, Range]
-    grid: tuple[Uniform, Uniform, Uniform]
+    grid: tuple[Uniform, ...]
 
 
 def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> Decided | None:

@@ -2,21 +2,49 @@
 
     add Linear, Uniform   ->  one scalar add            add Vector, Uniform  ->  splat, vector add
 
-A 64-bit operation is done on 32-bit lanes where the intervals say that operands and result fit.
+A 64-bit operation is done on 32-bit lanes where the intervals say that operands and result fit. Quotients and remainders of
+neighbours by a number that is known only at run time take one scalar division for a warp:
+
+    i = base + (0..31)          row, column = i // width, i % width
+
+    first = base // width       rest = base - first * width             scalars
+    more = (rest + lane) // width                                       small numbers, which float32 divides exactly
+    first + more                rest + lane - more * width
+
+Only by a number that is not positive each lane divides for itself.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from stagekit import dtypes
 from stagekit.backends.host import linear
-from stagekit.backends.host.forms import LANES, Form, Index, Linear, Uniform, Vector, known
-from stagekit.backends.host.quotients import divide, divides_by_neighbours, in_one_row
-from stagekit.backends.host.spread import as_vector, held_dtype, widened
-from stagekit.backends.host.warp import Warp
+from stagekit.backends.host.branches import PerLane, for_each_lane, phi
+from stagekit.backends.host.forms import (
+    LANES,
+    Form,
+    Index,
+    Linear,
+    Steps,
+    Uniform,
+    Vector,
+    as_vector,
+    constant_vector,
+    held_dtype,
+    known,
+    number,
+    splat,
+    widened,
+)
+from stagekit.backends.host.linear import scalar
+from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, intervals
+from stagekit.ir import BinaryKind, CompareKind, intervals, ops
+from stagekit.ir.intervals import Interval
 
 
 def pattern_of(form: Form) -> linear.Pattern:
@@ -67,3 +95,113 @@ def _vector_cast(warp: Warp, source: DType, target: DType, a: Vector) -> Vector:
         return Vector(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), interval, is_narrow=True)
     # A narrow form is extended by its sign, as the number it holds asks for, whatever the target.
     return Vector(arith.cast(warp.w, held, target, LANES, a.text), interval)
+
+
+# -- quotients of neighbours ------------------------------------------------------------------------------------------
+
+_I32S, _FLOATS = vector_of("i32", LANES), vector_of("float", LANES)
+
+MAX_SPAN = 1 << 21  # of what the lanes are apart, and of divisors: sums of both stay below 2**23
+
+
+def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> bool:
+    """Is `a kind b` of the shape that `divide` is for?"""
+    if kind not in ops.DIVISIONS or dtype.bits < dtypes.int32.bits:
+        return False
+    return not a.scaled and b.constant is None and a.interval.fits(dtype) and _span(a.offsets) <= MAX_SPAN
+
+
+def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Vector:
+    w, held = warp.w, vector_of(scalar_type(dtype), LANES)
+    is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
+    positive, other, end = w.new_label("positive"), w.new_label("other"), w.new_label("divided")
+    w.line(f"br i1 {is_positive}, label %{positive}, label %{other}")
+    arms = []
+    for label, way in ((positive, _by_positive), (other, _lane_by_lane)):
+        w.label(label)
+        arms.append((way(warp, kind, dtype, a, b), w.block))
+        w.line(f"br label %{end}")
+    w.label(end)
+    return Vector(phi(w, held, arms), intervals.binary(kind, dtype, known(a), known(b)))
+
+
+def same_row(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> Row:
+    """What quotient and remainders are if the quotient is the same in all lanes, and whether it is."""
+    w, element, parts = warp.w, scalar_type(dtype), _parts(warp, dtype, a, b)
+    is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
+    to_next = w.emit(f"sub {element} {b.text}, {parts.rest}")
+    is_near = arith.compare(w, CompareKind.GT, dtype, None, to_next, str(max(parts.steps)))
+    highest = max(known(b).hi - 1, 0)
+    first = Uniform(parts.first, Interval(0, known(a).hi) if known(a).lo >= 0 else Interval.of(dtype))
+    remainders = Linear(Uniform(parts.rest, Interval(0, max(highest - max(parts.steps), 0))), parts.steps)
+    return Row(first, remainders, w.emit(f"and i1 {is_positive}, {is_near}"))
+
+
+def in_one_row(warp: Warp, kind: BinaryKind, a: Linear, b: Uniform) -> Uniform | Linear | None:
+    """`a kind b` where it is known to be of one row."""
+    row = warp.rows.get((a, b.text))
+    if row is None:
+        return None
+    return row.quotient if kind is BinaryKind.FLOORDIV else row.remainders
+
+
+def _span(offsets: Steps) -> int:
+    return max(offsets) - min(offsets) + 1
+
+
+def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
+    """A divisor beyond `MAX_SPAN` counts as that, as far behind the lowest lane as it is: then no lane is beyond a second."""
+    w, element, parts = warp.w, scalar_type(dtype), _parts(warp, dtype, a, b)
+    held, first, rest = vector_of(element, LANES), parts.first, parts.rest
+    divisor = _at_most(warp, element, b.text, str(MAX_SPAN))
+    to_next = _at_most(warp, element, w.emit(f"sub {element} {b.text}, {rest}"), divisor)
+    near_rest = w.emit(f"sub {element} {divisor}, {to_next}")
+    steps = constant_vector("i32", parts.steps)
+    moved = w.emit(f"add {_I32S} {_as_i32s(warp, element, near_rest)}, {steps}")
+    divisors = _as_i32s(warp, element, divisor)
+    floats = [w.emit(f"sitofp {_I32S} {text} to {_FLOATS}") for text in (moved, divisors)]
+    more = w.emit(f"fptosi {_FLOATS} {w.emit(f'fdiv {_FLOATS} {floats[0]}, {floats[1]}')} to {_I32S}")
+    if kind is BinaryKind.FLOORDIV:
+        return w.emit(f"add {held} {splat(w, element, first)}, {_extended(warp, element, more)}")
+    left = w.emit(f"sub {_I32S} {moved}, {w.emit(f'mul {_I32S} {more}, {divisors}')}")
+    far = splat(w, element, w.emit(f"sub {element} {rest}, {near_rest}"))
+    is_first = w.emit(f"icmp eq {_I32S} {more}, zeroinitializer")
+    added = w.emit(f"select <{LANES} x i1> {is_first}, {held} {far}, {held} zeroinitializer")
+    return w.emit(f"add {held} {_extended(warp, element, left)}, {added}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Quotient and remainder of the lowest lane, and how far the others are above it."""
+
+    first: str
+    rest: str
+    steps: Steps
+
+
+def _parts(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> _Parts:
+    w, element, least = warp.w, scalar_type(dtype), min(a.offsets)
+    base = scalar(w, BinaryKind.ADD, dtype, a.base, number(least))
+    first = arith.binary(w, BinaryKind.FLOORDIV, dtype, None, base.text, b.text)
+    rest = w.emit(f"sub {element} {base.text}, {w.emit(f'mul {element} {first}, {b.text}')}")
+    return _Parts(first, rest, tuple(offset - least for offset in a.offsets))
+
+
+def _at_most(warp: Warp, element: str, text: str, most: str) -> str:
+    return warp.w.call(element, f"llvm.umin.{element}", [(element, text), (element, most)])
+
+
+def _as_i32s(warp: Warp, element: str, text: str) -> str:
+    return splat(warp.w, "i32", text if element == "i32" else warp.w.emit(f"trunc {element} {text} to i32"))
+
+
+def _extended(warp: Warp, element: str, text: str) -> str:
+    return text if element == "i32" else warp.w.emit(f"zext {_I32S} {text} to {vector_of(element, LANES)}")
+
+
+def _lane_by_lane(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
+    element = scalar_type(dtype)
+    dividends = PerLane(element, widened(warp.w, dtype, as_vector(warp, dtype, a)), False)
+    return for_each_lane(
+        warp, None, [dividends], element, lambda lane: arith.binary(warp.w, kind, dtype, None, lane[0], b.text)
+    )

@@ -1,4 +1,4 @@
-"""One form for a value that comes over several edges: the results of an `if`, the carried values of a loop.
+"""One form of several: for a value that comes over several edges, or that is chosen per lane or for all lanes alike.
 
     Uniform and Uniform                   a scalar phi
     Linear and Linear of one pattern      a phi of their bases
@@ -11,18 +11,43 @@ from __future__ import annotations
 
 import functools
 import operator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import phi
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, known
+from stagekit.backends.host.forms import (
+    LANES,
+    Address,
+    Form,
+    Linear,
+    Mask,
+    Uniform,
+    Vector,
+    as_mask,
+    as_vector,
+    dtype_of,
+    known,
+    mask_and,
+    scalar_text,
+    unknown,
+    widened,
+)
 from stagekit.backends.host.integers import narrowed
-from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, lane_pointers, scalar_pointer
-from stagekit.backends.host.spread import as_vector
+from stagekit.backends.host.pointers import (
+    address_of,
+    as_index,
+    at,
+    full_vector,
+    lane_pointers,
+    scalar_pointer,
+    select_address,
+)
 from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import llvm_type
-from stagekit.ir import INDEX, Pointer, Scalar, Type
-from stagekit.ir.intervals import Interval
+from stagekit.dtypes import DType
+from stagekit.ir import INDEX, Pointer, Type, ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,58 +71,34 @@ def join(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[Form, ...]
         return forms[0]
     if isinstance(type_, Pointer):
         return _join_addresses(warp, type_, arms, tuple(map(address_of, forms)))
-    dtype = type_.dtype
+    dtype, interval = type_.dtype, None
     if dtype.is_integer:
-        return _join_integers(warp, type_, arms, forms)
-    if all(isinstance(form, Uniform) for form in forms):
-        return Uniform(_scalar_phi(warp, llvm_type(dtype, None), arms, forms))
-    text = _vector_phi(warp, type_, arms, forms)
-    return Mask(text) if dtype is dtypes.bool_ else Vector(text)
+        interval = functools.reduce(operator.or_, map(known, forms))
+    first, held = forms[0], llvm_type(dtype, None)
+    if isinstance(first, Uniform) and all(isinstance(form, Uniform) for form in forms):
+        return Uniform(_phi(warp, held, arms, forms, scalar_text), interval)
+    if isinstance(first, Linear) and all(has_pattern_of(first, form) for form in forms):
+        bases = [form.base for form in forms if isinstance(form, Linear)]
+        merged = functools.reduce(operator.or_, map(known, bases))
+        return replace(first, base=Uniform(_phi(warp, held, arms, bases, scalar_text), merged))
+    if dtype.bits == 64 and interval is not None and interval.fits(dtypes.int32):
+        narrow = lambda form: narrowed(warp, dtype, as_vector(warp, dtype, form))  # noqa: E731
+        return Vector(_phi(warp, f"<{LANES} x i32>", arms, forms, narrow), interval, is_narrow=True)
+    text = _phi(warp, llvm_type(dtype, LANES), arms, forms, lambda form: full_vector(warp, type_, form))
+    return Mask(text) if dtype is dtypes.bool_ else Vector(text, unknown(dtype))
 
 
-def _scalar_phi(warp: Warp, held: str, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> str:
-    texts = [form.text for form in forms if isinstance(form, Uniform)]
-    return phi(warp.w, held, [(text, arm.label) for text, arm in zip(texts, arms, strict=True)])
-
-
-def _vector_phi(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> str:
+def _phi(warp: Warp, held: str, arms: tuple[Arm, ...], forms: Sequence[Form], convert: Callable[[Form], str]) -> str:
+    """A phi of what `convert` gives of each form, written at the end of its arm."""
     values = []
     for arm, form in zip(arms, forms, strict=True):
         with warp.w.into(arm.hole):
-            values.append((full_vector(warp, type_, form), arm.label))
-    return phi(warp.w, warp.w.type(type_, LANES), values)
-
-
-def _join_integers(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> Form:
-    held = llvm_type(type_.dtype, None)
-    if all(isinstance(form, Uniform) for form in forms):
-        return Uniform(_scalar_phi(warp, held, arms, forms), _interval_of_all(forms))
-    first = forms[0]
-    if isinstance(first, Linear) and all(has_pattern_of(first, form) for form in forms):
-        bases = tuple(form.base for form in forms if isinstance(form, Linear))
-        return Linear(
-            Uniform(_scalar_phi(warp, held, arms, bases), _interval_of_all(bases)), first.offsets, first.scaled
-        )
-    interval = _interval_of_all(forms)
-    if type_.dtype.bits == 64 and interval.fits(dtypes.int32):
-        return Vector(_narrow_phi(warp, type_, arms, forms), interval, is_narrow=True)
-    return Vector(_vector_phi(warp, type_, arms, forms), Interval.of(type_.dtype))
+            values.append((convert(form), arm.label))
+    return phi(warp.w, held, values)
 
 
 def has_pattern_of(first: Linear, form: Form) -> bool:
     return isinstance(form, Linear) and (form.offsets, form.scaled) == (first.offsets, first.scaled)
-
-
-def _interval_of_all(forms: tuple[Form, ...]) -> Interval:
-    return functools.reduce(operator.or_, map(known, forms))
-
-
-def _narrow_phi(warp: Warp, type_: Scalar, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> str:
-    values = []
-    for arm, form in zip(arms, forms, strict=True):
-        with warp.w.into(arm.hole):
-            values.append((narrowed(warp, type_.dtype, as_vector(warp, type_.dtype, form)), arm.label))
-    return phi(warp.w, f"<{LANES} x i32>", values)
 
 
 def _join_addresses(warp: Warp, type_: Pointer, arms: tuple[Arm, ...], addresses: tuple[Address, ...]) -> Address:
@@ -109,6 +110,54 @@ def _join_addresses(warp: Warp, type_: Pointer, arms: tuple[Arm, ...], addresses
         with warp.w.into(arm.hole):
             text = scalar_pointer(warp, type_, address)
         if text is None:
-            return lane_pointers(_vector_phi(warp, type_, arms, addresses))
+            vector = lambda form: full_vector(warp, type_, form)  # noqa: E731
+            return lane_pointers(_phi(warp, llvm_type(type_, LANES), arms, addresses, vector))
         scalars.append((text, arm.label))
     return at(phi(warp.w, "ptr", scalars))
+
+
+# -- selection --------------------------------------------------------------------------------------------------------
+
+
+def emit_select(warp: Warp, op: ops.Select) -> None:
+    condition = warp[op.condition]
+    warp[op.result] = select(warp, op.result.type, condition, warp[op.if_true], warp[op.if_false])
+
+
+def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Form) -> Form:
+    """`if_true` in the lanes where `condition` holds, else `if_false`."""
+    if if_true == if_false:
+        return if_true
+    if isinstance(condition, Uniform) and condition.text in ("true", "false"):
+        return if_true if condition.text == "true" else if_false
+    if isinstance(type_, Pointer):
+        return select_address(warp, type_, condition, if_true, if_false)
+    if isinstance(condition, Uniform) and isinstance(if_true, Uniform) and isinstance(if_false, Uniform):
+        return _scalar_select(warp, dtype_of(type_), condition, if_true, if_false)
+    return _vector_select(warp, dtype_of(type_), as_mask(warp, condition), if_true, if_false)
+
+
+def _scalar_select(warp: Warp, dtype: DType, condition: Uniform, if_true: Uniform, if_false: Uniform) -> Uniform:
+    interval = known(if_true) | known(if_false) if dtype.is_integer else None
+    return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), interval)
+
+
+def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Vector | Mask:
+    """A selection per lane; the result is narrow where both sides can be."""
+    w = warp.w
+    if dtype is dtypes.bool_:
+        return _mask_select(warp, mask, if_true, if_false)
+    left, right = as_vector(warp, dtype, if_true), as_vector(warp, dtype, if_false)
+    interval = known(left) | known(right) if dtype.is_integer else None
+    if left.is_narrow and right.is_narrow:
+        return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
+    wide = (widened(w, dtype, left), widened(w, dtype, right))
+    return Vector(arith.select(w, dtype, LANES, mask.text, *wide), interval)
+
+
+def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:
+    """`a and b` comes as a selection with false: then what is known of all lanes is kept."""
+    a, b = as_mask(warp, if_true), as_mask(warp, if_false)
+    if b.any == "false" and (both := mask_and(warp.w, mask, a)):
+        return both
+    return Mask(arith.select(warp.w, dtypes.bool_, LANES, mask.text, a.text, b.text))

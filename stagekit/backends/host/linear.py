@@ -9,6 +9,7 @@ are exact modulo 2**bits; division looks at the intervals, since it does not com
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
 from stagekit.backends.host.forms import LANES, Linear, Steps, Uniform, known, number
@@ -19,6 +20,7 @@ from stagekit.ir import BinaryKind, intervals
 from stagekit.passes import identities
 
 Pattern = Uniform | Linear
+CACHED_SUMS = 1024  # of steps: few different ones occur
 
 
 def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
@@ -57,10 +59,12 @@ def _is_level(steps: Steps) -> bool:
     return all(step == steps[0] for step in steps)
 
 
+@functools.lru_cache(CACHED_SUMS)
 def plus(a: Steps, b: Steps) -> Steps:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
+@functools.lru_cache(CACHED_SUMS)
 def times(a: Steps, factor: int) -> Steps:
     return tuple(x * factor for x in a)
 
@@ -72,17 +76,16 @@ def parts(x: Pattern) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]
     return (x, NO_STEPS, ()) if isinstance(x, Uniform) else (x.base, x.offsets, x.scaled)
 
 
-def _add(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
-    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
-    base = scalar(w, BinaryKind.ADD, dtype, base_a, base_b)
-    return made(w, dtype, base, plus(offsets_a, offsets_b), (*scaled_a, *scaled_b))
+def _sum(kind: BinaryKind) -> Callable[[Writer, DType, Pattern, Pattern], Pattern | None]:
+    sign = -1 if kind is BinaryKind.SUB else 1
 
+    def combined(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+        (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
+        base = scalar(w, kind, dtype, base_a, base_b)
+        terms = (*scaled_a, *((c, times(s, sign)) for c, s in scaled_b))
+        return made(w, dtype, base, plus(offsets_a, times(offsets_b, sign)), terms)
 
-def _subtract(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
-    (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
-    base = scalar(w, BinaryKind.SUB, dtype, base_a, base_b)
-    negated = ((c, times(s, -1)) for c, s in scaled_b)
-    return made(w, dtype, base, plus(offsets_a, times(offsets_b, -1)), (*scaled_a, *negated))
+    return combined
 
 
 def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
@@ -159,8 +162,8 @@ def _shift_right(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | N
 
 
 _RULES: dict[BinaryKind, Callable[[Writer, DType, Pattern, Pattern], Pattern | None]] = {
-    BinaryKind.ADD: _add,
-    BinaryKind.SUB: _subtract,
+    BinaryKind.ADD: _sum(BinaryKind.ADD),
+    BinaryKind.SUB: _sum(BinaryKind.SUB),
     BinaryKind.MUL: _multiply,
     BinaryKind.SHL: _shift_left,
     BinaryKind.FLOORDIV: _floor_divide,

@@ -2,8 +2,7 @@
 
     address          load                                store
     uniform          one scalar load                     the highest lane that is on wins
-    a few runs       a vector load per run, joined       a vector store per run, in lane order
-    close together   vector loads over all, shuffled
+    regular          a vector load per stretch, joined   a vector store per run, in lane order
     anything else    gather                              scatter (in lane order)
 
 Nothing is read or written at the address of a lane that is off, however regular the pattern.
@@ -11,13 +10,30 @@ Nothing is read or written at the address of a lane that is off, however regular
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import when
-from stagekit.backends.host.forms import ALL_LANES, LANES, Address, Form, Linear, Mask, Uniform, Vector, number, unknown
+from stagekit.backends.host.branches import PerLane, for_each_lane, when
+from stagekit.backends.host.forms import (
+    ALL_LANES,
+    LANES,
+    Address,
+    Form,
+    Linear,
+    Mask,
+    Uniform,
+    Vector,
+    any_lane,
+    as_mask,
+    as_vector,
+    lane_word,
+    mask_and,
+    number,
+    splat,
+    unknown,
+)
 from stagekit.backends.host.integers import integer_binary
-from stagekit.backends.host.lane_loop import PerLane, for_each_lane
+from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import (
     address_of,
     at,
@@ -26,27 +42,19 @@ from stagekit.backends.host.pointers import (
     lane_elements,
     local_element,
 )
-from stagekit.backends.host.runs import Run, runs_of
-from stagekit.backends.host.selection import select
-from stagekit.backends.host.spread import any_lane, as_mask, as_vector, lane_word, mask_and, splat
+from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
 from stagekit.backends.host.warp import Warp
-from stagekit.backends.host.windows import has_window, load_window
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Type, ops
-
-MOST_JOINED_RUNS = 4  # beyond it, elements that lie close together are loaded as one stretch
+from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops
 
 
-def _pointer_type(type_: Type) -> Pointer:
+def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Address]:
+    """The type of `pointer`, and the address of each lane's element."""
+    type_, address = pointer.type, address_of(warp[pointer])
     assert isinstance(type_, Pointer)
-    return type_
-
-
-def _element_address(warp: Warp, type_: Pointer, form: Form) -> Address:
-    address = address_of(form)
-    return local_element(warp, type_, address) if type_.space is Space.LOCAL else address
+    return type_, local_element(warp, type_, address) if type_.space is Space.LOCAL else address
 
 
 def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
@@ -69,8 +77,7 @@ def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:
 
 
 def emit_load(warp: Warp, op: ops.Load) -> None:
-    type_ = _pointer_type(op.pointer.type)
-    address = _element_address(warp, type_, warp[op.pointer])
+    type_, address = _accessed(warp, op.pointer)
     asked = warp[op.mask] if op.mask is not None else None
     if op.other is None or asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
         loaded = _load(warp, type_.dtype, address, warp.mask, None)
@@ -108,16 +115,83 @@ def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Fo
         text = _load_regular(warp, dtype, address.base, address.index, on, fill)
     else:
         text = _gather(warp, dtype, address, on, fill)
-    return _from_memory(warp, dtype, text)
+    if dtype is dtypes.bool_:
+        return Mask(warp.w.emit(f"icmp ne <{LANES} x i8> {text}, zeroinitializer"))
+    return Vector(text, unknown(dtype))
 
 
 def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Mask | None, fill: str) -> str:
-    runs = runs_of(index, ALL_LANES if on is None or on.lanes is None else on.lanes)
-    if on is None and has_window(index) and (runs is None or len(runs) > MOST_JOINED_RUNS):
-        return load_window(warp, dtype, element_pointer(warp, dtype, base.text, index.base), index.offsets)
-    if runs is None:
-        return _gather(warp, dtype, Address(base, index), on, fill)
-    return _load_runs(warp, dtype, base, index, runs, on, fill)
+    """A vector per stretch, or per run where the lanes that are on are known only at run time, joined by shuffles."""
+    lanes, asked = _known_lanes(on)
+    found = stretches_of(pattern_of(index), lanes) if asked is None else runs_of(pattern_of(index), lanes)
+    if not found:  # too many, or none at all
+        return fill if found is not None else _gather(warp, dtype, Address(base, index), on, fill)
+    w, element = warp.w, memory_type(dtype, None)
+    pointers = [_stretch_pointer(warp, dtype, base, index, stretch) for stretch in found]
+    if asked is not None and found[0].count == LANES:
+        return _load_vector(w, element, LANES, pointers[0], dtype.itemsize, asked.text, fill)
+    pairs = zip(found, pointers, strict=True)
+    joined = _joined(w, element, [_load_stretch(warp, dtype, *each, asked) for each in pairs])
+    if on is None or fill == "zeroinitializer":
+        return joined
+    held = vector_of(element, LANES)
+    return w.emit(f"select <{LANES} x i1> {on.text}, {held} {joined}, {held} {fill}")
+
+
+def _known_lanes(on: Mask | None) -> tuple[int, Mask | None]:
+    """The lanes that may be on, as bits, and the mask if they are known only at run time."""
+    known = ALL_LANES if on is None else on.lanes
+    return (ALL_LANES, on) if known is None else (known, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A vector of `count` elements: the lane `i` takes the one at `places[i]`, if any."""
+
+    text: str
+    count: int
+    places: tuple[int | None, ...]
+
+
+def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: Mask | None) -> _Part:
+    w, element = warp.w, memory_type(dtype, None)
+    if stretch.count == 1:
+        used = "true"
+        if on is not None:
+            bits = dtypes.int32.wrap(sum(1 << lane for lane in stretch.lanes))
+            used = w.emit(f"icmp ne i32 {w.emit(f'and i32 {lane_word(w, on)}, {bits}')}, 0")
+        text = w.emit(f"load {element}, ptr {_safe_pointer(warp, pointer, used)}, align {dtype.itemsize}")
+        places = tuple(None if place is None else lane for lane, place in enumerate(stretch.places))
+        return _Part(splat(w, element, text), LANES, places)
+    mask = None if on is None else _slice(w, "i1", on.text, stretch)
+    text = _load_vector(w, element, stretch.count, pointer, dtype.itemsize, mask, "zeroinitializer")
+    return _Part(text, stretch.count, stretch.places)
+
+
+def _joined(w: Writer, element: str, parts: list[_Part]) -> str:
+    """`<32 x T>`: each lane's element. A lane that no part is for gets any: poison would spoil a whole mask."""
+    result, *others = parts
+    if not others and result.places == tuple(range(result.count)):
+        return result.text
+    if not others:
+        return _shuffled(w, element, result, None).text
+    for part in others:
+        if result.count != part.count:
+            result, part = (_shuffled(w, element, p, None) if p.count != LANES else p for p in (result, part))
+        result = _shuffled(w, element, result, part)
+    return result.text
+
+
+def _shuffled(w: Writer, element: str, a: _Part, b: _Part | None) -> _Part:
+    """One vector with a place for each lane, from one or from two of the same length."""
+    held = vector_of(element, a.count)
+    others = (None,) * LANES if b is None else b.places
+    picks = [q + a.count if p is None and q is not None else p for p, q in zip(a.places, others, strict=True)]
+    text = w.emit(
+        f"shufflevector {held} {a.text}, {held} {b.text if b else 'poison'}, "
+        f"<{LANES} x i32> <{', '.join(f'i32 {pick or 0}' for pick in picks)}>"
+    )
+    return _Part(text, LANES, tuple(None if pick is None else lane for lane, pick in enumerate(picks)))
 
 
 def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:
@@ -134,69 +208,18 @@ def _safe_pointer(warp: Warp, pointer: str, is_used: str) -> str:
     return warp.w.emit(f"select i1 {is_used}, ptr {pointer}, ptr {warp.kernel.buffer('i64', 1, 'safe')}")
 
 
-def _from_memory(warp: Warp, dtype: DType, text: str) -> Vector | Mask:
-    if dtype is dtypes.bool_:
-        return Mask(warp.w.emit(f"icmp ne <{LANES} x i8> {text}, zeroinitializer"))
-    return Vector(text, unknown(dtype))
-
-
 def _in_memory(warp: Warp, dtype: DType, form: Form) -> str:
     """The vector as memory holds it."""
     text = full_vector(warp, Scalar(dtype), form)
     return warp.w.emit(f"zext <{LANES} x i1> {text} to <{LANES} x i8>") if dtype is dtypes.bool_ else text
 
 
-def _load_runs(
-    warp: Warp, dtype: DType, base: Uniform, index: Linear, runs: list[Run], on: Mask | None, fill: str
-) -> str:
-    element, w = memory_type(dtype, None), warp.w
-    if len(runs) == 1 and runs[0].count == LANES:
-        pointer = _run_pointer(warp, dtype, base, index, runs[0])
-        return _load_vector(w, element, LANES, pointer, dtype.itemsize, on.text if on else None, fill)
-    result = fill
-    for run in runs:
-        pointer = _run_pointer(warp, dtype, base, index, run)
-        result = _blend(w, element, result, _load_run(warp, dtype, element, run, pointer, on), run, on)
-    return result
-
-
-def _load_run(warp: Warp, dtype: DType, element: str, run: Run, pointer: str, on: Mask | None) -> str:
-    """`<32 x T>` with the elements of `run` in its lanes."""
-    w = warp.w
-    if run.step == 0 or run.count == 1:
-        used = "true" if on is None else _any_of_run(w, run, on)
-        text = w.emit(f"load {element}, ptr {_safe_pointer(warp, pointer, used)}, align {dtype.itemsize}")
-        return splat(w, element, text)
-    mask = None if on is None else _slice(w, "i1", on.text, run)
-    part = _load_vector(w, element, run.count, pointer, dtype.itemsize, mask, "zeroinitializer")
-    places = ", ".join(f"i32 {lane - run.lane}" if lane in run.lanes else "i32 poison" for lane in range(LANES))
-    held = vector_of(element, run.count)
-    return w.emit(f"shufflevector {held} {part}, {held} poison, <{LANES} x i32> <{places}>")
-
-
-def _any_of_run(w: Writer, run: Run, on: Mask) -> str:
-    if on.lanes is not None:
-        return "true" if on.lanes & run.bits else "false"
-    bits = w.emit(f"and i32 {lane_word(w, on)}, {run.bits - (1 << 32) if run.bits >> 31 else run.bits}")
-    return w.emit(f"icmp ne i32 {bits}, 0")
-
-
-def _blend(w: Writer, element: str, result: str, loaded: str, run: Run, on: Mask | None) -> str:
-    """`loaded` in the lanes of the run that are on, `result` elsewhere."""
-    held = vector_of(element, LANES)
-    if on is not None and result != "zeroinitializer":
-        chosen = f"<{LANES} x i1> {on.text}"
-        loaded = w.emit(f"select {chosen}, {held} {loaded}, {held} {result}")
-    places = ", ".join(f"i32 {LANES + lane if lane in run.lanes else lane}" for lane in range(LANES))
-    return w.emit(f"shufflevector {held} {result}, {held} {loaded}, <{LANES} x i32> <{places}>")
-
-
-def _run_pointer(warp: Warp, dtype: DType, base: Uniform, index: Linear, run: Run) -> str:
+def _stretch_pointer(warp: Warp, dtype: DType, base: Uniform, index: Linear, stretch: Stretch) -> str:
     total: Form = index.base
-    for (coefficient, _), step in zip(index.scaled, run.steps, strict=True):
+    for (coefficient, _), step in zip(index.scaled, stretch.steps, strict=True):
         product = integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, coefficient, number(step))
         total = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, total, product)
-    start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, total, number(run.offset))
+    start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, total, number(stretch.offset))
     assert isinstance(start, Uniform)
     return element_pointer(warp, dtype, base.text, start)
 
@@ -206,21 +229,13 @@ def _load_vector(w: Writer, element: str, count: int, pointer: str, align: int, 
     if mask is None:
         return w.emit(f"load {held}, ptr {pointer}, align {align}")
     args = [(f"ptr align {align}", pointer), (f"<{count} x i1>", mask), (held, fill)]
-    return _call(w, held, f"llvm.masked.load.{suffix(held)}.p0", args)
+    return w.call(held, f"llvm.masked.load.{suffix(held)}.p0", args)
 
 
-def _call(w: Writer, result: str, name: str, args: list[tuple[str, str]]) -> str:
-    """Call an intrinsic whose pointer arguments carry an alignment."""
-    w.declare(f"{result} @{name}({', '.join(t.split(' align ')[0] for t, _ in args)})")
-    text = f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in args)})"
-    if result != "void":
-        return w.emit(text)
-    w.line(text)
-    return ""
-
-
-def _slice(w: Writer, element: str, text: str, run: Run) -> str:
+def _slice(w: Writer, element: str, text: str, run: Stretch) -> str:
     """The lanes of `run` as a vector of their own."""
+    if run.count == LANES:
+        return text
     held = vector_of(element, LANES)
     places = ", ".join(f"i32 {lane}" for lane in run.lanes)
     return w.emit(f"shufflevector {held} {text}, {held} poison, <{run.count} x i32> <{places}>")
@@ -239,7 +254,7 @@ def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: s
         (f"<{LANES} x i1>", on.text if on else "splat (i1 true)"),
         (held, fill),
     ]
-    return _call(warp.w, held, f"llvm.masked.gather.{suffix(held)}.v{LANES}p0", args)
+    return warp.w.call(held, f"llvm.masked.gather.{suffix(held)}.v{LANES}p0", args)
 
 
 def _gather_by_lane(warp: Warp, dtype: DType, address: Address, on: Mask, fill: str) -> str:
@@ -256,85 +271,70 @@ def _gather_by_lane(warp: Warp, dtype: DType, address: Address, on: Mask, fill: 
 
 
 def emit_store(warp: Warp, op: ops.Store) -> None:
-    type_ = _pointer_type(op.pointer.type)
-    address = _element_address(warp, type_, warp[op.pointer])
+    type_, address = _accessed(warp, op.pointer)
     asked, value = warp[op.mask] if op.mask is not None else None, warp[op.value]
     if asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
         _store(warp, type_.dtype, address, value, warp.mask)
     elif not (isinstance(asked, Uniform) and asked.text == "false"):
-        _masked_store(warp, type_.dtype, address, value, mask_and(warp.w, warp.mask, as_mask(warp, asked)))
-
-
-def _masked_store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | None) -> None:
-    is_scalar = isinstance(address.base, Uniform) and isinstance(address.index, Uniform)
-    if on is None or not is_scalar:
-        _store(warp, dtype, address, value, on)
-        return
-    with when(warp.w, any_lane(warp.w, on)):
-        _store(warp, dtype, address, value, on)
+        on = mask_and(warp.w, warp.mask, as_mask(warp, asked))
+        is_one = isinstance(address.base, Uniform) and isinstance(address.index, Uniform)
+        with when(warp.w, any_lane(warp.w, on) if on is not None and is_one else "true"):
+            _store(warp, type_.dtype, address, value, on)
 
 
 def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | None) -> None:
     """Store the lanes in `on`. Not all lanes are off where the address is uniform."""
     if isinstance(address.base, Uniform) and isinstance(address.index, Uniform):
         pointer = element_pointer(warp, dtype, address.base.text, address.index)
-        _scalar_store(warp, dtype, pointer, _last_lane(warp, dtype, value, on))
+        last = _last_lane(warp, dtype, value, on)
+        if dtype is dtypes.bool_:
+            last = warp.w.emit(f"zext i1 {last} to i8")
+        warp.w.line(f"store {memory_type(dtype, None)} {last}, ptr {pointer}, align {dtype.itemsize}")
         return
     text = _in_memory(warp, dtype, value)
     is_branchy = _is_branchy(dtype, on, warp.kernel.features.least_masked_bytes)
     if isinstance(address.base, Uniform) and isinstance(address.index, Linear) and not is_branchy:
-        runs = runs_of(address.index, ALL_LANES if on is None or on.lanes is None else on.lanes)
-        if runs is not None and (on is None or all(run.step for run in runs)):
+        lanes, asked = _known_lanes(on)
+        runs = runs_of(pattern_of(address.index), lanes)
+        if runs is not None and (asked is None or all(run.count == len(run.lanes) for run in runs)):
             for run in runs:
-                pointer = _run_pointer(warp, dtype, address.base, address.index, run)
-                _store_run(warp.w, dtype, run, pointer, text, on)
+                pointer = _stretch_pointer(warp, dtype, address.base, address.index, run)
+                _store_run(warp.w, dtype, run, pointer, text, asked)
             return
     _scatter(warp, dtype, _lane_pointers(warp, dtype, address), text, on)
 
 
 def _scatter(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask | None) -> None:
     if on is not None and _is_branchy(dtype, on, warp.kernel.features.least_scattered_bytes):
-        _scatter_by_lane(warp, dtype, pointers, text, on)
+        element = memory_type(dtype, None)
+
+        def store(scalars: list[str]) -> str:
+            warp.w.line(f"store {element} {scalars[1]}, ptr {scalars[0]}, align {dtype.itemsize}")
+            return ""
+
+        for_each_lane(warp, on, [PerLane("ptr", pointers, False), PerLane(element, text, False)], "", store)
         return
     args = [
         (memory_type(dtype, LANES), text),
         (f"<{LANES} x ptr> align {dtype.itemsize}", pointers),
         (f"<{LANES} x i1>", on.text if on else "splat (i1 true)"),
     ]
-    _call(warp.w, "void", f"llvm.masked.scatter.{suffix(args[0][0])}.v{LANES}p0", args)
+    warp.w.call("void", f"llvm.masked.scatter.{suffix(args[0][0])}.v{LANES}p0", args)
 
 
-def _scatter_by_lane(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask) -> None:
+def _store_run(w: Writer, dtype: DType, run: Stretch, pointer: str, text: str, on: Mask | None) -> None:
     element = memory_type(dtype, None)
-
-    def store(scalars: list[str]) -> str:
-        warp.w.line(f"store {element} {scalars[1]}, ptr {scalars[0]}, align {dtype.itemsize}")
-        return ""
-
-    for_each_lane(warp, on, [PerLane("ptr", pointers, False), PerLane(element, text, False)], "", store)
-
-
-def _store_run(w: Writer, dtype: DType, run: Run, pointer: str, text: str, on: Mask | None) -> None:
-    element = memory_type(dtype, None)
-    if run.step == 0:  # unmasked: the last of them wins
+    if run.count < len(run.lanes):  # they share an element, unmasked: the last of them wins
         last = w.emit(f"extractelement <{LANES} x {element}> {text}, i64 {run.lanes[-1]}")
         w.line(f"store {element} {last}, ptr {pointer}, align {dtype.itemsize}")
         return
-    held = vector_of(element, run.count)
-    part = text if run.count == LANES else _slice(w, element, text, run)
+    held, part = vector_of(element, run.count), _slice(w, element, text, run)
     if on is None:
         w.line(f"store {held} {part}, ptr {pointer}, align {dtype.itemsize}")
         return
-    mask = on.text if run.count == LANES else _slice(w, "i1", on.text, run)
+    mask = _slice(w, "i1", on.text, run)
     args = [(held, part), (f"ptr align {dtype.itemsize}", pointer), (f"<{run.count} x i1>", mask)]
-    _call(w, "void", f"llvm.masked.store.{suffix(held)}.p0", args)
-
-
-def _scalar_store(warp: Warp, dtype: DType, pointer: str, text: str) -> None:
-    element = memory_type(dtype, None)
-    if dtype is dtypes.bool_:
-        text = warp.w.emit(f"zext i1 {text} to i8")
-    warp.w.line(f"store {element} {text}, ptr {pointer}, align {dtype.itemsize}")
+    w.call("void", f"llvm.masked.store.{suffix(held)}.p0", args)
 
 
 def _last_lane(warp: Warp, dtype: DType, value: Form, on: Mask | None) -> str:

@@ -8,6 +8,18 @@
 Around a barrier inside control flow the control flow itself is run once per block (`Split`), with pieces in its bodies.
 A value of one piece that another one reads goes through an array with an element per thread (a slot), unless it is cheap
 to compute again. Carried values of a split loop, and results of a split `if`, live in slots all the time.
+
+What is the same in every warp is computed once per block: a number, or one per lane.
+
+    block_idx, sizes, constants, lane_id, what is computed from them  the same
+    thread_idx, atomics, LOCAL memory                                 varying
+    loads, shuffles, votes outside of inner control flow              as their operands, in the cases below
+    results of control flow around a barrier                          varying if what is handed on is
+    results of other control flow                                     varying if anything in it is, or has an effect
+
+A load is varying where its own thread may have stored there since the last barrier, and so is what the lanes do together where
+the last warp lacks some. Control flow that contains a barrier is taken by all threads alike or it is a fault (`blockflow.py`
+checks), so its condition makes nothing varying.
 """
 
 from __future__ import annotations
@@ -15,8 +27,109 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from stagekit.backends.host.uniformity import barrier_ops, varying_values
-from stagekit.ir import Block, Effect, Function, Op, Value, flow, ops, walk
+from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, ops, walk
+from stagekit.limits import WARP
+
+
+def with_nested(op: Op) -> Iterator[Op]:
+    yield op
+    for body in op.bodies():
+        yield from walk(body)
+
+
+def barrier_ops(block: Block) -> frozenset[Op]:
+    """The ops under `block` that wait for the whole block of threads, or contain one that does."""
+    found: set[Op] = set()
+    _find_barriers(block, found)
+    return frozenset(found)
+
+
+def _find_barriers(block: Block, found: set[Op]) -> bool:
+    here = [op for op in block.ops if _waits(op, found)]
+    found.update(here)
+    return bool(here)
+
+
+def _waits(op: Op, found: set[Op]) -> bool:
+    inside = [_find_barriers(body, found) for body in op.bodies()]
+    return Effect.SYNC in op.effects or any(inside)
+
+
+def varying_values(fn: Function, block: tuple[int, int, int], barriers: frozenset[Op]) -> frozenset[Value]:
+    """The values of `fn` that may differ between the warps of a block of this shape."""
+    analysis = _Analysis(block, barriers)
+    analysis.block(fn.body, is_outside=True)
+    return frozenset(analysis.varying)
+
+
+_READS_ALONE = frozenset({Effect.READ})
+_COLLECTIVE_ALONE = frozenset({Effect.COLLECTIVE})
+
+
+class _Analysis:
+    """`block` and `op` tell whether something per thread happened: a varying value was read or made, or an effect."""
+
+    def __init__(self, block: tuple[int, int, int], barriers: frozenset[Op]) -> None:
+        self.varying: set[Value] = set()
+        self._shape = block
+        self._barriers = barriers
+        self._may_read = True  # outside of inner control flow, and nothing was written since the last barrier
+        self._alike = {_COLLECTIVE_ALONE} if block[0] * block[1] * block[2] % WARP == 0 else set()
+
+    def mark(self, values: Iterable[Value]) -> bool:
+        """Note `values` as varying; did anything change?"""
+        before = len(self.varying)
+        self.varying.update(values)
+        return len(self.varying) != before
+
+    def flow(self, links: Iterable[flow.Edge]) -> bool:
+        """Each target varies if its source does; did anything change?"""
+        return self.mark([target for source, target in links if source in self.varying])
+
+    def block(self, block: Block, *, is_outside: bool) -> bool:
+        """is_outside: is it the kernel's body, or that of control flow around a barrier?"""
+        self._may_read, happened = is_outside, False
+        for op in block.ops:
+            happened |= self.op(op, is_outside=is_outside)
+            if op in self._barriers:
+                self._may_read = is_outside
+            elif any(Effect.WRITE in inner.effects for inner in with_nested(op)):
+                self._may_read = False
+        return happened
+
+    def op(self, op: Op, *, is_outside: bool) -> bool:
+        may_read = self._may_read
+        happened = bool(op.bodies()) and self.bodies(op)
+        self._may_read = may_read
+        happened = happened or self.is_per_thread(op, is_outside) or any(v in self.varying for v in op.operands())
+        if happened and op not in self._barriers:
+            self.mark(op.results)
+        return happened
+
+    def is_per_thread(self, op: Op, is_outside: bool) -> bool:
+        if isinstance(op, ops.IntrinsicOp):
+            native = op.spec.lower["cpu"]
+            if native is Native.THREAD_IDX:
+                return self._shape["xyz".index(op.params[0])] > 1
+            if native is Native.LANE_ID:
+                return False
+            return bool(op.effects) and not (is_outside and op.effects in self._alike)
+        if isinstance(op, ops.Alloc):
+            return op.space is Space.LOCAL
+        if op.effects == _READS_ALONE:
+            return not self._may_read
+        return bool(op.effects)
+
+    def bodies(self, op: Op) -> bool:
+        links, is_outside = tuple(flow.edges(op)), op in self._barriers
+        if isinstance(op, ops.For) and not is_outside and not self.varying.isdisjoint(flow.deciders(op)):
+            self.mark(op.loop_body.params[:1])
+        self.flow(links)
+        happened = [self.block(body, is_outside=is_outside) for body in op.bodies()]
+        while self.flow(links) and not isinstance(op, ops.If):  # the arms of an `if` see nothing of what they yield
+            happened = [self.block(body, is_outside=is_outside) for body in op.bodies()]
+        return any(happened)
+
 
 MAX_RECOMPUTED_DEPTH = 5
 
@@ -37,7 +150,7 @@ class Piece:
 
 @dataclass(eq=False)
 class Once:
-    """An op without effect on uniform values: computed once per block."""
+    """An op without effect on values that are the same in every warp: computed once per block, before the next piece."""
 
     op: Op
 
@@ -116,7 +229,7 @@ class _Planner:
                 self._flush(steps, piece)
                 steps.append(Split(op, self._bodies(op)))
                 piece = Piece()
-            elif self._is_block_level(op):
+            elif op.results and self.plan.varying.isdisjoint(op.results):  # an effect makes a result vary
                 steps.append(Once(op))
             else:
                 piece.ops.append(op)
@@ -149,7 +262,8 @@ class _Planner:
 
     def _entry_copies(self, op: Op) -> list[tuple[Value, Value]]:
         """What must be in slots before a split begins."""
-        self.split_reads.extend(v for v in _read_by_split(op) if v in self.plan.varying)
+        if not isinstance(op, ops.While):  # conditions, bounds, the predicate of a barrier
+            self.split_reads.extend(v for v in flow.deciders(op) or op.operands() if v in self.plan.varying)
         if isinstance(op, ops.For):
             params = op.loop_body.params[1:]
             self._live_in_slots(params)
@@ -184,10 +298,6 @@ class _Planner:
         self._alias(op.results, op.after.params)
         before = self.region(op.before, (None, *op.after.params))
         return [before, self.region(op.after, op.before.params)]
-
-    def _is_block_level(self, op: Op) -> bool:
-        """Does `op` compute something uniform and do nothing else?"""
-        return bool(op.results) and not any(result in self.plan.varying for result in op.results)
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 
@@ -234,25 +344,14 @@ class _Planner:
         return isinstance(op, (*_CHEAP, ops.Alloc))
 
 
-def _with_nested(op: Op) -> Iterator[Op]:
-    yield op
-    for body in op.bodies():
-        yield from walk(body)
-
-
-def _read_by_split(op: Op) -> tuple[Value, ...]:
-    """What block-level code reads of an op that holds a barrier: conditions, bounds, the predicate of a barrier."""
-    return () if isinstance(op, ops.While) else flow.deciders(op) or op.operands()
-
-
 def _free_values(piece: Piece) -> list[Value]:
     """What a piece reads from outside, each once."""
     read: dict[Value, None] = {}
     for op in piece.ops:
-        for inner in _with_nested(op):
+        for inner in with_nested(op):
             read.update(dict.fromkeys(inner.operands()))
     read.update((value, None) for value, _ in piece.copies)
-    defined = {v for op in piece.ops for inner in _with_nested(op) for v in _defined(inner)}
+    defined = {v for op in piece.ops for inner in with_nested(op) for v in _defined(inner)}
     return [value for value in read if value not in defined]
 
 

@@ -8,13 +8,32 @@ In a kernel that retypes such memory each lane has its elements side by side ins
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Address, Form, Index, Linear, Mask, Uniform, Vector, number
+from stagekit.backends.host.branches import PerLane
+from stagekit.backends.host.forms import (
+    LANES,
+    Address,
+    Form,
+    Index,
+    Linear,
+    Mask,
+    Uniform,
+    Vector,
+    as_mask,
+    as_vector,
+    dtype_of,
+    held_dtype,
+    number,
+    scalar_text,
+    scalar_vector,
+    unknown,
+)
 from stagekit.backends.host.integers import integer_binary
-from stagekit.backends.host.spread import as_mask, as_vector, held_dtype, scalar_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
-from stagekit.backends.llvm.types import llvm_type, memory_type
+from stagekit.backends.llvm.types import Lanes, llvm_type, memory_type
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Pointer, Space, Type, ops
@@ -146,3 +165,28 @@ def full_vector(warp: Warp, type_: Type, form: Form) -> str:
     if isinstance(type_, Pointer):
         return vector_pointers(warp, type_, address_of(form))
     return scalar_vector(warp, type_.dtype, form)
+
+
+def per_lane(warp: Warp, type_: Type, form: Form) -> PerLane:
+    """A value of any type as an input of scalar code for one lane after another."""
+    one = scalar_pointer(warp, type_, address_of(form)) if isinstance(type_, Pointer) else None
+    if isinstance(form, Uniform):
+        one = form.text
+    return PerLane(llvm_type(type_, None), one or full_vector(warp, type_, form), one is not None)
+
+
+def as_full(type_: Type, text: str) -> Form:
+    """The form of a vector in the full width of its type."""
+    if isinstance(type_, Pointer):
+        return lane_pointers(text)
+    return Mask(text) if type_.dtype is dtypes.bool_ else Vector(text, unknown(type_.dtype))
+
+
+def elementwise(
+    warp: Warp, args: Sequence[tuple[Type, Form]], result: Type, write: Callable[[Lanes, list[str]], str]
+) -> Form:
+    """What `write` makes of the texts of `args`: of scalars where each is the same in all lanes, else of vectors."""
+    lanes = None if all(isinstance(form, Uniform) for _, form in args) else LANES
+    texts = [scalar_text(form) if lanes is None else full_vector(warp, type_, form) for type_, form in args]
+    text = write(lanes, texts)
+    return as_full(result, text) if lanes else Uniform(text, unknown(dtype_of(result)))

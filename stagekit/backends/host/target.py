@@ -69,15 +69,13 @@ def _initialise() -> None:
 
 def quick_machine() -> Any:
     """A target machine that generates code as it stands, for what is made while somebody waits and is mostly calls."""
-    _initialise()
-    return llvm.Target.from_default_triple().create_target_machine(opt=0, reloc="pic", codemodel="jitdefault", jit=True)
+    return machine_for(Processor("", ""), 0)
 
 
 def machine_for(processor: Processor, level: int = _OPTIMISATION_LEVEL) -> Any:
-    """A new LLVM target machine; not shared, since it is not meant for several threads."""
+    """A new LLVM target machine, for an engine, which frees it, or for one who needs his own."""
     _initialise()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
+    return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor.name,
         features=processor.features,
         opt=level,
@@ -85,3 +83,9 @@ def machine_for(processor: Processor, level: int = _OPTIMISATION_LEVEL) -> Any:
         codemodel="jitdefault",
         jit=True,
     )
+
+
+@functools.cache
+def shared_machine(processor: Processor, level: int) -> Any:
+    """The target machine that generates code. Threads may share it: llvmlite makes one call of LLVM at a time."""
+    return machine_for(processor, level)

@@ -6,7 +6,7 @@ written through a `Warp` too, one all of whose values are `Uniform`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from stagekit.ir import Block, Op, Value, ops
 from stagekit.ir.intervals import Interval
 
 _LONGEST = 8  # bytes of an element
+FAULT_LABEL = "fault"  # of the block that leaves the kernel with a fault
 FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
 
 
@@ -35,12 +36,11 @@ class LocalPlace:
 class Kernel:
     """One compilation. block: threads per axis.
 
-    emitters: how each kind of op is written (`emit.py`). fork: tried before each (`forks.py`). block_idx, grid_dim: scalars
-    of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
+    emitters: how each kind of op is written (`compiler.py`). fork: tried before each (`conditional.py`). block_idx, grid_dim:
+    scalars of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
-    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. fault: the label
-    that leaves the kernel with a fault.
+    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block.
     """
 
     w: Writer
@@ -54,7 +54,6 @@ class Kernel:
     used: frozenset[Value]
     retypes_local: bool
     decided: Mapping[Value, bool] = field(default_factory=dict)
-    fault: str = "fault"
     block_values: dict[Value, Form] = field(default_factory=dict)
     shared: dict[Op, str] = field(default_factory=dict)
     local: dict[Op, LocalPlace] = field(default_factory=dict)
@@ -166,6 +165,14 @@ class Warp:
                 return forked
             self.emit(op)
         return tuple(self[value] for value in block.ops[-1].operands())
+
+    def kept(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Those of the results or block parameters of an op that are held here; `BlockFlow` has the others in slots."""
+        return values
+
+    def decider(self, op: Op, value: Value) -> Form:
+        """What decides where control goes in `op`."""
+        return self[value]
 
     def emit(self, op: Op) -> None:
         self.kernel.emitters[type(op)](self, op)

@@ -1,11 +1,11 @@
 """Parse LLVM text and run LLVM's passes over it, without the leak and the miscompile of the tools underneath.
 
-In: text. Out: a verified module, changed in place by `optimise`.
+In: text. Out: a verified module, changed in place by `optimise` or `simplify`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,19 +36,30 @@ def optimise(module: Any, target_machine: Any, level: int) -> None:
         _run(builder.getModulePassManager(), module, builder)
 
 
-def simplify(module: Any, target_machine: Any) -> None:
-    """Run over `module` the passes of the default pipeline that do something for code without loops and calls.
+STRAIGHT = ("simplify_cfg", "sroa", "instruction_combine", "ipsccp", "simplify_cfg", "instruction_combine")
+"""The passes of the default pipeline that do something for code without loops and calls.
 
-    They take a quarter of the pipeline's time. Control flow is simplified first, before an operand that only one arm needs is
-    moved there; ranges narrow 64-bit arithmetic to 32 bits.
-    """
+They take a quarter of the pipeline's time. Control flow is simplified first, before an operand that only one arm needs is
+moved there; ranges narrow 64-bit arithmetic to 32 bits.
+"""
+
+VECTORS = (
+    "sroa",  # LOCAL arrays whose elements are known become registers
+    "simplify_cfg",
+    "instruction_combine",
+    "loop_unroll",
+    "sroa",  # and those whose elements are known since a loop is unrolled
+    "instruction_combine",
+    "simplify_cfg",
+)
+"""Those that do something for code which is vectorised already."""
+
+
+def simplify(module: Any, target_machine: Any, names: Sequence[str]) -> None:
+    """Run the passes of these `names` over `module`, in this order."""
     passes = llvm.create_new_module_pass_manager()
-    passes.add_simplify_cfg_pass()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_ipsccp_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
+    for name in names:
+        getattr(passes, f"add_{name}_pass")()
     with _pass_builder(target_machine, 2) as builder:
         _run(passes, module, builder)
 

@@ -4,16 +4,22 @@
     total = w.emit("add i32 %a, 1")                                # "%t0", and the line `%t0 = add i32 %a, 1`
     root = w.call("float", "llvm.sqrt.f32", [("float", "%x")])     # declares what it calls
 
-Text, because it is several times faster to make than an object tree that LLVM would print and parse anyway.
+Text, because it is several times faster to make than an object tree that LLVM would print and parse anyway. Operands too:
+
+    constant(float32, None, 0.5)   ->  0x3FE0000000000000
+    constant(int32, 32, 7)         ->  splat (i32 7)
+    literal("splat (i32 7)")       ->  7
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type
+from stagekit import dtypes
+from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type, scalar_type
 from stagekit.dtypes import DType
 from stagekit.ir import Space, Type
 
@@ -26,12 +32,17 @@ class Abilities:
     """What the writers of a module may rely on.
 
     spaces: LLVM's number of each address space. has_bfloat_rounding: the target rounds float to bfloat by one
-    instruction. fastmath: floats may be reassociated, contracted, approximated.
+    instruction. fastmath: floats may be reassociated, contracted, approximated. finds_again: what a basic block has
+    computed already is not written again, for the sake of the time that LLVM takes for it.
     """
 
     spaces: Mapping[Space, int] = field(default_factory=lambda: FLAT)
     has_bfloat_rounding: bool = False
     fastmath: bool = False
+    finds_again: bool = False
+
+
+_IMPURE = ("load", "call", "alloca", "phi", "freeze", "atomicrmw", "cmpxchg")
 
 
 class Module:
@@ -106,6 +117,13 @@ class Writer:
         self._entry: list[str] = []
         self._temporaries = 0
         self._labels = 0
+        self._found: dict[str, str] = {}  # what this basic block computes: the result by the text
+
+    def beside(self) -> Writer:
+        """A writer of another function, whose parameters may have the names of temporaries here."""
+        other = Writer(self.module)
+        other._temporaries = self._temporaries
+        return other
 
     def fresh(self) -> str:
         """A temporary not used yet, for text that names its own result."""
@@ -115,6 +133,13 @@ class Writer:
 
     def emit(self, text: str) -> str:
         """Write `%tN = text`; gives `%tN`."""
+        if self.abilities.finds_again and not text.startswith(_IMPURE):
+            if text not in self._found:
+                self._found[text] = self._write(text)
+            return self._found[text]
+        return self._write(text)
+
+    def _write(self, text: str) -> str:
         name = f"%t{self._temporaries}"
         self._temporaries += 1
         self._lines.append(f"  {name} = {text}{self.suffix}")
@@ -137,6 +162,7 @@ class Writer:
         """Start the block `name`; the one before must have ended."""
         self._lines.append(f"{name}:")
         self.block = name
+        self._found.clear()
 
     def hole(self) -> int:
         """Keep a place in the text for what is known only later: the operands of a phi, the conversion of an arm's value."""
@@ -149,11 +175,12 @@ class Writer:
     @contextmanager
     def into(self, hole: int) -> Iterator[None]:
         """Write what the `with` writes, without labels, into `hole`."""
-        outer, self._lines = self._lines, []
+        outer_lines, outer_found = self._lines, self._found
+        self._lines, self._found = [], {}
         try:
             yield
         finally:
-            inner, self._lines = self._lines, outer
+            inner, self._lines, self._found = self._lines, outer_lines, outer_found
             self._lines[hole] = "\n".join(filter(None, (self._lines[hole], *inner)))
 
     def mark(self) -> tuple[int, str]:
@@ -163,6 +190,7 @@ class Writer:
     def rewind(self, mark: tuple[int, str]) -> None:
         """Forget what was written since `mark`; what the entry block and the module were given stays."""
         length, self.block = mark
+        self._found.clear()
         del self._lines[length:]
 
     def type(self, type_: DType | Type, lanes: Lanes) -> str:
@@ -173,8 +201,11 @@ class Writer:
         self.module.declare(signature)
 
     def call(self, result: str, name: str, args: Sequence[tuple[str, str]], attributes: str = "") -> str:
-        """Declare `name` and call it with (type, operand) pairs; gives the result, or "" for a `void` function."""
-        self.declare(f"{result} @{name}({', '.join(t for t, _ in args)})")
+        """Declare `name` and call it with (type, operand) pairs; gives the result, or "" for a `void` function.
+
+        The type of a pointer may end in ` align N`, which the call then says of it.
+        """
+        self.declare(f"{result} @{name}({', '.join(t.partition(' align ')[0] for t, _ in args)})")
         text = f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in args)}){attributes}"
         if result != "void":
             return self.emit(text)
@@ -191,3 +222,51 @@ def escape(text: str) -> str:
     return "".join(
         c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text
     )
+
+
+def constant(dtype: DType, lanes: Lanes, value: bool | float) -> str:
+    """The operand text of a number, in every lane."""
+    text = _CONSTANTS.get(dtype, _bits_constant)(dtype, value)
+    return text if lanes is None else f"splat ({scalar_type(dtype)} {text})"
+
+
+def _double_constant(dtype: DType, value: float) -> str:
+    # LLVM spells a float constant by the bits of the double of the same value.
+    return f"0x{struct.pack('>d', value).hex().upper()}"
+
+
+def _half_constant(dtype: DType, value: float) -> str:
+    return f"0xH{struct.pack('>e', value).hex().upper()}"
+
+
+def _bool_constant(dtype: DType, value: float) -> str:
+    return "true" if value else "false"
+
+
+def _bits_constant(dtype: DType, value: float) -> str:
+    """Integers as they are; floats that are held as bits by their bits."""
+    return str(int.from_bytes(dtype(value).tobytes(), "little") if dtype.is_float else int(value))
+
+
+_CONSTANTS: dict[DType, Callable[[DType, float], str]] = {
+    dtypes.bool_: _bool_constant,
+    dtypes.float16: _half_constant,
+    dtypes.float32: _double_constant,
+    dtypes.float64: _double_constant,
+}
+
+
+def literal(operand: str) -> int | None:
+    """The integer that a constant operand spells in every lane, or None."""
+    if operand[0] == "%":
+        return None
+    try:
+        return int(operand.removesuffix(")").rpartition(" ")[2])
+    except ValueError:
+        return None
+
+
+def select(w: Writer, type_: DType | Type, lanes: Lanes, condition: str, if_true: str, if_false: str) -> str:
+    """`if_true` where `condition` holds; every operand has `lanes` lanes."""
+    held = w.type(type_, lanes)
+    return w.emit(f"select {llvm_type(dtypes.bool_, lanes)} {condition}, {held} {if_true}, {held} {if_false}")

@@ -61,7 +61,7 @@ class GpuTarget:
         module = optimize.parse(text, llvm.create_context())
         machine = _machine(self.cpu, self.ptx_version)
         if is_straight:
-            optimize.simplify(module, machine)
+            optimize.simplify(module, machine, optimize.STRAIGHT)
         else:
             optimize.optimise(module, machine, _PASSES_LEVEL)
         return str(machine.emit_assembly(module))

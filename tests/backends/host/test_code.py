@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stagekit import dtypes
 from stagekit.backends import host, interp
 from stagekit.backends.host.compiler import compile_for
-from stagekit.backends.host.objects import check_symbols, undefined_symbols
+from stagekit.backends.host.loader import check_symbols, undefined_symbols
 from stagekit.backends.host.target import Processor, this_processor
 from stagekit.diagnostics import InternalError
 from stagekit.intrinsics import all_intrinsics

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.backends.host import guards
-from stagekit.backends.host.rows import LONGEST_ROW
+from stagekit.backends.host.entry import LONGEST_ROW
 from stagekit.ir import Builder, CompareKind, Value
 from tests.backends.host.kernels import array, global_thread, i32, i64, kernel, number, when
 from tests.backends.host.running import compiled
@@ -210,5 +210,5 @@ def test_a_row_may_begin_and_end_anywhere_in_the_grid(n: int) -> None:
 @pytest.mark.parametrize(("times", "is_copied"), [(1, True), (guards.MAX_GUARDED_OPS, False)])
 def test_a_large_kernel_is_not_written_twice(times: int, is_copied: bool) -> None:
     runner = compiled(_count(times), (32, 1, 1))
-    assert is_copied == (".whole" in runner.code.llvm)
+    assert is_copied == ("%unguarded" in runner.code.llvm)
     runner.close()
