@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
@@ -55,17 +53,22 @@ def _is_straight(fn: Function, text: str) -> bool:
     """Has `fn` nothing for the rest of LLVM's pipeline to do? That unrolls loops, inlines libdevice, spreads alignments, keeps
     arrays in registers, narrows divisions, and leaves out the bound of an index that a condition around it implies.
     """
-    needs_more = (rule(op) for op in walk(fn.body) if (rule := _NEEDS_MORE.get(type(op))))
-    return not any(fn.attribute("align", ())) and "@__nv_" not in text and not any(needs_more)
+    powers = {op.result for op in walk(fn.body) if isinstance(op, ops.Constant) and op.value in _POWERS_OF_TWO}
+
+    def needs_more(op: Op) -> bool:
+        match op:
+            case ops.For() | ops.While():
+                return True
+            case ops.Alloc():
+                return op.space is Space.LOCAL or op.align > op.dtype.itemsize
+            case ops.Binary():  # by a power of two it is a shift or a mask in any width
+                return op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers
+        return isinstance(op, ops.Select) and op.result.type is INDEX
+
+    return not any(fn.attribute("align", ())) and "@__nv_" not in text and not any(map(needs_more, walk(fn.body)))
 
 
-_NEEDS_MORE: dict[type[Op], Callable[[Any], bool]] = {
-    ops.For: lambda op: True,
-    ops.While: lambda op: True,
-    ops.Alloc: lambda op: op.space is Space.LOCAL or op.align > op.dtype.itemsize,
-    ops.Select: lambda op: op.result.type is INDEX,
-    ops.Binary: lambda op: op.kind in ops.DIVISIONS and op.result.type is INDEX,
-}
+_POWERS_OF_TWO = frozenset(1 << bit for bit in range(63))
 
 
 def entry_name(name: str) -> str:
