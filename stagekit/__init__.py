@@ -38,6 +38,9 @@ from stagekit.frontend.language import (
     window,
 )
 from stagekit.frontend.language import block_threads as _block_threads
+from stagekit.frontend.language import in_vectors as _in_vectors
+from stagekit.frontend.language import lanes as _lanes
+from stagekit.frontend.language import takes_vectors as _takes_vectors
 from stagekit.frontend.language import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.intrinsics import public_in as _public_in

@@ -22,7 +22,7 @@ from stagekit.diagnostics import Loc, Note, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import JoinMismatch, MaybeUndefined
 from stagekit.frontend.journal import MISSING, UNKNOWN, Change, Location, holders, may_merge
-from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
 from stagekit.frontend.state import stored
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer, is_exit_flag, is_guarded
 from stagekit.frontend.values import (
@@ -37,7 +37,7 @@ from stagekit.frontend.values import (
     Text,
     is_open,
 )
-from stagekit.ir import BOOL, OpenBlock, Pointer, Scalar, Space, Type, Value
+from stagekit.ir import BOOL, OpenBlock, Pointer, Space, Type, Value, of_dtype
 
 
 def same_static(a: Any, b: Any) -> bool:
@@ -350,6 +350,8 @@ def join_dtype(a: Any, b: Any) -> DType | None:
     """
     weak_a, weak_b = is_weak_number(a), is_weak_number(b)
     left, right = default_dtype(a), default_dtype(b)
+    if of_dtype(left, own_type(b)) is not own_type(a):
+        return None  # vectors of other tiles
     if weak_a and weak_b:
         met = dtypes.promote(left, right)
         return met if (left.kind == right.kind or {left.kind, right.kind} == {"int", "float"}) else None
@@ -370,8 +372,8 @@ def join_dtype(a: Any, b: Any) -> DType | None:
 def zero_of(tracer: Tracer, type_: Type) -> Value:
     """A value of `type_` that nobody will look at."""
     builder = tracer.builder
-    if isinstance(type_, Scalar):
-        return builder.constant(0.0 if type_.dtype.is_float else False if type_ == BOOL else 0, type_.dtype)
+    if not isinstance(type_, Pointer):
+        return builder.constant(0.0 if type_.dtype.is_float else False if type_.dtype is BOOL.dtype else 0, type_)
     if type_.space is Space.GLOBAL:
         return builder.bitcast(builder.index(0), type_)
     return builder.alloc(type_.dtype, type_.space, 0, type_.dtype.itemsize)

@@ -6,8 +6,9 @@ Outside a kernel they cannot do anything and say so.
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +31,12 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
-from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
 from stagekit.frontend.slices import arithmetic
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
-from stagekit.ir import Effect, Space, Type, Value, has_effect
+from stagekit.ir import Effect, Intrinsic, Space, Type, Value, Vector, has_effect
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
 
@@ -175,6 +176,53 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
         strides.insert(0, count)
         count = arithmetic(site, "*", count, size)
     return tuple(strides), count
+
+
+# -- vectors, for the library ------------------------------------------------------------------------------------------------
+
+
+@staged
+def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
+    """Numbers as vectors of these widths, given for each vector what is in it (or in all its lanes), or for each lane.
+
+    Pointers, which are given for each lane, stay as they are.
+    """
+    if len(values) == len(widths):
+        return [_splat(site, value, width) for value, width in zip(values, widths)]
+    if not is_numeric(values[0]):
+        return list(values)
+    rest = iter(values)
+    return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
+
+
+def _splat(site: Site, number: Any, width: int) -> Any:
+    """`number` in each of `width` lanes, if it is not a vector already."""
+    if width == 1 or isinstance(own_type(number), Vector):
+        return number
+    scalar = site.tracer.arithmetic.number(number)
+    return Number(site.tracer.builder.splat(scalar.value, width), scalar.is_weak, (scalar,) * width)
+
+
+def _pack(site: Site, numbers: list[Any]) -> Any:
+    if len(numbers) == 1:
+        return numbers[0]
+    scalars = tuple([site.tracer.arithmetic.number(each) for each in numbers])
+    return Number(site.tracer.builder.pack([each.value for each in scalars]), lanes=scalars)
+
+
+@staged
+def lanes(site: Site, number: Any) -> list[Any]:
+    """The lanes of a vector; of anything else, itself."""
+    if not isinstance(number, Number) or not isinstance(number.value.type, Vector):
+        return [number]
+    extract, count = site.tracer.builder.extract, number.value.type.count
+    return list(number.lanes or [Number(extract(number.value, lane), number.is_weak) for lane in range(count)])
+
+
+def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
+    """Does `function` of the language do lane by lane what it does to one number? None does so beside a pointer."""
+    has_pointer = any(isinstance(each, Address | Array) for each in args)
+    return not has_pointer and (function.is_elementwise if isinstance(function, Intrinsic) else True)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:

@@ -34,10 +34,10 @@ from stagekit.frontend.control import (
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
 from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
-from stagekit.frontend.numbers import default_dtype, is_numeric
+from stagekit.frontend.numbers import is_numeric, own_type
 from stagekit.frontend.tracer import VALUE, Assigned, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
-from stagekit.ir import Scalar, Type, Value
+from stagekit.ir import Pointer, Type, Value, of_dtype
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
 _STILL = 8  # from this round on types only widen, so that they cannot alternate for ever
@@ -99,7 +99,7 @@ def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, ot
 def leaf_type(leaf: Any) -> LeafType:
     if isinstance(leaf, Address):
         return LeafType(leaf.type, False)
-    return LeafType(Scalar(default_dtype(leaf)), is_weak_number(leaf))
+    return LeafType(own_type(leaf), is_weak_number(leaf))
 
 
 class CarriedLocations:
@@ -219,7 +219,6 @@ class CarriedLocations:
             return zero_of(self.tracer, leaf.type)
         if isinstance(start, Address):
             return start.value
-        assert isinstance(leaf.type, Scalar)
         return self.tracer.arithmetic.to_value(start, leaf.type.dtype)
 
     # -- between rounds -----------------------------------------------------------------------------------------
@@ -288,7 +287,7 @@ class CarriedLocations:
         if is_numeric(before) and is_numeric(after):
             dtype = join_dtype(before, after)
             if dtype is not None:
-                return [LeafType(Scalar(dtype), is_weak_number(before) and is_weak_number(after))]
+                return [LeafType(of_dtype(dtype, own_type(before)), is_weak_number(before) and is_weak_number(after))]
         elif isinstance(before, Address) and isinstance(after, Address) and before.type == after.type:
             return [leaf_type(before)]
         elif parts_of(before) is not None and same_shape(before, after):
@@ -344,7 +343,7 @@ class CarriedLocations:
         loc = (change.place if change is not None else None) or self.loc
         starts = [] if item.start is MISSING else leaves_of(item.start)
         for start, leaf in zip(starts, item.leaves):
-            if leaf is not None and isinstance(leaf.type, Scalar):
+            if leaf is not None and not isinstance(leaf.type, Pointer):
                 carried = Number(Value(leaf.type), leaf.is_weak)
                 note_widening(self.tracer, item.name, start, carried, leaf.type.dtype, loc)
 
@@ -365,8 +364,9 @@ def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
     if a is None or b is None or a == b:
         return a or b
     left, right = (Number(Value(each.type), each.is_weak) for each in (a, b))
-    met = join_dtype(left, right) if isinstance(a.type, Scalar) and isinstance(b.type, Scalar) else None
-    return LeafType(Scalar(met), a.is_weak and b.is_weak) if met else b
+    has_pointer = isinstance(a.type, Pointer) or isinstance(b.type, Pointer)
+    met = None if has_pointer else join_dtype(left, right)
+    return LeafType(of_dtype(met, a.type), a.is_weak and b.is_weak) if met else b
 
 
 def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:

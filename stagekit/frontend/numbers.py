@@ -19,7 +19,7 @@ from stagekit.diagnostics import Loc, is_huge, shown
 from stagekit.dtypes import DType, dtype_from_numpy, promote, true_divide_dtype
 from stagekit.frontend.errors import BadOperands, LiteralRange, MixedPromotion, StagingError
 from stagekit.frontend.values import Number
-from stagekit.ir import BinaryKind, Builder, CompareKind, UnaryKind, Value, semantics
+from stagekit.ir import BinaryKind, Builder, CompareKind, Scalar, Type, UnaryKind, Value, of_dtype, semantics
 
 Literal = bool | int | float
 Static = Any  # a NumPy scalar: a typed compile-time number
@@ -102,6 +102,11 @@ def standing(value: Numeric) -> tuple[DType, bool]:
 
 def default_dtype(value: Numeric) -> DType:
     return standing(value)[0]
+
+
+def own_type(value: Any) -> Type:
+    """The type of a value when nothing else decides."""
+    return value.value.type if isinstance(value, Number) else Scalar(default_dtype(value))
 
 
 def describe_type(value: Any) -> str:
@@ -203,8 +208,7 @@ class Arithmetic:
         kind = SYMBOLS[symbol].kind
         if not isinstance(left, Number) and not isinstance(right, Number):
             return semantics.binary(kind, dtype, self._static(left, dtype), self._static(right, dtype))
-        a, b = self.to_value(left, dtype), self.to_value(right, dtype)
-        return Number(self.builder.binary(kind, a, b), is_weak)
+        return Number(self.builder.binary(kind, *self.pair(left, right, dtype)), is_weak)
 
     def _static(self, value: Literal | np.generic, dtype: DType) -> Static:
         self._check_range(value, dtype)
@@ -217,15 +221,12 @@ class Arithmetic:
         for literal, other, flip in ((left, right, False), (right, left, True)):
             if isinstance(literal, int) and dtype.is_integer and not dtype.holds(literal):
                 outcome = python(0, literal) if flip else python(literal, 0)
-                return (
-                    Number(self.builder.constant(bool(outcome), dtypes.bool_))
-                    if isinstance(other, Number)
-                    else np.bool_(outcome)
-                )
+                if not isinstance(other, Number):
+                    return np.bool_(outcome)
+                return Number(self.builder.constant(bool(outcome), of_dtype(dtypes.bool_, other.value.type)))
         if not isinstance(left, Number) and not isinstance(right, Number):
             return semantics.compare(kind, dtype, self._static(left, dtype), self._static(right, dtype))
-        a, b = self.to_value(left, dtype), self.to_value(right, dtype)
-        return Number(self.builder.compare(kind, a, b))
+        return Number(self.builder.compare(kind, *self.pair(left, right, dtype)))
 
     def negate(self, operand: Number | np.generic) -> Number | Static:
         dtype = default_dtype(operand)
@@ -253,5 +254,9 @@ class Arithmetic:
 
     def select(self, condition: Value, if_true: Numeric, if_false: Numeric) -> Number:
         dtype, is_weak = meet(if_true, if_false, self.builder.loc)
-        a, b = self.to_value(if_true, dtype), self.to_value(if_false, dtype)
-        return Number(self.builder.select(condition, a, b), is_weak)
+        chosen = self.pair(if_true, if_false, dtype)
+        return Number(self.builder.select(*self.builder.level(condition, *chosen)), is_weak)
+
+    def pair(self, left: Numeric, right: Numeric, dtype: DType) -> tuple[Value, ...]:
+        """Both operands in `dtype`, with as many lanes."""
+        return self.builder.level(self.to_value(left, dtype), self.to_value(right, dtype))

@@ -21,7 +21,7 @@ from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 from stagekit.intrinsics import registry
-from stagekit.ir import BinaryKind, CompareKind, Value
+from stagekit.ir import BinaryKind, CompareKind, Value, Vector, of_dtype
 
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
@@ -216,7 +216,8 @@ def _by_squaring(site: Site, base: Any, exponent: int) -> Any:
     dtype = default_dtype(base)
     if not isinstance(base, Number):
         return arithmetic.convert(1, dtype)
-    return Number(site.tracer.builder.constant(1.0 if dtype.is_float else 1, dtype), base.is_weak)
+    one = site.tracer.builder.constant(1.0 if dtype.is_float else 1, of_dtype(dtype, base.value.type))
+    return Number(one, base.is_weak)
 
 
 def _integer_power(site: Site, base: Any, exponent: Number) -> Number:
@@ -226,8 +227,11 @@ def _integer_power(site: Site, base: Any, exponent: Number) -> Number:
     """
     dtype, is_weak = _integer_dtype(site, base, exponent)
     builder, arithmetic = site.tracer.builder, site.tracer.arithmetic
-    start = arithmetic.to_value(exponent, dtype)
-    inits = (builder.constant(1, dtype), arithmetic.to_value(base, dtype), start)
+    x, start = arithmetic.pair(base, exponent, dtype)
+    if isinstance(x.type, Vector):  # the loop runs for each lane as long as its exponent asks
+        rows = [(Number(builder.extract(x, n)), Number(builder.extract(start, n))) for n in range(x.type.count)]
+        return Number(builder.pack([_integer_power(site, *row).value for row in rows]), is_weak)
+    inits = (builder.constant(1, dtype), x, start)
     zero, one = builder.constant(0, dtype), builder.constant(1, dtype)
 
     def params() -> list[Value]:

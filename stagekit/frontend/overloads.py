@@ -39,6 +39,8 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
         site.tracer.uses[spec.name] = spec.level
     sig = _resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
+    if spec.is_elementwise:
+        operands = list(site.tracer.builder.level(*operands))
     results = tuple(_wrap(v) for v in site.tracer.builder.call(spec, operands, params))
     if not results:
         return None

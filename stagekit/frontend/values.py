@@ -51,14 +51,18 @@ class _RunTime:
 
 @dataclass(eq=False, slots=True, repr=False)  # never changed; a frozen one takes longer to make
 class Number(_RunTime):
-    """A run-time number. `is_weak`: made from Python literals only, so it takes the other operand's dtype like they do."""
+    """A run-time number, or a vector of numbers, which the library alone makes and takes apart.
+
+    is_weak: made from Python literals only, so it takes the other operand's dtype like they do. lanes: what a vector was made of.
+    """
 
     value: Value
     is_weak: bool = False
+    lanes: tuple[Number, ...] | None = None
 
     @property
     def dtype(self) -> DType:
-        return self.value.type.dtype  # of a number's value it is a Scalar
+        return self.value.type.dtype  # of a number it is a scalar or a vector
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

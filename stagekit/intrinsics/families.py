@@ -39,7 +39,7 @@ def floats(name: str, single: Lowering, double: Lowering) -> ByDtype:
         results = b.call(by_name(name), wide, params)
         return tuple(b.cast(r, narrow) if r.type.dtype is float32 else r for r in results)
 
-    return {float32: single, float64: double, **dict.fromkeys(NARROW, Expand(through_float32))}
+    return {float32: single, float64: double, **dict.fromkeys(NARROW, Expand(through_float32, is_formula=True))}
 
 
 def same_floats(name: str, formula: Callable[..., Term]) -> ByDtype:

@@ -19,7 +19,7 @@ from stagekit.ir.builder import Builder
 from stagekit.ir.core import Block, Value
 from stagekit.ir.intrinsic import Expand
 from stagekit.ir.ops import BinaryKind, CompareKind
-from stagekit.ir.types import Scalar
+from stagekit.ir.types import of_dtype
 
 
 def _operator(
@@ -49,7 +49,7 @@ class Term:
         if isinstance(number, Term):
             return number
         payload = semantics.round_to(number, self.dtype)
-        return Term(self.builder, self.builder.constant(payload, self.dtype))
+        return Term(self.builder, self.builder.constant(payload, of_dtype(self.dtype, self.value.type)))
 
     def __rsub__(self, other: Operand) -> Term:
         return self.like(other) - self
@@ -88,7 +88,7 @@ class Term:
         return Term(self.builder, self.builder.cast(self.value, dtype))
 
     def bitcast(self, dtype: DType) -> Term:
-        return Term(self.builder, self.builder.bitcast(self.value, Scalar(dtype)))
+        return Term(self.builder, self.builder.bitcast(self.value, of_dtype(dtype, self.value.type)))
 
     @property
     def bits(self) -> Term:
@@ -114,7 +114,7 @@ def expand(formula: Callable[..., Term]) -> Expand:
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
         return (formula(*(Term(b, a) for a in args)).value,)
 
-    return Expand(build)
+    return Expand(build, is_formula=True)
 
 
 def asm(text: str, constraints: str, *args: Term, host: Callable[..., Term] | None = None) -> Term:

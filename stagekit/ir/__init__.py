@@ -16,12 +16,13 @@ from stagekit.ir.intrinsic import (
     Unsupported,
 )
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
-from stagekit.ir.types import BOOL, I32, INDEX, U32, Pointer, Scalar, Space, Type
+from stagekit.ir.types import BOOL, I32, INDEX, U32, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector, of_dtype
 from stagekit.ir.typing import IrError
 
 __all__ = [
-    "BOOL", "I32", "INDEX", "PURE", "TARGETS", "U32",
+    "BOOL", "I32", "INDEX", "PURE", "TARGETS", "U32", "VECTOR_WIDTHS",
     "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
     "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
-    "Space", "Type", "UnaryKind", "Unsupported", "Value", "flow", "has_effect", "nesting", "semantics", "walk",
+    "Space", "Type", "UnaryKind", "Unsupported", "Value", "Vector", "flow", "has_effect", "nesting", "of_dtype",
+    "semantics", "walk",
 ]  # fmt: skip

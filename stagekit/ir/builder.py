@@ -22,7 +22,7 @@ from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
-from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type
+from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type, Vector, of_dtype
 from stagekit.ir.typing import IrError, infer, types_of
 
 LOOK_BACK = 256  # ops of a block that are searched for the one that made a value
@@ -101,9 +101,9 @@ class Builder:
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def constant(self, value: bool | float, dtype: DType) -> Value:
-        """A number; `value` must be exact in `dtype` (use `semantics.round_to`)."""
-        result = Value(Scalar(dtype))
+    def constant(self, value: bool | float, type: DType | Scalar | Vector) -> Value:
+        """A number, in every lane of `type`; `value` must be exact in its dtype (use `semantics.round_to`)."""
+        result = Value(Scalar(type) if isinstance(type, DType) else type)
         self.append(ops.Constant.of({"value": value, "loc": self.loc, "results": (result,)}))
         return result
 
@@ -145,8 +145,8 @@ class Builder:
         return self._one(ops.Select, {"condition": condition, "if_true": if_true, "if_false": if_false})
 
     def cast(self, operand: Value, dtype: DType, *, is_exact: bool = False) -> Value:
-        """`operand` as `dtype`; the same value when it already is."""
-        wanted = Scalar(dtype)
+        """`operand` as `dtype`, lane by lane; the same value when it already is."""
+        wanted = of_dtype(dtype, operand.type)
         if operand.type is wanted:
             return operand
         return self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
@@ -159,6 +159,24 @@ class Builder:
         op = cls(loc=self.loc, results=tuple(Value(t) for t in results), **fields)
         infer(op)
         return self.append(op)
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def splat(self, operand: Value, count: int) -> Value:
+        return self._one(ops.Splat, {"count": count, "operand": operand})
+
+    def pack(self, args: Sequence[Value]) -> Value:
+        return self._one(ops.Pack, {"args": tuple(args)})
+
+    def extract(self, operand: Value, index: int) -> Value:
+        return self._one(ops.Extract, {"index": index, "operand": operand})
+
+    def level(self, *operands: Value) -> tuple[Value, ...]:
+        """`operands` with each scalar beside a vector as a vector of as many lanes."""
+        for operand in operands:
+            if type(operand.type) is Vector:
+                return tuple([v if type(v.type) is Vector else self.splat(v, operand.type.count) for v in operands])
+        return operands
 
     # -- memory -------------------------------------------------------------------------------------------------
 

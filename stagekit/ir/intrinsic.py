@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
 from stagekit.ir.core import PURE, Effects
-from stagekit.ir.types import Pointer, Scalar, Type
+from stagekit.ir.types import Pointer, Scalar, Type, Vector
 
 TARGETS = ("cuda", "cpu", "interp")
 
@@ -96,9 +96,13 @@ class Extern(NamedTuple):
 
 
 class Expand(NamedTuple):
-    """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`."""
+    """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`.
+
+    is_formula: built of elementwise ops and constants of its arguments' types, unless it branches, it does vectors alike.
+    """
 
     build: Callable[..., Any]
+    is_formula: bool = False
 
 
 class Unsupported(NamedTuple):
@@ -163,6 +167,13 @@ class Intrinsic:
         return self._by_args.get(arg_types)
 
     @functools.cached_property
+    def is_elementwise(self) -> bool:
+        """Can it be done lane by lane? So can each pure function of scalars that gives scalars."""
+        types = [t for sig in self.sigs for t in (*sig.args, *sig.results)]
+        takes_scalars = bool(self.args) and all(isinstance(t, Scalar) for t in types)
+        return self.effects == PURE and takes_scalars
+
+    @functools.cached_property
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
         return {sig.args: sig for sig in self.sigs}
 
@@ -180,5 +191,5 @@ class Intrinsic:
 def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
     """The dtype that selects among lowerings: of the first pointer if there is one, else of the first scalar."""
     pointers = [t.dtype for t in arg_types if isinstance(t, Pointer)]
-    scalars = [t.dtype for t in arg_types if isinstance(t, Scalar)]
+    scalars = [t.dtype for t in arg_types if isinstance(t, Scalar | Vector)]
     return next(iter(pointers + scalars), None)

@@ -92,7 +92,7 @@ _OPPOSITE = {
 
 @op("const")
 class Constant(Op):
-    """A number of the result's dtype. `value` is a Python bool, int or float that the dtype represents exactly."""
+    """A number, in every lane of the result. `value` is a Python bool, int or float that its dtype represents exactly."""
 
     value: bool | int | float = attribute()
 
@@ -146,6 +146,29 @@ class Cast(Op):
 class Bitcast(Op):
     """The same bits as another type of the same size: scalar to scalar, pointer to pointer of one space, pointer to i64."""
 
+    operand: Value = operand()
+
+
+@op("splat")
+class Splat(Op):
+    """A vector whose `count` lanes are all `operand`."""
+
+    count: int = attribute()
+    operand: Value = operand()
+
+
+@op("pack")
+class Pack(Op):
+    """The vector whose lanes are `args`, scalars of one dtype."""
+
+    args: tuple[Value, ...] = operand_list()
+
+
+@op("extract")
+class Extract(Op):
+    """Lane `index` of a vector."""
+
+    index: int = attribute()
     operand: Value = operand()
 
 

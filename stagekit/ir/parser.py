@@ -21,7 +21,7 @@ from stagekit.ir import ops as _ops  # noqa: F401 - declares the op classes
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.printer import Spelling, spelling
-from stagekit.ir.types import Pointer, Scalar, Space, Type
+from stagekit.ir.types import VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector
 
 T = TypeVar("T")
 Resolve = Callable[[str], Intrinsic]
@@ -266,6 +266,15 @@ class _Parser:
     # -- types and literals -------------------------------------------------------------------------------------
 
     def type(self) -> Type:
+        if self.accept("vector"):
+            self.expect("<")
+            if self.next not in map(str, VECTOR_WIDTHS):
+                self.fail("expected a number of lanes: 2, 4 or 8")
+            count = int(self.take())
+            self.expect("x")
+            vector = Vector(self.dtype(), count)
+            self.expect(">")
+            return vector
         if not self.accept("ptr"):
             return Scalar(self.dtype())
         self.expect("<")

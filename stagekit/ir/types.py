@@ -1,6 +1,7 @@
-"""The types of IR values: scalars and pointers. Each exists once; signedness lives here, never in LLVM's types.
+"""The types of IR values. Each exists once; signedness lives here, never in LLVM's types.
 
-f32            a scalar
+f32                a scalar
+vector<8 x f32>    as many scalars of one thread, which elementwise ops treat alike
 ptr<f32, global>   a pointer to elements of f32 in global memory
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
@@ -60,7 +61,34 @@ class Pointer:
         return f"ptr<{self.dtype.short}, {self.space.value}>"
 
 
-Type = Scalar | Pointer
+VECTOR_WIDTHS: Final = (2, 4, 8)
+"""How many lanes a vector may have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Vector:
+    """`count` scalars of `dtype` that one thread holds: its lanes."""
+
+    dtype: DType
+    count: int
+
+    def __new__(cls, dtype: DType, count: int) -> Self:
+        found: Self | None = _ALL.get((cls, dtype, count))
+        return found or _first(cls, dtype=dtype, count=count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vector, (self.dtype, self.count)
+
+    def __str__(self) -> str:
+        return f"vector<{self.count} x {self.dtype.short}>"
+
+
+Type = Scalar | Pointer | Vector
+
+
+def of_dtype(dtype: DType, like: Type) -> Scalar | Vector:
+    """The type of `dtype` that has as many lanes as `like`."""
+    return Vector(dtype, like.count) if type(like) is Vector else Scalar(dtype)
 
 
 def _first(cls: type[T], **fields: Any) -> T:

@@ -1,20 +1,22 @@
 """The typing rule of every core op, written once: the builder calls it to make results, the verifier to check them.
 
 In: an op without results. Out: its result types. Raises `IrError` with a sentence when operands do not fit.
+
+An elementwise op on vectors does to each lane what it does to scalars: its rule is asked once, for the scalars.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.ops import BinaryKind, UnaryKind
-from stagekit.ir.types import BOOL, INDEX, Pointer, Scalar, Type
+from stagekit.ir.types import BOOL, INDEX, VECTOR_WIDTHS, Pointer, Scalar, Type, Vector
 
 
 class IrError(InternalError):
@@ -27,7 +29,32 @@ def types_of(values: tuple[Value, ...]) -> tuple[Type, ...]:
 
 def infer(op: Op) -> tuple[Type, ...]:
     """Result types of `op`, for ops whose operands decide them; `Constant`, `Cast`, `Bitcast` and `asm` state theirs."""
-    return _RULES[type(op)](op)
+    rule = _RULES[type(op)]
+    if type(op) not in _ELEMENTWISE:
+        return rule(op)
+    types = [v.type for v in op.operands()]
+    if type(op) in _STATED:
+        types += types_of(op.results)
+    if Vector not in map(type, types) or not is_elementwise(op):
+        return rule(op, *types)
+    return _of_lanes(op, rule, types)
+
+
+def is_elementwise(op: Op) -> bool:
+    """May `op` be done to vectors, lane by lane?"""
+    return op.spec.is_elementwise if isinstance(op, ops.IntrinsicOp) else type(op) in _ELEMENTWISE
+
+
+Rule = Callable[..., tuple[Type, ...]]
+
+
+def _of_lanes(op: Op, rule: Rule, types: list[Type]) -> tuple[Type, ...]:
+    counts = {t.count if isinstance(t, Vector) else None for t in types}
+    if len(counts) > 1:
+        _fail(f"{op.mnemonic} of {listed(tuple(types))}: vectors meet only vectors of as many lanes")
+    (count,) = counts
+    found = rule(op, *[Scalar(t.dtype) for t in types])
+    return tuple([Vector(t.dtype, count) for t in found])  # type: ignore[arg-type]
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -38,10 +65,9 @@ _BITWISE = (BinaryKind.AND, BinaryKind.OR, BinaryKind.XOR)
 _SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 
 
-def _binary(op: ops.Binary) -> tuple[Type, ...]:
-    type_ = op.lhs.type
-    if op.rhs.type is not type_:
-        _fail(f"operands of {op.kind.value} differ: {type_} and {op.rhs.type}")
+def _binary(op: ops.Binary, type_: Type, other: Type) -> tuple[Type, ...]:
+    if other is not type_:
+        _fail(f"operands of {op.kind.value} differ: {type_} and {other}")
     if not isinstance(type_, Scalar):
         _fail(f"{op.kind.value} needs scalars, got {type_}")
     objection = _objection(op.kind, type_.dtype)
@@ -65,8 +91,7 @@ def _objection(kind: BinaryKind, dtype: DType) -> str | None:
     return f"div of {dtype.name}: integers use floordiv" if is_integer_div else None
 
 
-def _unary(op: ops.Unary) -> tuple[Type, ...]:
-    type_ = op.operand.type
+def _unary(op: ops.Unary, type_: Type) -> tuple[Type, ...]:
     if not isinstance(type_, Scalar):
         _fail(f"{op.kind.value} needs a scalar, got {type_}")
     dtype = type_.dtype
@@ -76,18 +101,38 @@ def _unary(op: ops.Unary) -> tuple[Type, ...]:
     return (type_,)
 
 
-def _compare(op: ops.Compare) -> tuple[Type, ...]:
-    if op.lhs.type is not op.rhs.type:
-        _fail(f"operands of a comparison differ: {op.lhs.type} and {op.rhs.type}")
+def _compare(op: ops.Compare, type_: Type, other: Type) -> tuple[Type, ...]:
+    if type_ is not other:
+        _fail(f"operands of a comparison differ: {type_} and {other}")
     return (BOOL,)
 
 
-def _select(op: ops.Select) -> tuple[Type, ...]:
-    if op.condition.type is not BOOL:
-        _fail(f"select condition is {op.condition.type}")
-    if op.if_true.type is not op.if_false.type:
-        _fail(f"select of {op.if_true.type} and {op.if_false.type}")
-    return (op.if_true.type,)
+def _select(op: ops.Select, condition: Type, if_true: Type, if_false: Type) -> tuple[Type, ...]:
+    if condition is not BOOL:
+        _fail(f"select condition is {condition}")
+    if if_true is not if_false:
+        _fail(f"select of {if_true} and {if_false}")
+    return (if_true,)
+
+
+def _splat(op: ops.Splat) -> tuple[Type, ...]:
+    if op.count not in VECTOR_WIDTHS or not isinstance(op.operand.type, Scalar):
+        _fail(f"splat of {op.operand.type} to {op.count} lanes")
+    return (Vector(op.operand.type.dtype, op.count),)
+
+
+def _pack(op: ops.Pack) -> tuple[Type, ...]:
+    types = types_of(op.args)
+    if len(types) not in VECTOR_WIDTHS or len(set(types)) > 1 or not isinstance(types[0], Scalar):
+        _fail(f"pack of {listed(types)}")
+    return (Vector(types[0].dtype, len(types)),)
+
+
+def _extract(op: ops.Extract) -> tuple[Type, ...]:
+    type_ = op.operand.type
+    if not isinstance(type_, Vector) or not 0 <= op.index < type_.count:
+        _fail(f"extract of lane {op.index} of {type_}")
+    return (Scalar(type_.dtype),)
 
 
 def _offset(op: ops.Offset) -> tuple[Type, ...]:
@@ -173,14 +218,21 @@ def _while(op: ops.While) -> tuple[Type, ...]:
 def _assert(op: ops.Assert) -> tuple[Type, ...]:
     if op.condition.type is not BOOL:
         _fail(f"assert condition is {op.condition.type}")
+    return _print(op)
+
+
+def _print(op: ops.Assert | ops.Print) -> tuple[Type, ...]:
+    vectors = [str(v.type) for v in op.operands_ if isinstance(v.type, Vector)]
+    if vectors:
+        _fail(f"{op.mnemonic} of {vectors[0]}")
     return ()
 
 
-def _intrinsic(op: ops.IntrinsicOp) -> tuple[Type, ...]:
+def _intrinsic(op: ops.IntrinsicOp, *types: Type) -> tuple[Type, ...]:
     spec = op.spec
-    sig = spec.overload(types_of(op.args))
+    sig = spec.overload(types)
     if sig is None:
-        _fail(f"{spec.name} has no overload for ({listed(types_of(op.args))})")
+        _fail(f"{spec.name} has no overload for ({listed(types)})")
     if len(op.params) != len(spec.params):
         _fail(f"{spec.name} needs {len(spec.params)} compile-time values")
     for param, value in zip(spec.params, op.params, strict=True):
@@ -197,20 +249,18 @@ def _alloc(op: ops.Alloc) -> tuple[Type, ...]:
 
 def _constant(op: ops.Constant) -> tuple[Type, ...]:
     result = op.result.type
-    if not isinstance(result, Scalar):
+    if isinstance(result, Pointer):
         _fail(f"constant of {result}")
     return (result,)
 
 
-def _cast(op: ops.Cast) -> tuple[Type, ...]:
-    result = op.result.type
-    if not isinstance(result, Scalar) or not isinstance(op.operand.type, Scalar):
-        _fail(f"cast of {op.operand.type} to {result}")
+def _cast(op: ops.Cast, source: Type, result: Type) -> tuple[Type, ...]:
+    if not isinstance(result, Scalar) or not isinstance(source, Scalar):
+        _fail(f"cast of {source} to {result}")
     return (result,)
 
 
-def _bitcast(op: ops.Bitcast) -> tuple[Type, ...]:
-    result, source = op.result.type, op.operand.type
+def _bitcast(op: ops.Bitcast, source: Type, result: Type) -> tuple[Type, ...]:
     if isinstance(source, Pointer):
         fits = result == INDEX or (isinstance(result, Pointer) and result.space is source.space)
     else:
@@ -238,7 +288,11 @@ def listed(types: tuple[Type, ...]) -> str:
     return ", ".join(map(str, types)) or "nothing"
 
 
-_RULES: dict[type[Op], Callable[[Any], tuple[Type, ...]]] = {
+_STATED = (ops.Cast, ops.Bitcast)
+_ELEMENTWISE = (ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.IntrinsicOp, *_STATED)
+"""Ops whose rules take the types of their operands; those of `_STATED` also the type of the result, which the op states."""
+
+_RULES: dict[type[Op], Rule] = {
     ops.Constant: _constant,
     ops.Binary: _binary,
     ops.Unary: _unary,
@@ -246,6 +300,10 @@ _RULES: dict[type[Op], Callable[[Any], tuple[Type, ...]]] = {
     ops.Select: _select,
     ops.Cast: _cast,
     ops.Bitcast: _bitcast,
+    ops.IntrinsicOp: _intrinsic,
+    ops.Splat: _splat,
+    ops.Pack: _pack,
+    ops.Extract: _extract,
     ops.Offset: _offset,
     ops.Load: _load,
     ops.Store: _store,
@@ -256,7 +314,6 @@ _RULES: dict[type[Op], Callable[[Any], tuple[Type, ...]]] = {
     ops.Yield: _nothing,
     ops.Condition: _nothing,
     ops.Assert: _assert,
-    ops.Print: _nothing,
-    ops.IntrinsicOp: _intrinsic,
+    ops.Print: _print,
     ops.InlineAsm: _asm,
 }

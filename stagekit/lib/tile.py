@@ -1,8 +1,8 @@
 """Tiles: block-level values, written in the language itself.
 
-A tile is a compile-time object around run-time scalars: the elements that *this* thread holds. `arange(0, n)` spreads n
-elements over the T threads of the block, and elementwise code is a Python loop over a thread's elements that is gone when the
-kernel is specialised:
+A tile is a compile-time object around the elements that *this* thread holds. `arange(0, n)` spreads n elements over the T
+threads of the block, and elementwise code is a Python loop over a thread's elements that is gone when the kernel is
+specialised:
 
     tid = sk.arange(0, 2000)               # T = 1024: each thread holds elements t and t + 1024
     x = sk.load(src + tid, mask=tid < n)   # two loads, the second also masked by t + 1024 < 2000
@@ -10,6 +10,10 @@ kernel is specialised:
 
 Element e of thread t has index t + e * T. Where that is not below the tile's extent there is no such element: loads,
 stores and atomics do not touch memory there, and reductions leave it out.
+
+A thread that holds several elements holds them in vectors, whose widths its number of elements alone decides (`_widths`): so
+the vectors of all tiles of one extent line up, whatever their dtypes. An elementwise operation is one op for each vector. Memory
+is accessed element by element, and pointers are held so.
 """
 
 from __future__ import annotations
@@ -32,6 +36,17 @@ _ADD, _AND, _LESS, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "<", "neg", 
 Method = Callable[["Tile", Any], "Tile"]
 
 
+_FEWEST_IN_VECTORS = 4  # below, taking vectors apart for memory costs as much as they save
+
+
+def _widths(count: int) -> list[int]:
+    """The vectors of `count` elements: as wide as can be, the narrow ones last. 1 is a scalar."""
+    if count < _FEWEST_IN_VECTORS:
+        return [1] * count
+    rest = count % 8
+    return [8] * (count // 8) + [width for width in (4, 2, 1) if rest & width]
+
+
 def _methods(symbol: str) -> tuple[Method, Method]:
     """What an operator does with a tile on its left, and with one on its right."""
     operate = sk._operation(symbol)
@@ -48,21 +63,36 @@ def _methods(symbol: str) -> tuple[Method, Method]:
 
 
 class Tile:
-    """`extent` elements spread over `threads` threads; `elements` are this thread's, each a run-time scalar or pointer.
+    """`extent` elements spread over `threads` threads; `parts` are this thread's: vectors of numbers, or pointers.
 
     Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
     with every element.
     """
 
-    def __init__(self, elements: tuple[Traced, ...], extent: int, threads: int) -> None:
-        self.elements = elements
+    def __init__(self, parts: tuple[Traced, ...], extent: int, threads: int) -> None:
+        self.parts = parts
         self.extent = extent
         self.threads = threads
 
     @property
     def dtype(self) -> sk.DType:
-        dtype: sk.DType = self.elements[0].dtype
+        dtype: sk.DType = self.parts[0].dtype
         return dtype
+
+    @property
+    def elements(self) -> list[Traced]:
+        """This thread's elements, each a scalar or a pointer."""
+        return [element for part in self.parts for element in sk._lanes(part)]
+
+    @property
+    def is_in_vectors(self) -> bool:
+        """Are the parts vectors, or as good as that where each is one element?"""
+        return len(self.parts) == len(self.widths)
+
+    @property
+    def widths(self) -> list[int]:
+        """How many elements stand in each vector of such a tile."""
+        return _widths(sk.ceildiv(self.extent, self.threads))
 
     @property
     def shape(self) -> tuple[int]:
@@ -74,34 +104,42 @@ class Tile:
 
     @sk._direct
     def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
-        """`function` of each element of the arguments, which are tiles like this one or scalars."""
-        rows, count = zip(*[self.spread(a) for a in (*args, *named.values())]), len(args)
+        """`function` of each element of the arguments, which are tiles like this one or scalars; at once of those in a vector."""
+        given, count = (*args, *named.values()), len(args)
+        at_once = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
+        rows = zip(*[self.vectors_of(a) if at_once else self.spread(a) for a in given])
         if named:
             return self.like([function(*row[:count], **dict(zip(named, row[count:]))) for row in rows])
         return self.like([function(*row) for row in rows])
 
     @sk._direct
-    def spread(self, arg: Any) -> tuple[Any, ...]:
+    def spread(self, arg: Any) -> list[Any]:
         """What each element of this tile meets in `arg`."""
-        if not isinstance(arg, Tile):
-            return (arg,) * len(self.elements)
-        if arg.extent != self.extent:
-            sk.static_assert(False, f"tiles with extents {self.extent} and {arg.extent} in one operation")
-        return arg.elements
+        return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * sum(self.widths)
 
     @sk._direct
-    def like(self, elements: list[Traced]) -> Tile:
-        """Other elements in the places of this tile's."""
-        return Tile(tuple(elements), self.extent, self.threads)
+    def vectors_of(self, arg: Any) -> tuple[Any, ...]:
+        """What each vector of this tile meets in `arg`."""
+        return self.fitting(arg).parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
+
+    @sk._direct
+    def fitting(self, other: Tile) -> Tile:
+        if other.extent != self.extent:
+            sk.static_assert(False, f"tiles with extents {self.extent} and {other.extent} in one operation")
+        return other
+
+    @sk._direct
+    def like(self, made: list[Traced]) -> Tile:
+        """A tile like this one of other vectors, or of other elements."""
+        parts = sk._in_vectors(made, self.widths) if self.widths[0] > 1 else made
+        return Tile(tuple(parts), self.extent, self.threads)
 
     @sk._direct
     def valid(self) -> list[Traced]:
         """For each element whether there is one: True itself, not a run-time value, where that is so in every thread."""
-        in_all = self.extent // self.threads
-        t = sk.cuda.thread_idx("x") if in_all < len(self.elements) else 0
-        return [
-            True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(len(self.elements))
-        ]
+        in_all, count = self.extent // self.threads, sum(self.widths)
+        t = sk.cuda.thread_idx("x") if in_all < count else 0
+        return [True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(count)]
 
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
@@ -190,7 +228,7 @@ def _threads_for(extent: int) -> int:
 @sk._direct
 def _counted(start: int, extent: int, threads: int) -> Tile:
     first = _ADD(sk.cuda.thread_idx("x"), start)
-    return Tile(tuple(_ADD(first, e * threads) for e in range(-(-extent // threads))), extent, threads)
+    return Tile((), extent, threads).like([_ADD(first, e * threads) for e in range(sk.ceildiv(extent, threads))])
 
 
 @sk._kernel_only
@@ -217,7 +255,13 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
     _require_dtype(function, dtype)
-    return Tile((dtype(value),) * sk.ceildiv(extent, threads), extent, threads)
+    return _repeated(dtype(value), extent, threads)
+
+
+@sk._direct
+def _repeated(number: Traced, extent: int, threads: int) -> Tile:
+    empty = Tile((), extent, threads)
+    return empty.like([number] * len(empty.widths))
 
 
 def _require_dtype(function: str, dtype: Any) -> None:

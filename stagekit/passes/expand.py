@@ -9,12 +9,13 @@ emits each intrinsic by itself: `illegal` says which are left.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, NoReturn
 
-from stagekit.diagnostics import Diagnostic, StagekitError
-from stagekit.ir import Builder, Expand, Function, Lowering, Op, Unsupported, Value
-from stagekit.ir.ops import Indexed, InlineAsm, IntrinsicOp, Offset
-from stagekit.ir.typing import types_of
+from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
+from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
+from stagekit.ir.ops import Constant, Indexed, InlineAsm, IntrinsicOp, Offset
+from stagekit.ir.typing import is_elementwise, types_of
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter
 
@@ -73,8 +74,9 @@ class _Expander(Rewriter):
             self.refuse(op, op.spec.name, f"needs compute capability {needed}, this kernel is for {here}")
         if not isinstance(found, Expand):
             return None
+        is_whole = not any(isinstance(v.type, Vector) for v in op.args) or _takes_vectors(found, op)
         with builder.block() as built:
-            results = found.build(builder, op.args, op.params)
+            results = found.build(builder, op.args, op.params) if is_whole else _lane_by_lane(op, builder)
         self.ops(built.ops)
         return self.values(results)
 
@@ -89,3 +91,23 @@ class _Expander(Rewriter):
 
     def refuse(self, op: Op, name: str, reason: str) -> NoReturn:
         raise StagekitError(UnsupportedOnTarget(name, self.context.target, reason), op.loc)
+
+
+def _takes_vectors(expansion: Expand, op: IntrinsicOp) -> bool:
+    """Is all that `expansion` builds for the lanes of `op` elementwise?"""
+    types = tuple([Scalar(v.type.dtype) for v in op.args])
+    return expansion.is_formula and _is_straight(expansion, types, op.params)
+
+
+@functools.cache
+def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> bool:
+    builder, args = Builder(UNKNOWN), tuple(map(Value, types))
+    expansion.build(builder, args, params)
+    return all(is_elementwise(op) or isinstance(op, Constant) for op in builder.current.ops)
+
+
+def _lane_by_lane(op: IntrinsicOp, builder: Builder) -> tuple[Value, ...]:
+    """The results of `op`, each put together from calls for one lane."""
+    given = [tuple([builder.extract(v, lane) for v in op.args]) for lane in range(op.args[0].type.count)]  # type: ignore[union-attr]
+    rows = [builder.call(op.spec, lanes, op.params) for lanes in given]
+    return tuple([builder.pack(column) for column in zip(*rows)])

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagekit.dtypes import DType, bool_
 from stagekit.ir import (
     PURE,
     BinaryKind,
@@ -22,6 +21,8 @@ from stagekit.ir import (
     Function,
     Native,
     Op,
+    Pointer,
+    Type,
     UnaryKind,
     Value,
     ops,
@@ -50,6 +51,9 @@ class _Folder(Rewriter):
             ops.Select: self.select,
             ops.Cast: self.cast,
             ops.Bitcast: self.bitcast,
+            ops.Splat: self.splat,
+            ops.Pack: self.pack,
+            ops.Extract: self.extract,
             ops.Offset: self.offset,
             ops.Load: self.load,
             ops.Store: self.store,
@@ -64,15 +68,16 @@ class _Folder(Rewriter):
         self.known: dict[Value, Any] = {}  # payloads of constants
         self.made_by: dict[Value, Op] = {}  # ops that rules look back at
 
-    def give(self, value: Any, dtype: DType) -> tuple[Value]:
+    def give(self, value: Any, type_: Type) -> tuple[Value]:
         """A constant in place of an op."""
-        made = self.builder.constant(value, dtype)
+        assert not isinstance(type_, Pointer)
+        made = self.builder.constant(value, type_)
         self.known[made] = value
         return (made,)
 
-    def computed(self, value: Any, dtype: DType) -> tuple[Value]:
+    def computed(self, value: Any, type_: Type) -> tuple[Value]:
         """The same for a NumPy scalar."""
-        return self.give(semantics.to_python(value, dtype), dtype)
+        return self.give(semantics.to_python(value, type_.dtype), type_)
 
     def typed(self, *operands: Value) -> tuple[Any, ...] | None:
         """The operands as NumPy scalars if all are constants."""
@@ -86,7 +91,7 @@ class _Folder(Rewriter):
         """What a rule of `identities` gives for an op whose left operand is `left`."""
         if rule is None:
             return None
-        return (left,) if isinstance(rule, Same) else self.give(rule, left.type.dtype)
+        return (left,) if isinstance(rule, Same) else self.give(rule, left.type)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -97,7 +102,7 @@ class _Folder(Rewriter):
     def binary(self, op: ops.Binary, builder: Builder) -> Replacement:
         dtype = op.lhs.type.dtype
         if given := self.typed(op.lhs, op.rhs):
-            return self.computed(semantics.binary(op.kind, dtype, *given), dtype)
+            return self.computed(semantics.binary(op.kind, dtype, *given), op.result.type)
         if dtype.is_float:
             return None
         if op.lhs is op.rhs:
@@ -118,7 +123,7 @@ class _Folder(Rewriter):
     def unary(self, op: ops.Unary, builder: Builder) -> Replacement:
         dtype = op.operand.type.dtype
         if given := self.typed(op.operand):
-            return self.computed(semantics.unary(op.kind, dtype, *given), dtype)
+            return self.computed(semantics.unary(op.kind, dtype, *given), op.result.type)
         inner = self.made_by.get(op.operand)
         if isinstance(inner, ops.Unary) and inner.kind is op.kind:
             return (inner.operand,)
@@ -129,9 +134,9 @@ class _Folder(Rewriter):
 
     def compare(self, op: ops.Compare, builder: Builder) -> Replacement:
         if given := self.typed(op.lhs, op.rhs):
-            return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), bool_)
+            return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), op.result.type)
         if op.lhs is op.rhs and not op.lhs.type.dtype.is_float:
-            return self.give(op.kind in identities.TRUE_OF_EQUALS, bool_)
+            return self.give(op.kind in identities.TRUE_OF_EQUALS, op.result.type)
         self.made_by[op.result] = op
         return None
 
@@ -152,7 +157,7 @@ class _Folder(Rewriter):
     def cast(self, op: ops.Cast, builder: Builder) -> Replacement:
         target = op.result.type.dtype
         if given := self.typed(op.operand):
-            return self.computed(semantics.cast(given[0], op.operand.type.dtype, target), target)
+            return self.computed(semantics.cast(given[0], op.operand.type.dtype, target), op.result.type)
         inner = self.made_by.get(op.operand)
         if isinstance(inner, ops.Cast) and identities.needs_no_step(inner, target):
             return (builder.cast(inner.operand, target),)
@@ -166,23 +171,50 @@ class _Folder(Rewriter):
         self.made_by[op.result] = op
         if op.operand not in self.known or op.result.type == op.operand.type:
             return None
-        return self.bits(self.typed(op.operand), op.result.type.dtype)
+        return self.bits(self.typed(op.operand), op.result.type)
 
-    def bits(self, given: tuple[Any, ...] | None, target: DType) -> Replacement:
+    def bits(self, given: tuple[Any, ...] | None, target: Type) -> Replacement:
         """The bits of a constant; not of a NaN, whose payload a constant cannot carry."""
         (value,) = given or ()
-        result = value.view(target.numpy)
+        result = value.view(target.dtype.numpy)
         return self.computed(result, target) if value == value and result == result else None
+
+    def splat(self, op: ops.Splat, builder: Builder) -> Replacement:
+        self.made_by[op.result] = op
+        return self.give(self.known[op.operand], op.result.type) if op.operand in self.known else None
+
+    def pack(self, op: ops.Pack, builder: Builder) -> Replacement:
+        """All lanes of one vector, in order, are that vector."""
+        self.made_by[op.result] = op
+        sources = [self.made_by.get(lane) for lane in op.args]
+        first = sources[0]
+        if not isinstance(first, ops.Extract) or first.operand.type is not op.result.type:
+            return None
+        in_order = [
+            isinstance(s, ops.Extract) and (s.operand, s.index) == (first.operand, i) for i, s in enumerate(sources)
+        ]
+        return (first.operand,) if all(in_order) else None
+
+    def extract(self, op: ops.Extract, builder: Builder) -> Replacement:
+        if op.operand in self.known:
+            return self.give(self.known[op.operand], op.result.type)
+        self.made_by[op.result] = op
+        match self.made_by.get(op.operand):
+            case ops.Pack(args=lanes):
+                return (lanes[op.index],)
+            case ops.Splat(operand=lane):
+                return (lane,)
+        return None
 
     def intrinsic(self, op: ops.IntrinsicOp, builder: Builder) -> Replacement:
         found = lowering(op, self.context)
         if found is Native.BLOCK_DIM and self.block_threads:
-            return self.give(self.block_threads["xyz".index(op.params[0])], op.result.type.dtype)
+            return self.give(self.block_threads["xyz".index(op.params[0])], op.result.type)
         if not self.is_computable(op):
             return None
         given = self.typed(*op.args)
         if given and op.spec.evaluate:
-            return self.computed(op.spec.evaluate(*given), op.result.type.dtype)
+            return self.computed(op.spec.evaluate(*given), op.result.type)
         return self.limited(op) if len(op.args) == 2 else None
 
     def limited(self, op: ops.IntrinsicOp) -> Replacement:

@@ -33,7 +33,7 @@ from stagekit.dtypes import (
 )
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value
+from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value, Vector
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import rewrite
@@ -53,7 +53,8 @@ _LEGAL_NARROW_CASTS = {
 
 def legalize(fn: Function, context: PassContext) -> Function:
     """Replace what emission does not know by what it does."""
-    return rewrite(fn, {Binary: _binary, Unary: _unary, Compare: _compare, Cast: _cast})
+    binary = functools.partial(_binary, has_packed_float16=context.target == "cuda")
+    return rewrite(fn, {Binary: binary, Unary: _unary, Compare: _compare, Cast: _cast})
 
 
 def is_legal_cast(source: DType, target: DType) -> bool:
@@ -64,7 +65,7 @@ def is_legal_cast(source: DType, target: DType) -> bool:
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
     """What `legalize` leaves no trace of."""
     operand = op.operands()[0].type
-    if isinstance(operand, Pointer):
+    if isinstance(operand, Pointer) or (context.target == "cuda" and isinstance(op, Binary) and _is_packed(op)):
         return None
     return _objection(op.mnemonic, op.result.type.dtype if isinstance(op, Cast) else op.kind, operand.dtype)
 
@@ -90,9 +91,17 @@ _FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
 }
 
 
-def _binary(op: Binary, b: Builder) -> Replacement:
+_PACKED = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
+
+
+def _is_packed(op: Binary) -> bool:
+    """Has cuda an instruction for two lanes of this at once? It rounds once, to the same bits as the way through float32."""
+    return op.kind in _PACKED and isinstance(op.lhs.type, Vector) and op.lhs.type.dtype is float16
+
+
+def _binary(op: Binary, b: Builder, *, has_packed_float16: bool) -> Replacement:
     dtype = op.lhs.type.dtype
-    if not dtype.is_float:
+    if not dtype.is_float or (has_packed_float16 and _is_packed(op)):
         return None
     formula = _FLOAT_BINARY.get(op.kind)
     if formula is None and _is_plain(dtype):

@@ -15,6 +15,7 @@ from stagekit.ir.verifier import Legal, verify
 from stagekit.passes import expand as expanding
 from stagekit.passes import legalize as legalizing
 from stagekit.passes import records as recording
+from stagekit.passes import scalarize as scalarizing
 from stagekit.passes.cse import cse
 from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
@@ -22,10 +23,12 @@ from stagekit.passes.fold import fold
 from stagekit.passes.legalize import legalize
 from stagekit.passes.manager import Hook, Pass, PassContext, run_passes
 from stagekit.passes.records import records
+from stagekit.passes.scalarize import scalarize
 
 _COMPILED: tuple[Pass, ...] = (
     records,  # before expand: it calls intrinsics
     expand,  # before legalize: expansions compute in every dtype
+    scalarize,  # after expand: a formula is built once for all lanes
     legalize,
     fold,  # the first to see what the two before it have built
     cse,
@@ -35,7 +38,7 @@ _COMPILED: tuple[Pass, ...] = (
 PASSES: dict[str, tuple[Pass, ...]] = {
     "cuda": _COMPILED,
     "cpu": _COMPILED,
-    "interp": (expand,),  # it runs what was written: nothing folded, no load removed
+    "interp": (expand, scalarize),  # it runs what was written: nothing folded, no load removed
 }
 
 _Illegal = Callable[[Any, PassContext], str | None]
@@ -62,6 +65,6 @@ def legal(context: PassContext) -> Legal:
 
     def objection(op: Op) -> str | None:
         rule = rules.get(type(op))
-        return rule(op, context) if rule else None
+        return (rule(op, context) if rule else None) or scalarizing.illegal(op, context)
 
     return objection

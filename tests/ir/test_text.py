@@ -23,7 +23,7 @@ from stagekit.ir.verifier import verify
 GOLDENS = sorted((Path(__file__).parents[1] / "golden").rglob("*.ir"))
 
 EVERY_OP = """\
-func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool) {block=(128, 1, 1), fastmath=false} {
+func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool, %v: vector<4 x f32>) {block=(128, 1, 1), fastmath=false} {
   %0 = const 3 : i64
   %1 = binary.add %n, %0 : i64
   %2 = unary.neg %x : f32
@@ -65,6 +65,12 @@ func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool) {block=(128,
     %19 = intrinsic.popcount(%18) : u32
     yield(%19)
   }
+  %20 = splat %x {count=4} : vector<4 x f32>
+  %21 = const -0.0 : vector<4 x f32>
+  %22 = binary.add %20, %v : vector<4 x f32>
+  %23 = compare.lt %22, %21 : vector<4 x bool>
+  %24 = extract %23 {index=3} : bool
+  %25 = pack(%x, %2) : vector<2 x f32>
   asm() {text="bar.sync 0;", constraints="", has_side_effects=true}
   yield()
 }

@@ -16,7 +16,7 @@ from stagekit.ir.parser import parse_function
 from stagekit.ir.typing import _RULES as TYPING_RULES
 from stagekit.ir.verifier import VerifyError, verify
 
-HEAD = "func @f(%A: ptr<f32, global>, %n: i64, %x: f32, %h: f16, %q: f8e4m3, %go: bool)"
+HEAD = "func @f(%A: ptr<f32, global>, %n: i64, %x: f32, %h: f16, %q: f8e4m3, %go: bool, %v: vector<4 x f32>, %w: vector<2 x f32>)"
 
 
 def parsed(*lines: str) -> Function:
@@ -60,6 +60,32 @@ BROKEN = {
     "overload": ("%0 = intrinsic.exp(%go) : bool", "exp has no overload for (bool)"),
     "compile-time count": ("%0 = intrinsic.block_idx() : i64", "block_idx needs 1 compile-time values"),
     "compile-time choice": ('%0 = intrinsic.block_idx() {params=("w")} : i64', "block_idx: axis = 'w'"),
+    # vectors
+    "vectors of two widths": (
+        "%0 = binary.add %v, %w : vector<4 x f32>",
+        "binary of vector<4 x f32>, vector<2 x f32>: vectors meet only vectors of as many lanes",
+    ),
+    "vector beside scalar": (
+        "%0 = select %go, %v, %v : vector<4 x f32>",
+        "select of bool, vector<4 x f32>, vector<4 x f32>",
+    ),
+    "cast keeps the lanes": (
+        "%0 = cast %v : vector<2 x f16>",
+        "cast of vector<4 x f32>, vector<2 x f16>: vectors meet",
+    ),
+    "what scalars cannot": ("%0 = binary.and %v, %v : vector<4 x f32>", "and of float32"),
+    "overload of lanes": ("%0 = intrinsic.popcount(%v) : vector<4 x f32>", "popcount has no overload for (f32)"),
+    "no lanes across threads": ("%0 = intrinsic.ballot_sync(%v, %v) : u32", "has no overload for (vector<4 x f32>"),
+    "splat of a scalar": ("%0 = splat %v {count=4} : vector<4 x f32>", "splat of vector<4 x f32> to 4 lanes"),
+    "splat to a width": ("%0 = splat %x {count=3} : vector<4 x f32>", "splat of f32 to 3 lanes"),
+    "pack of one type": ("%0 = pack(%x, %h) : vector<2 x f32>", "pack of f32, f16"),
+    "pack to a width": ("%0 = pack(%x, %x, %x) : vector<4 x f32>", "pack of f32, f32, f32"),
+    "extract of a vector": ("%0 = extract %x {index=0} : f32", "extract of lane 0 of f32"),
+    "extract of a lane": ("%0 = extract %v {index=4} : f32", "extract of lane 4 of vector<4 x f32>"),
+    "a vector is no condition": ("if %v then { yield() } else { yield() }", "if condition is vector<4 x f32>"),
+    "print of a vector": ('print(%v) {format="{}"}', "print of vector<4 x f32>"),
+    "store of a vector": ("store %A, %v", "store of vector<4 x f32> to ptr<f32, global>"),
+    "lanes are exact": ("%0 = const 0.1 : vector<4 x f32>", "0.1 is not a value of float32"),
     "assert a bool": ('assert %n, () {message=""}', "assert condition is i64"),
     "if by a bool": ("if %n then { yield() } else { yield() }", "if condition is i64"),
     "arms agree": ("%0 = if %go : f32 then { yield(%x) } else { yield(%n) }", "arms yield f32 and i64"),

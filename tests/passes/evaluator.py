@@ -17,7 +17,7 @@ from stagekit.artifact import RecordSite
 from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import DType
 from stagekit.intrinsics import by_name
-from stagekit.ir import Block, Builder, Expand, Function, Native, Op, Value, ops, semantics
+from stagekit.ir import Block, Builder, Expand, Function, Native, Op, Value, Vector, ops, semantics
 from tests.passes.programs import DTYPES, LENGTH, POINTERS
 
 RECORD_WORDS = 4096
@@ -75,7 +75,7 @@ def _bitcast(t: Thread, op: ops.Bitcast) -> Any:
 
 def _select(t: Thread, op: ops.Select) -> Any:
     condition, *arms = t.read(*op.operands())
-    return (arms[not condition],)
+    return (np.where(condition, *arms) if isinstance(op.result.type, Vector) else arms[not condition],)
 
 
 def _offset(t: Thread, op: ops.Offset) -> Any:
@@ -146,8 +146,16 @@ def _intrinsic(t: Thread, op: ops.IntrinsicOp) -> Any:
     return t.block(b.current.done(), ())
 
 
+def _constant(t: Thread, op: ops.Constant) -> Any:
+    number = semantics.typed(op.value, op.result.type.dtype)
+    return (np.full(op.result.type.count, number) if isinstance(op.result.type, Vector) else number,)
+
+
 EVALUATE: dict[type[Op], Callable[[Thread, Any], Any]] = {
-    ops.Constant: lambda t, op: (semantics.typed(op.value, op.result.type.dtype),),
+    ops.Constant: _constant,
+    ops.Splat: lambda t, op: (np.full(op.count, t.values[op.operand]),),
+    ops.Pack: lambda t, op: (np.array(t.read(*op.args)),),
+    ops.Extract: lambda t, op: (t.values[op.operand][op.index],),
     ops.Binary: _binary,
     ops.Unary: lambda t, op: (semantics.unary(op.kind, op.operand.type.dtype, t.values[op.operand]),),
     ops.Compare: _compare,

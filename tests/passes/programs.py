@@ -31,6 +31,8 @@ from stagekit.ir import (
     Type,
     UnaryKind,
     Value,
+    Vector,
+    of_dtype,
     semantics,
 )
 from stagekit.ir.printer import print_function
@@ -68,10 +70,18 @@ class Generator:
 
     def value(self, wanted: Type) -> Value:
         """A visible value of this type, rather a late one (there is one among the parameters), or a new constant."""
-        if isinstance(wanted, Scalar) and self.draw(st.integers(0, 3)) == 0:
-            return self.new_constant(wanted.dtype)
+        if not isinstance(wanted, Pointer) and self.draw(st.integers(0, 3)) == 0:
+            return self.new_constant(wanted)
         found = [v for v in self.values if v.type == wanted]
+        if not found and isinstance(wanted, Vector):
+            return self.builder.splat(self.of(wanted.dtype), wanted.count)
         return self.pick(found[-3:])
+
+    def number(self) -> Value:
+        """A scalar or a vector."""
+        if self.draw(st.integers(0, 2)):
+            return self.scalar()
+        return self.value(Vector(self.pick(self.dtypes), self.pick((2, 4))))
 
     def scalar(self) -> Value:
         return self.value(Scalar(self.pick(self.dtypes)))
@@ -79,9 +89,9 @@ class Generator:
     def of(self, dtype: DType) -> Value:
         return self.value(Scalar(dtype))
 
-    def new_constant(self, dtype: DType) -> Value:
-        number = self.pick(FLOATS if dtype.is_float else INTEGERS)
-        return self.builder.constant(semantics.round_to(number, dtype), dtype)
+    def new_constant(self, type_: Scalar | Vector) -> Value:
+        number = self.pick(FLOATS if type_.dtype.is_float else INTEGERS)
+        return self.builder.constant(semantics.round_to(number, type_.dtype), type_)
 
     def statements(self, most: int) -> None:
         """Some statements, and a report of half of what they computed: a value that nobody sees tests only `dce`."""
@@ -89,7 +99,8 @@ class Generator:
         for _ in range(self.draw(st.integers(1, most))):
             made = self.pick(STATEMENTS if self.depth < 2 else SIMPLE)(self)
             self.values.extend(made)
-        seen = [v for v in self.values[outer:] if isinstance(v.type, Scalar) and self.draw(st.booleans())]
+        lanes = [self.builder.extract(v, 1) if isinstance(v.type, Vector) else v for v in self.values[outer:]]
+        seen = [v for v in lanes if isinstance(v.type, Scalar) and self.draw(st.booleans())]
         self.builder.print_(" ".join(["{}"] * len(seen)), seen)
 
     @contextmanager
@@ -104,10 +115,21 @@ class Generator:
     # -- statements, each giving the values it defines ------------------------------------------------------------
 
     def constant(self) -> Sequence[Value]:
-        return (self.new_constant(self.pick(self.dtypes)),)
+        return (self.new_constant(Scalar(self.pick(self.dtypes))),)
+
+    def splat(self) -> Sequence[Value]:
+        return (self.builder.splat(self.scalar(), self.pick((2, 4))),)
+
+    def pack(self) -> Sequence[Value]:
+        first = self.scalar()
+        return (self.builder.pack([first, *(self.value(first.type) for _ in range(self.pick((1, 3))))]),)
+
+    def extract(self) -> Sequence[Value]:
+        vector = self.value(Vector(self.pick(self.dtypes), self.pick((2, 4))))
+        return [self.builder.extract(vector, lane) for lane in range(vector.type.count)]
 
     def binary(self) -> Sequence[Value]:
-        lhs = self.scalar()
+        lhs = self.number()
         try:
             return (self.builder.binary(self.pick(list(BinaryKind)), lhs, self.value(lhs.type)),)
         except IrError:
@@ -115,24 +137,25 @@ class Generator:
 
     def unary(self) -> Sequence[Value]:
         try:
-            return (self.builder.unary(self.pick(list(UnaryKind)), self.scalar()),)
+            return (self.builder.unary(self.pick(list(UnaryKind)), self.number()),)
         except IrError:
             return ()
 
     def compare(self) -> Sequence[Value]:
-        lhs = self.scalar()
+        lhs = self.number()
         return (self.builder.compare(self.pick(list(CompareKind)), lhs, self.value(lhs.type)),)
 
     def select(self) -> Sequence[Value]:
-        first = self.scalar()
-        return (self.builder.select(self.of(dtypes.bool_), first, self.value(first.type)),)
+        first = self.number()
+        return (self.builder.select(self.value(of_dtype(dtypes.bool_, first.type)), first, self.value(first.type)),)
 
     def cast(self) -> Sequence[Value]:
-        return (self.builder.cast(self.scalar(), self.pick(self.dtypes)),)
+        return (self.builder.cast(self.number(), self.pick(self.dtypes)),)
 
     def bitcast(self) -> Sequence[Value]:
         source = self.pick(list(SAME_SIZE))
-        return (self.builder.bitcast(self.of(source), Scalar(SAME_SIZE[source])),)
+        operand = self.value(of_dtype(source, self.number().type))
+        return (self.builder.bitcast(operand, of_dtype(SAME_SIZE[source], operand.type)),)
 
     def pointer(self) -> Value:
         b = self.builder
@@ -153,7 +176,8 @@ class Generator:
 
     def intrinsic(self) -> Sequence[Value]:
         name, dtype, count, params = self.pick(INTRINSICS)
-        return self.builder.call(by_name(name), [self.of(dtype) for _ in range(count)], params)
+        type_ = of_dtype(dtype, self.number().type)
+        return self.builder.call(by_name(name), [self.value(type_) for _ in range(count)], params)
 
     def assert_(self) -> Sequence[Value]:
         self.builder.check(self.of(dtypes.bool_), "{}", (self.scalar(),))
@@ -177,7 +201,7 @@ class Generator:
         return self.builder.asm("not.b32 $0, $1;", "=r,r", (operand,), (operand.type,), **given)
 
     def if_(self) -> Sequence[Value]:
-        types = [self.scalar().type for _ in range(self.draw(st.integers(0, 2)))]
+        types = [self.number().type for _ in range(self.draw(st.integers(0, 2)))]
         arms = [self.yielding((), types) for _ in range(2)]
         return self.builder.if_(self.of(dtypes.bool_), *arms)
 
@@ -205,7 +229,7 @@ class Generator:
         return b.while_(inits, before(), after())
 
     def carried(self) -> tuple[Value, ...]:
-        return tuple(self.scalar() for _ in range(self.draw(st.integers(0, 2))))
+        return tuple(self.number() for _ in range(self.draw(st.integers(0, 2))))
 
     def yielding(self, params: Sequence[Value], types: Sequence[Type]) -> Block:
         with self.body(params) as done:
@@ -227,7 +251,7 @@ INTRINSICS = (
 SIMPLE = (
     *(Generator.constant, Generator.binary, Generator.binary, Generator.unary, Generator.compare, Generator.select),
     *(Generator.cast, Generator.cast, Generator.bitcast, Generator.load, Generator.store, Generator.intrinsic),
-    Generator.assert_,
+    *(Generator.splat, Generator.pack, Generator.extract, Generator.assert_),
 )
 STATEMENTS = (*SIMPLE, Generator.alloc, Generator.asm, Generator.if_, Generator.if_, Generator.for_, Generator.while_)
 

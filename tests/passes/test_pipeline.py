@@ -86,9 +86,9 @@ def test_every_pass_is_a_stage_that_can_be_looked_at() -> None:
 def test_order_of_passes() -> None:
     """Each comment in `pipeline.py` is a constraint; this is the list they led to."""
     names = {target: [p.__name__ for p in passes] for target, passes in PASSES.items()}
-    compiled = ["records", "expand", "legalize", "fold", "cse", "dce"]
+    compiled = ["records", "expand", "scalarize", "legalize", "fold", "cse", "dce"]
 
-    assert {"cuda": compiled, "cpu": compiled, "interp": ["expand"]} == names
+    assert {"cuda": compiled, "cpu": compiled, "interp": ["expand", "scalarize"]} == names
     assert set(TARGETS) == PASSES.keys()
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.llvm.types import Lanes, llvm_type, suffix
+from stagekit.backends.llvm.types import Lanes, llvm_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer, constant, literal, select
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Type, UnaryKind
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind
 
 
 def floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
@@ -240,7 +240,7 @@ _SIGNED_PREDICATES = {CompareKind.EQ: "eq", CompareKind.NE: "ne", **{k: f"s{v}" 
 def compare(w: Writer, kind: CompareKind, type_: DType | Type, lanes: Lanes, a: str, b: str) -> str:
     """`a kind b` as bool: of integers, bool, float32, float64 or pointers."""
     held = w.type(type_, lanes)
-    dtype = type_.dtype if isinstance(type_, Scalar) else type_
+    dtype = type_ if isinstance(type_, DType | Pointer) else type_.dtype
     if isinstance(dtype, Pointer) or not (dtype.is_float or dtype.is_signed):
         return w.emit(f"icmp {_UNSIGNED_PREDICATES[kind]} {held} {a}, {b}")
     if dtype.is_float:
@@ -341,9 +341,11 @@ def _bfloat_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: s
 
 def _float_to_bfloat(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
     """To nearest even: add half a unit less the bit that decides ties; the carry also makes infinity from overflow."""
-    if w.abilities.has_bfloat_rounding and lanes is None:
-        return w.emit(f"bitcast bfloat {w.emit(f'fptrunc float {a} to bfloat')} to i16")
     word, half = llvm_type(dtypes.uint32, lanes), llvm_type(dtypes.uint16, lanes)
+    if w.abilities.has_bfloat_rounding:
+        bfloat = vector_of("bfloat", lanes)
+        rounded = w.emit(f"fptrunc {llvm_type(source, lanes)} {a} to {bfloat}")
+        return w.emit(f"bitcast {bfloat} {rounded} to {half}")
     sixteen, one = constant(dtypes.uint32, lanes, 16), constant(dtypes.uint32, lanes, 1)
     bits = w.emit(f"bitcast {llvm_type(source, lanes)} {a} to {word}")
     odd = w.emit(f"and {word} {w.emit(f'lshr {word} {bits}, {sixteen}')}, {one}")

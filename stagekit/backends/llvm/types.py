@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.ir import Pointer, Scalar, Space, Type
+from stagekit.ir import Pointer, Scalar, Space, Type, Vector
 
 Lanes = int | None
 
@@ -27,6 +27,11 @@ def scalar_type(dtype: DType) -> str:
     return _FLOAT_TYPES.get(dtype) or f"i{dtype.bits}"
 
 
+def lanes_of(type_: Type) -> Lanes:
+    """The number of lanes of a vector of the IR."""
+    return type_.count if isinstance(type_, Vector) else None
+
+
 def vector_of(element: str, lanes: Lanes) -> str:
     """`element` itself, or a vector of it."""
     return element if lanes is None else f"<{lanes} x {element}>"
@@ -36,6 +41,8 @@ def llvm_type(type_: DType | Type, lanes: Lanes, spaces: Mapping[Space, int] = F
     """The LLVM type that holds a value of `type_`."""
     if isinstance(type_, Pointer):
         return vector_of(pointer_type(spaces[type_.space]), lanes)
+    if isinstance(type_, Vector):
+        return vector_of(scalar_type(type_.dtype), type_.count)
     return vector_of(scalar_type(type_.dtype if isinstance(type_, Scalar) else type_), lanes)
 
 

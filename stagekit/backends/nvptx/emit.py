@@ -16,7 +16,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
-from stagekit.backends.llvm.types import memory_type
+from stagekit.backends.llvm.types import lanes_of, memory_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
@@ -28,7 +28,7 @@ from stagekit.ir import BinaryKind, Block, Op, Space, Value, ops
 
 
 def _constant(e: Emitter, op: ops.Constant) -> None:
-    e.operands[op.result] = arith.constant(_dtype(op.result), None, op.value)
+    e.operands[op.result] = arith.constant(_dtype(op.result), lanes_of(op.result.type), op.value)
 
 
 # LLVM 22.1 merges a 64-bit shift with its range check into `shl.b64`, which clamps the amount, but reads only the low 32
@@ -41,21 +41,23 @@ def _binary(e: Emitter, op: ops.Binary) -> None:
     a, b, dtype = e.operands[op.lhs], e.operands[op.rhs], _dtype(op.lhs)
     if op.kind in _SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
-    e.operands[op.result] = arith.binary(e.w, op.kind, dtype, None, a, b)
+    e.operands[op.result] = arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
 
 
 def _unary(e: Emitter, op: ops.Unary) -> None:
-    e.operands[op.result] = arith.unary(e.w, op.kind, _dtype(op.operand), None, e.operands[op.operand])
+    e.operands[op.result] = arith.unary(
+        e.w, op.kind, _dtype(op.operand), lanes_of(op.operand.type), e.operands[op.operand]
+    )
 
 
 def _compare(e: Emitter, op: ops.Compare) -> None:
     a, b = e.operands[op.lhs], e.operands[op.rhs]
-    e.operands[op.result] = arith.compare(e.w, op.kind, op.lhs.type, None, a, b)
+    e.operands[op.result] = arith.compare(e.w, op.kind, op.lhs.type, lanes_of(op.lhs.type), a, b)
 
 
 def _select(e: Emitter, op: ops.Select) -> None:
     condition, a, b = (e.operands[v] for v in (op.condition, op.if_true, op.if_false))
-    e.operands[op.result] = arith.select(e.w, op.result.type, None, condition, a, b)
+    e.operands[op.result] = arith.select(e.w, op.result.type, lanes_of(op.result.type), condition, a, b)
 
 
 def _cast(e: Emitter, op: ops.Cast) -> None:
@@ -63,11 +65,28 @@ def _cast(e: Emitter, op: ops.Cast) -> None:
     if source.is_float and target.is_integer:
         e.operands[op.result] = _float_to_integer(e.w, source, target, a)
     else:
-        e.operands[op.result] = arith.cast(e.w, source, target, None, a)
+        e.operands[op.result] = arith.cast(e.w, source, target, lanes_of(op.operand.type), a)
 
 
 def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
     e.operands[op.result] = arith.bitcast(e.w, op.operand.type, op.result.type, None, e.operands[op.operand])
+
+
+def _splat(e: Emitter, op: ops.Splat) -> None:
+    held, first = e.type(op.result), e.w.emit(f"insertelement {e.type(op.result)} poison, {e.typed(op.operand)}, i64 0")
+    zeros = f"<{op.count} x i32> zeroinitializer"
+    e.operands[op.result] = e.w.emit(f"shufflevector {held} {first}, {held} poison, {zeros}")
+
+
+def _pack(e: Emitter, op: ops.Pack) -> None:
+    packed = "poison"
+    for lane, value in enumerate(op.args):
+        packed = e.w.emit(f"insertelement {e.type(op.result)} {packed}, {e.typed(value)}, i64 {lane}")
+    e.operands[op.result] = packed
+
+
+def _extract(e: Emitter, op: ops.Extract) -> None:
+    e.operands[op.result] = e.w.emit(f"extractelement {e.typed(op.operand)}, i64 {op.index}")
 
 
 def _dtype(value: Value) -> DType:
@@ -207,6 +226,9 @@ RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
     ops.Select: _select,
     ops.Cast: _cast,
     ops.Bitcast: _bitcast,
+    ops.Splat: _splat,
+    ops.Pack: _pack,
+    ops.Extract: _extract,
     ops.Offset: _offset,
     ops.Load: _load,
     ops.Store: _store,

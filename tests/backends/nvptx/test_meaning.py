@@ -27,9 +27,10 @@ MOST_ITERATIONS = 40
 C_TYPES = {8: ctypes.c_int8, 16: ctypes.c_int16, 32: ctypes.c_int32, 64: ctypes.c_int64}
 
 
-def run(fn: Function, *arguments: Any) -> None:
+def run(fn: Function, *arguments: Any, capability: int = 80) -> None:
     """Call the kernel once, on this machine: arrays by address, NumPy scalars by value."""
-    text = re.sub(r"addrspace\(\d\) ?|ptx_kernel |^target triple.*", "", nvptx.compile(fn, 80).llvm, flags=re.MULTILINE)
+    emitted = nvptx.compile(fn, capability).llvm
+    text = re.sub(r"addrspace\(\d\) ?|ptx_kernel |^target triple.*", "", emitted, flags=re.MULTILINE)
     text = re.sub(r"addrspacecast ptr (%\w+) to ptr", r"getelementptr i8, ptr \1, i64 0", text)
     module = optimize.parse(text)
     optimize.optimise(module, host_machine(), 2)

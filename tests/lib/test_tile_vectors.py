@@ -1,0 +1,163 @@
+"""Tiles of which a thread holds several elements, in vectors: every operation means what it means for numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stagekit as sk
+from stagekit import dtypes
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, CompareKind, Vector, ops, semantics, walk
+from tests.numerics import exact
+from tests.places import each_place, run
+
+THREADS = 32
+EXTENTS = [
+    THREADS * 8,
+    THREADS * 14,
+    THREADS * 11 - 5,
+]  # vectors of 8; of 8, 4 and 2; of 8, 2 and 1, the last not in all threads
+NUMBERS = [d for d in dtypes.ARITHMETIC_DTYPES if d is not dtypes.bool_]
+
+each_extent = pytest.mark.parametrize("extent", EXTENTS)
+each_number = pytest.mark.parametrize("dtype", NUMBERS, ids=lambda d: d.short)
+
+
+@sk.jit
+def arithmetic(a, b, added, product, quotient, rest, less, chosen, negated, EXTENT: sk.constexpr):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=THREADS))
+    at = sk.arange(0, EXTENT)
+    x, y = sk.load(a + at), sk.load(b + at)
+    sk.store(added + at, x + y)
+    sk.store(product + at, x * y - x)
+    sk.store(quotient + at, x // y)
+    sk.store(rest + at, x % y)
+    sk.store(less + at, x < y)
+    sk.store(chosen + at, sk.where(x < y, x, 0))
+    sk.store(negated + at, -sk.maximum(x, y))
+
+
+@each_place
+@each_extent
+@each_number
+def test_arithmetic_on_vectors_is_that_on_numbers(place, extent: int, dtype: DType) -> None:
+    x, y = (np.resize(exact.samples(dtype, extent, seed), extent) for seed in (1, 2))
+    results = [np.zeros(extent, t.numpy) for t in (*[dtype] * 4, dtypes.bool_, *[dtype] * 2)]
+
+    found = run(place, arithmetic, [x, y, *results], extent)[2:]
+
+    def of(kind, a, b):
+        return semantics.binary(kind, dtype, a, b)
+
+    less = semantics.compare(CompareKind.LT, dtype, x, y)
+    larger = np.where(semantics.compare(CompareKind.GT, dtype, x, y), x, y)
+    wanted = [
+        of(BinaryKind.ADD, x, y),
+        of(BinaryKind.SUB, of(BinaryKind.MUL, x, y), x),
+        of(BinaryKind.FLOORDIV, x, y),
+        of(BinaryKind.MOD, x, y),
+        less,
+        np.where(less, x, dtype.numpy.type(0)),
+    ]
+    for expected, actual in zip(wanted, found):
+        result = dtypes.bool_ if expected is less else dtype
+        assert exact.same_numbers(expected, actual, result).all()
+    if dtype.is_integer:
+        assert (found[-1] == semantics.unary(ops.UnaryKind.NEG, dtype, larger)).all()
+
+
+@sk.jit
+def conversions(a, out, EXTENT: sk.constexpr, TO: sk.constexpr):
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=THREADS))
+    at = sk.arange(0, EXTENT)
+    sk.store(out + at, sk.load(a + at).to(TO))
+
+
+@each_place
+@each_number
+@pytest.mark.parametrize("target", dtypes.ARITHMETIC_DTYPES, ids=lambda d: d.short)
+def test_conversions_of_vectors_are_those_of_numbers(place, dtype: DType, target: DType) -> None:
+    extent = EXTENTS[1]
+    x = np.resize(exact.samples(dtype, extent, 3), extent)
+
+    _, found = run(place, conversions, [x, np.zeros(extent, target.numpy)], extent, target)
+
+    assert exact.same_numbers(semantics.cast(x, dtype, target), found, target).all()
+
+
+@sk.jit
+def carried(a, out, n, EXTENT: sk.constexpr):
+    at = sk.arange(0, EXTENT)
+    total = sk.zeros(EXTENT, sk.int32)
+    power = sk.load(a + at)
+    for i in range(n):
+        total = total + sk.load(a + at)
+        if i % 2 == 0:
+            power = power ** (at % 3).to(sk.int32)
+        else:
+            at = at + 0
+    sk.store(out + at, total + power)
+
+
+@each_place
+@pytest.mark.parametrize("extent", [7, 8192, 9000, 11_000])
+def test_tiles_in_vectors_go_round_loops_and_through_branches(place, extent: int) -> None:
+    x = np.arange(extent, dtype=np.int32) % 7
+
+    _, found = run(place, carried[1], [x, np.zeros(extent, np.int32)], 3, extent)
+
+    power, exponent = x, (np.arange(extent) % 3).astype(np.int32)
+    for _ in range(2):
+        power = power**exponent
+    assert (found == 3 * x + power).all()
+
+
+def test_an_operation_is_one_op_for_eight_elements() -> None:
+    @sk.jit
+    def kernel(a, out):
+        at = sk.arange(0, 32 * 1024)
+        sk.store(out + at, sk.load(a + at) * 0.5)
+
+    for dtype in (sk.float32, sk.float16, sk.int16):
+        body = kernel.specialize(a=sk.Pointer(dtype), out=sk.Pointer(sk.float32)).trace().function.body
+        products = [op for op in walk(body) if isinstance(op, ops.Binary) and op.kind is BinaryKind.MUL]
+        assert [8] * 4 == [op.result.type.count for op in products if isinstance(op.result.type, Vector)]
+        assert len(products) == 4
+
+
+def test_float16_is_computed_two_at_a_time() -> None:
+    @sk.jit
+    def kernel(a, out):
+        at = sk.arange(0, 8 * 1024)
+        x = sk.load(a + at)
+        sk.store(out + at, (x + 1.0) * x)
+
+    ptx = kernel.specialize(a=sk.Pointer(sk.float16), out=sk.Pointer(sk.float16)).ptx
+
+    assert ptx.count("add.rn.f16x2") == ptx.count("mul.rn.f16x2") == 4
+    assert "cvt.f32.f16" not in ptx
+
+
+def test_indices_are_computed_as_numbers_so_that_their_constants_are_offsets() -> None:
+    @sk.jit
+    def kernel(a, out):
+        at = sk.arange(0, 8 * 1024)
+        sk.store(out + at, sk.load(a + at))
+
+    ptx = kernel.specialize(a=sk.Pointer(sk.float32), out=sk.Pointer(sk.float32)).ptx
+
+    assert "+28672]" in ptx
+
+
+def test_tiles_of_two_extents_do_not_meet() -> None:
+    @sk.jit
+    def kernel(a, n):
+        if n > 0:
+            x = sk.zeros(8192, sk.float32)
+        else:
+            x = sk.zeros(1024, sk.float32)
+        sk.store(a + sk.arange(0, 8192), x)
+
+    with pytest.raises(sk.StagekitError):
+        kernel.specialize(a=sk.Pointer(sk.float32), n=sk.int32).trace()
