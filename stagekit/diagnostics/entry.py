@@ -60,7 +60,7 @@ def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def public_class(cls: C) -> C:
-    """A class whose constructor is an entry point."""
+    """Make the constructor of a class an entry point, as `hide_frames` does for a function."""
     cls.__init__ = hide_frames(cls.__init__)  # type: ignore[misc]
     return cls
 
@@ -90,7 +90,7 @@ def ordinary(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P, R]:
-    """`function` as kernels expand it, `outside` for everybody else."""
+    """Return an entry point that kernels expand as `function`, and that calls `outside` for everybody else."""
     entry = hide_frames(outside)
     entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
     return entry
@@ -103,7 +103,7 @@ language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] 
 
 
 def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call by CPython of a function of the language: traced where the library makes it, else a mistake."""
+    """Trace a call that CPython makes of a function of the language, where the library makes it; else refuse it."""
     traced = language_call.get()
     if traced is None:
         raise StagekitError(OutsideKernel(name))
@@ -120,6 +120,6 @@ def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
 
 
 def _problem(error: TypeError) -> str:
-    """What Python says, without the function's name before it."""
+    """Return what Python says of a call that does not fit, without the function's name before it."""
     name, parentheses, rest = str(error).partition("() ")
     return rest if parentheses and " " not in name else str(error)
