@@ -16,7 +16,7 @@ from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import slices
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous
+from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
 from stagekit.frontend.tracer import suggest
@@ -70,59 +70,47 @@ def distance(site: Site, left: Address, right: Address) -> Number:
 # -- indexing -----------------------------------------------------------------------------------------------------------
 
 
-def _as_tuple(index: Any) -> tuple[Any, ...]:
-    return index if type(index) is tuple else (index,)
-
-
-def _offset(site: Site, index: Any, stride: Extent) -> Value | None:
-    """`index * stride` as int64, None for a plain 0."""
-    if type(index) is int and index == 0:
-        return None
-    builder = site.tracer.builder
-    if type(index) is int and type(stride) is int:
-        return builder.index(dtypes.INDEX.wrap(index * stride))  # too large where nothing is left of the axis
-    value = index_value(site, index)
-    if type(stride) is int and stride == 1:
-        return value
-    return builder.mul(value, builder.index(stride) if isinstance(stride, int) else stride.value)
-
-
-def _within_reach(site: Site, offset: int) -> int:
-    """Refuse an index or an offset that no int64 holds."""
-    if not dtypes.INDEX.holds(offset):
-        raise site.error(BadIndex(f"index {shown(offset)} is beyond all memory", "an index is an int64"))
-    return offset
-
-
 def _moved(site: Site, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]) -> Address:
     """The base of `array` moved along the stride of each axis. is_index: of each step, whether it is an index as written."""
+    builder = site.tracer.builder
     total: Value | None = None
-    indices: list[Extent] = []
+    places: list[Value | int] = []
     for index, stride in steps:
-        indices.append(index if type(index) is int else Number(index_value(site, index)))
-        offset = _offset(site, indices[-1], stride)
-        if offset is not None:
-            total = offset if total is None else site.tracer.builder.add(total, offset)
+        place = index if type(index) is int else index_value(site, index)
+        places.append(place)
+        if type(place) is int and place == 0:
+            continue
+        if type(place) is int and isinstance(stride, int):
+            offset: Any = builder.index(
+                dtypes.INDEX.wrap(place * stride)
+            )  # too large where nothing is left of the axis
+        else:
+            offset = builder.index(place) if type(place) is int else place
+            if not isinstance(stride, int):
+                offset = builder.mul(offset, stride.value)
+            elif stride != 1:
+                offset = builder.mul(offset, builder.index(stride))
+        total = offset if total is None else builder.add(total, offset)
     if total is None:
         return array.base
-    written = tuple(value if is_own else None for value, is_own in zip(_values(indices), is_index))
+    written = tuple([place if is_own else None for place, is_own in zip(places, is_index)])
     indexed = Indexed(array.name, written, _values(array.shape)) if any(is_index) else None
-    return Address(site.tracer.builder.offset(array.base.value, total, indexed))
+    return Address(builder.offset(array.base.value, total, indexed))
 
 
 def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
-    return tuple(e if isinstance(e, int) else e.value for e in extents)
+    return tuple([e if isinstance(e, int) else e.value for e in extents])
 
 
 def _check_static(site: Site, array: Array, index: Any, axis: int) -> Any:
     """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
-    if isinstance(index, int | np.integer) and is_numeric(index) and not isinstance(index, bool):
-        index = _within_reach(site, int(index))
-    if type(index) is not int:
-        if isinstance(index, bool):
-            raise site.error(BadIndex("an index must be an integer, got a bool", _index_hint(index)))
+    if isinstance(index, bool):
+        raise site.error(BadIndex("an index must be an integer, got a bool", _index_hint(index)))
+    if not isinstance(index, (int, np.integer)) or not is_numeric(index):
         return index
-    size = array.shape[axis]
+    index, size = int(index), array.shape[axis]
+    if not dtypes.INDEX.holds(index):
+        raise site.error(BadIndex(f"index {shown(index)} is beyond all memory", "an index is an int64"))
     if isinstance(size, int) and not -size <= index < size:
         message = f"index {index} is out of range for axis {axis} of `{array.name}` with size {size}"
         raise site.error(BadIndex(message, f"valid indices are {-size} to {size - 1}"))
@@ -134,31 +122,43 @@ def _check_static(site: Site, array: Array, index: Any, axis: int) -> Any:
     return index
 
 
-def _indices_misfit(array: Array, indices: tuple[Any, ...]) -> str:
-    return f"`{array.name}` has {counted(array.ndim, 'axis', 'axes')}, got {counted(len(indices), 'index', 'indices')}"
+def _misfit(site: Site, array: Array, indices: tuple[Any, ...], hint: str) -> StagingError:
+    axes, given = counted(array.ndim, "axis", "axes"), counted(len(indices), "index", "indices")
+    return site.error(BadIndex(f"`{array.name}` has {axes}, got {given}", hint))
+
+
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    return index if type(index) is tuple else (index,)
+
+
+def _names_many(indices: tuple[Any, ...]) -> bool:
+    return any(isinstance(i, slice) or i is Ellipsis for i in indices)
 
 
 def element_pointer(site: Site, array: Array, index: Any) -> Address:
     """The address of one element."""
     indices = _as_tuple(index)
-    if any(isinstance(i, slice) or i is Ellipsis for i in indices):
+    if _names_many(indices):
         message = f"a slice of `{array.name}` names many elements"
         raise site.error(BadIndex(message, "one integer per axis names an element; assign them in a loop"))
     if len(indices) != array.ndim:
-        message = _indices_misfit(array, indices)
-        raise site.error(BadIndex(message, "one integer per axis names an element"))
+        raise _misfit(site, array, indices, "one integer per axis names an element")
+    return _element(site, array, indices)
+
+
+def _element(site: Site, array: Array, indices: tuple[Any, ...]) -> Address:
     steps = [(_check_static(site, array, i, axis), array.strides[axis]) for axis, i in enumerate(indices)]
-    return _moved(site, array, steps, [True] * array.ndim)
+    return _moved(site, array, steps, [True] * len(steps))
 
 
 def load_item(site: Site, array: Array, index: Any) -> Number | Array:
     """`array[index]`: an element, or a view where slices or fewer indices are given."""
     indices = _as_tuple(index)
-    if sum(i is not Ellipsis for i in indices) > array.ndim:
-        message = _indices_misfit(array, indices)
-        raise site.error(BadIndex(message, "use one index per axis"))
-    if len(indices) == array.ndim and not any(isinstance(i, slice) or i is Ellipsis for i in indices):
-        return load(site, element_pointer(site, array, index))
+    axes = len(array.shape)
+    if len(indices) == axes and not _names_many(indices):
+        return load(site, _element(site, array, indices))
+    if sum(i is not Ellipsis for i in indices) > axes:
+        raise _misfit(site, array, indices, "use one index per axis")
     return view(site, array, indices)
 
 
