@@ -54,18 +54,6 @@ def _getattr(site: Site, owner: Any, name: str, default: Any = _NONE, /) -> Any:
     return objects.attribute(site, owner, name)
 
 
-def _setattr(site: Site, owner: Any, name: str, value: Any, /) -> None:
-    objects.put(site, owner, name, value)
-
-
-def _plain_setattr(site: Site, owner: Any, name: str, value: Any, /) -> None:
-    objects.put_plainly(site, owner, name, value)
-
-
-def _delattr(site: Site, owner: Any, name: str, /) -> None:
-    objects.delete(site, owner, name)
-
-
 def _attribute_names(owner: Any) -> tuple[str, ...]:
     return tuple(arrays._ATTRIBUTES_OF.get(type(owner), ()))
 
@@ -76,10 +64,6 @@ def _hasattr(site: Site, owner: Any, name: str, /) -> bool:
     if not isinstance(owner, STAND_INS) and not site.tracer.journal.is_born(owner):
         site.tracer.captures.note_presence(owner, name)
     return has_it
-
-
-def _callable(site: Site, obj: Any, /) -> bool:
-    return callable(obj) or isinstance(obj, Closure)
 
 
 def _super(site: Site, *args: Any) -> Any:
@@ -121,16 +105,6 @@ def _deepcopy(site: Site, x: Any) -> Any:
         return site.tracer.journal.born(remade(each, [deep(p) for p in parts]))
 
     return deep(x)
-
-
-def _update_wrapper(site: Site, wrapper: Any, wrapped: Any, *_: Any, **__: Any) -> Any:
-    """`functools.update_wrapper`, and so `@functools.wraps`: a function of the kernel keeps its own name in error texts."""
-    return wrapper
-
-
-def _cast(site: Site, typ: Any, val: Any) -> Any:
-    """`typing.cast`."""
-    return val
 
 
 def _fields_of(value: Any) -> list[str] | None:
@@ -197,21 +171,21 @@ ON_OBJECTS: dict[Any, Builtin] = {
     builtins.isinstance: _isinstance,
     builtins.type: _type,
     builtins.getattr: _getattr,
-    builtins.setattr: _setattr,
-    builtins.delattr: _delattr,
-    object.__setattr__: _plain_setattr,
+    builtins.setattr: objects.put,
+    builtins.delattr: objects.delete,
+    object.__setattr__: objects.put_plainly,
     dataclasses.replace: _replace,
     dataclasses.asdict: _asdict,
     dataclasses.astuple: _astuple,
-    functools.update_wrapper: _update_wrapper,
-    typing.cast: _cast,
+    functools.update_wrapper: lambda site, wrapper, wrapped, *_, **__: wrapper,
+    typing.cast: lambda site, typ, val: val,
     operator.getitem: _getitem,
     operator.setitem: _setitem,
     operator.index: _index,
     copy.copy: _copy,
     copy.deepcopy: _deepcopy,
     builtins.hasattr: _hasattr,
-    builtins.callable: _callable,
+    builtins.callable: lambda site, obj, /: callable(obj) or isinstance(obj, Closure),
     builtins.super: _super,
     builtins.print: _print,
 }

@@ -287,20 +287,25 @@ def run_call(
     site: Site, source: Source, function: types.FunctionType | None, outer: Scope | None, variables: dict[str, Any]
 ) -> Any:
     """Run a function body in a new frame and give what it returns."""
+    tracer = site.tracer
     if site.frame.depth >= DEEP:
         site.frame.count_deep_call(site.node, source)
-    scope = Scope(source.names, site.tracer.journal.born(variables), outer)
-    inner = Frame(site.tracer, source, scope, function, site.loc, site.frame.depth + 1)
-    inner.control = site.tracer.journal.born({RETURN: False})
+    scope = Scope(source.names, tracer.journal.born(variables), outer)
+    inner = Frame(tracer, source, scope, function, site.loc, site.frame.depth + 1)
+    inner.control = tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
         return evaluate(inner, source.node.body)
-    with site.tracer.waiting_statement():
+    # what the calling statement has made so far it may still hold
+    tracer.waiting.append((tracer.statement_began, tracer.journal.mark().time))
+    try:
         run_body(inner, source.node.body)
+    finally:
+        tracer.waiting.pop()
     _forget_exits(inner)
-    site.tracer.builder.loc = site.loc
-    site.tracer.journal.bury(inner.control)
+    site.at()
+    tracer.journal.bury(inner.control)
     if not _has_inner_scopes(source.node):
-        site.tracer.journal.bury(variables)
+        tracer.journal.bury(variables)
     taken, value = inner.control[RETURN], inner.control.get(VALUE)
     if taken is not True and taken is not False and value is not None:
         raise inner.error(ReturnOnSomePaths(source.name), source.node)

@@ -355,14 +355,17 @@ def _read_after(frame: Frame, node: ast.For | ast.While) -> set[Any]:
     return {Location(binding_scope(frame, name).variables, name, False).identity for name in names}
 
 
-def _read_outside(frame: Frame, loop: ast.For | ast.While) -> set[str]:
-    """The names that are read anywhere in the function but in the body of this loop. Its range may be read again later."""
-    inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
-    return {
-        n.id
-        for n in ast.walk(frame.source.node)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
-    }
+def _read_outside(frame: Frame, loop: ast.For | ast.While) -> frozenset[str]:
+    """The names that are read anywhere in the function but in the body of this loop. Its range may be read again later.
+    Remembered on the node.
+    """
+    found: frozenset[str] | None = getattr(loop, "_read_outside", None)
+    if found is None:
+        inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
+        names = (n for n in ast.walk(frame.source.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        found = frozenset(n.id for n in names if id(n) not in inside)
+        loop._read_outside = found  # type: ignore[union-attr]
+    return found
 
 
 RUNNERS.update({ast.For: trace_for, ast.While: trace_while})

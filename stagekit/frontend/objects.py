@@ -102,7 +102,7 @@ def describe_owner(owner: Any) -> str:
     return describe(owner)
 
 
-def put(site: Site, owner: Any, name: str, value: Any) -> None:
+def put(site: Site, owner: Any, name: str, value: Any, /) -> None:
     """`owner.name = value`."""
     if isinstance(owner, STAND_INS):
         raise site.error(NoAttribute(describe(owner), name, "it cannot be assigned"))
@@ -120,7 +120,7 @@ def put(site: Site, owner: Any, name: str, value: Any) -> None:
     put_plainly(site, owner, name, value)
 
 
-def put_plainly(site: Site, owner: Any, name: str, value: Any) -> None:
+def put_plainly(site: Site, owner: Any, name: str, value: Any, /) -> None:
     """`object.__setattr__(owner, name, value)`: what a property or descriptor of the class does, else a plain assignment."""
     site.tracer.check_mutable(owner, f"`{_place_text(site.node, name)} = ...`", site.loc)
     found = in_class(site.tracer, owner, name)
@@ -140,7 +140,7 @@ def _put_by_property(site: Site, owner: Any, name: str, found: property, value: 
     site.invoke(found.fset, [owner, value])
 
 
-def delete(site: Site, owner: Any, name: str) -> None:
+def delete(site: Site, owner: Any, name: str, /) -> None:
     """`del owner.name`."""
     site.tracer.check_mutable(owner, f"`del {_place_text(site.node, name)}`", site.loc)
     deleter = users_method(site.tracer, owner, "__delattr__")
@@ -248,7 +248,7 @@ def users_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | 
 # -- items ---------------------------------------------------------------------------------------------------------------
 
 
-def item(site: Site, owner: Any, index: Any) -> Any:
+def item(site: Site, owner: Any, index: Any, /) -> Any:
     """`owner[index]`."""
     if isinstance(owner, Array):
         return arrays.load_item(site, owner, index)

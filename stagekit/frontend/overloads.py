@@ -31,8 +31,9 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
     values, params = _bind(site, spec, args, kwargs)
     site.at()
-    if not all(is_numeric(v) or isinstance(v, (Address, Array)) for v in values):
-        raise _no_overload(site, spec, values)
+    for value in values:
+        if not is_numeric(value) and not isinstance(value, (Address, Array)):
+            raise _no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return _fold(site, spec, values, params)
     if spec.level and not site.frame.source.file.startswith(LIBRARY):
@@ -41,14 +42,11 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.level(*operands))
-    results = tuple(_wrap(v) for v in site.tracer.builder.call(spec, operands, params))
+    made = site.tracer.builder.call(spec, operands, params)
+    results = tuple([Address(v) if isinstance(v.type, Pointer) else Number(v) for v in made])
     if not results:
         return None
     return results[0] if len(results) == 1 else results
-
-
-def _wrap(value: Value) -> Number | Address:
-    return Address(value) if isinstance(value.type, Pointer) else Number(value)
 
 
 # -- binding ------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ import ast
 import difflib
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,15 +160,6 @@ class Tracer:
             raise StagingError(SealedMutation(what, why), loc)
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
-
-    @contextmanager
-    def waiting_statement(self) -> Iterator[None]:
-        """Remember, while the body of a called function runs, what the calling statement has made so far and may still hold."""
-        self.waiting.append((self.statement_began, self.journal.mark().time))
-        try:
-            yield
-        finally:
-            self.waiting.pop()
 
     def _may_be_temporary(self, made: Any) -> bool:
         """May a statement that is not done, here or in a caller, still hold what it has made?"""

@@ -6,6 +6,7 @@ address. `Poison` is a variable that has no single value here; using it raises t
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 import types
@@ -285,6 +286,7 @@ def is_open(value: Any) -> bool:
 _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
 
 
+@functools.cache
 def is_native(module: str | None) -> bool:
     """Does CPython run what this module defines, and never the tracer?"""
     return module is not None and module.partition(".")[0] in _NATIVE_ROOTS
