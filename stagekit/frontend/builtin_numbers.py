@@ -7,7 +7,7 @@ import builtins
 import functools
 import inspect
 import operator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -186,50 +186,38 @@ def _extremum(op: ast.cmpop) -> Builtin:
         if not any(map(_needs_staging, items)) or (rest and default is not _NONE):
             given = {} if default is _NONE else {"default": default}
             return run_native(site, python, *([first, *rest] if rest else [items]), key=key, **given)
-        best = _Ranked(items[0], _key_of(site, key, items[0]))
+        key_of: Callable[[Any], Any] = (lambda item: item) if key is None else (lambda item: site.invoke(key, [item]))
+        best, best_key = items[0], key_of(items[0])
         for item in items[1:]:
-            best = _better(site, op, best, _Ranked(item, _key_of(site, key, item)))
-        return best.item
+            best, best_key = _better(site, op, (best, best_key), (item, key_of(item)))
+        return best
 
     return run
-
-
-@dataclass(frozen=True)
-class _Ranked:
-    """An item and what it is compared by."""
-
-    item: Any
-    key: Any
-
-
-def _key_of(site: Site, key: Any, item: Any) -> Any:
-    return item if key is None else site.invoke(key, [item])
 
 
 def _needs_staging(value: Any) -> bool:
     return isinstance(value, np.generic) or holds_run_time(value) or mapper_of(value) is not None
 
 
-def _better(site: Site, op: ast.cmpop, best: _Ranked, other: _Ranked) -> _Ranked:
-    answer = compare(site, op, other.key, best.key)
+def _better(site: Site, op: ast.cmpop, best: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The better of two items, each with what it is compared by."""
+    answer = compare(site, op, other[1], best[1])
     if mapper_of(answer) is not None:
-        chosen = site.invoke(language.where, [answer, other.item, best.item])
-        return _Ranked(chosen, chosen)
+        chosen = site.invoke(language.where, [answer, other[0], best[0]])
+        return chosen, chosen
     is_better = truth(site, answer)
     if isinstance(is_better, bool):
         return other if is_better else best
 
     def choose(a: Any, b: Any) -> Any:
         if is_numeric(a) and is_numeric(b):
-            return site.tracer.arithmetic.select(
-                is_better.value, _fitting(site.tracer, a, b), _fitting(site.tracer, b, a)
-            )
-        joined = branch(site.tracer, is_better.value, lambda: a, lambda: b, site.loc)
-        return site.read(joined)
+            pair = _fitting(site.tracer, a, b), _fitting(site.tracer, b, a)
+            return site.tracer.arithmetic.select(is_better.value, *pair)
+        return site.read(branch(site.tracer, is_better.value, lambda: a, lambda: b, site.loc))
 
-    item = choose(other.item, best.item)
-    is_own_key = other.key is other.item and best.key is best.item
-    return _Ranked(item, item if is_own_key else choose(other.key, best.key))
+    item = choose(other[0], best[0])
+    is_own_key = other[1] is other[0] and best[1] is best[0]
+    return item, item if is_own_key else choose(other[1], best[1])
 
 
 def _fitting(tracer: Tracer, value: Any, beside: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stagekit.diagnostics import shown
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.python_calls import native_argument
+from stagekit.frontend.python_calls import native_argument, restorer
 from stagekit.frontend.values import BoundMethod
 
 _MUTATORS: tuple[tuple[type, str], ...] = (
@@ -67,7 +67,7 @@ def lacks_key(owner: Any, key: Any) -> bool:
 def _undo(owner: Any, name: str, args: list[Any]) -> Undo:
     """What takes back `owner.name(*args)`, which is about to happen."""
     quick = _QUICK.get((type(owner), name))
-    return (quick(owner, args) if quick is not None else None) or _restorer(owner)
+    return (quick(owner, args) if quick is not None else None) or restorer(owner)
 
 
 def _shorten(owner: Any, args: list[Any]) -> Undo:
@@ -130,18 +130,3 @@ _QUICK: dict[tuple[type, str], Callable[[Any, list[Any]], Undo | None]] = {
     (deque, "pop"): _deque_put_back("append", -1),
     (deque, "popleft"): _deque_put_back("appendleft", 0),
 }
-
-
-def _restorer(container: Any) -> Undo:
-    """A function that brings the present contents back."""
-    if isinstance(container, list):
-        kept = list(container)
-        return lambda: container.__setitem__(slice(None), kept)
-    refill = "extend" if isinstance(container, deque | bytearray) else "update"
-    saved = list(container) if refill == "extend" else container.copy()
-
-    def restore() -> None:
-        container.clear()
-        getattr(container, refill)(saved)
-
-    return restore

@@ -23,7 +23,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import note_use, own_iterators, refuse_endless, values_of
 from stagekit.frontend.values import Closure, Generator, Number, is_native, is_open
 
-Builtin = Callable[..., Any]  # (tracer, frame, node, *args, **kwargs): the staged meaning of a Python function
+Builtin = Callable[..., Any]  # (site, *args, **kwargs): the staged meaning of a Python function
 
 
 def run_native(site: Site, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +78,11 @@ _CONTAINERS = (list, dict, set, deque, bytearray)
 
 def _items_of(container: Any) -> list[Any]:
     return [part for item in dict.items(container) for part in item] if isinstance(container, dict) else list(container)
+
+
+def restorer(container: Any) -> Callable[[], None]:
+    """What brings the present contents of a container back."""
+    return functools.partial(_put_back, container, _items_of(container))
 
 
 def _put_back(container: Any, items: list[Any]) -> None:
