@@ -95,12 +95,14 @@ def _of_ours(fn: Any, name: str) -> Any:
     return getattr(fn, name) if is_stored else None
 
 
-def _bound(site: Site, name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> inspect.BoundArguments:
-    """Bind arguments as Python does. What does not fit is an error that shows the signature."""
+def _bound(
+    site: Site, name: str, signature: inspect.Signature, args: Any, kwargs: Any, hint: str = ""
+) -> inspect.BoundArguments:
+    """Bind arguments as Python does. What does not fit is an error that shows the signature, or a hint of its own."""
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise site.error(BadCall(f"`{name}`: {error}", f"{name}{_plain(signature)}")) from None
+        raise site.error(BadCall(f"`{name}`: {error}", hint or f"{name}{_plain(signature)}")) from None
 
 
 # -- the language's own ---------------------------------------------------------------------------------------------------
@@ -157,13 +159,8 @@ def _method(site: Site, fn: types.MethodType, args: list[Any], kwargs: dict[str,
 def _builtin(site: Site, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     code = staged.__code__
     least = code.co_argcount - len(staged.__defaults__ or ())
-    is_plain = not kwargs and not code.co_kwonlyargcount and least <= len(args) + 1 <= code.co_argcount
-    if is_plain:
-        return staged(site, *args)
-    try:
-        _signature(staged).bind(site, *args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{fn.__name__}`: {error}", "as in Python")) from None
+    if kwargs or code.co_kwonlyargcount or not least <= len(args) + 1 <= code.co_argcount:
+        _bound(site, fn.__name__, _signature(staged), (site, *args), kwargs, "as in Python")
     return staged(site, *args, **kwargs)
 
 
@@ -408,10 +405,7 @@ def _has_generated_init(cls: type) -> bool:
 def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What a generated `__init__` does, with factories and `__post_init__` staged."""
     signature = inspect.signature(cls)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{cls.__name__}`: {error}", cls.__name__)) from None
+    bound = _bound(site, cls.__name__, signature, args, kwargs, cls.__name__)
     made = site.tracer.journal.born(object.__new__(cls))
     fields = dataclasses.fields(cls)
     for field in fields:

@@ -145,14 +145,10 @@ def name_here(owner: Any, name: str) -> str:
         return ""
     if name in _ABSENT:
         return _ABSENT[name]
-    found = _ELSEWHERE.get(name) or _in_another_namespace(name) or _named_dtype(name)
+    found = _ELSEWHERE.get(name)
+    for module, short in _NAMESPACES.items():
+        if found is None and name in importlib.import_module(module).__all__:
+            found = f"`{short}.{name}`"
+    if found is None and name in _DTYPES_OF_C:
+        found = f"`sk.{_DTYPES_OF_C[name]}`"
     return f"here it is {found}" if found else ""
-
-
-def _named_dtype(name: str) -> str:
-    return f"`sk.{_DTYPES_OF_C[name]}`" if name in _DTYPES_OF_C else ""
-
-
-def _in_another_namespace(name: str) -> str:
-    has_it = [short for module, short in _NAMESPACES.items() if name in importlib.import_module(module).__all__]
-    return f"`{has_it[0]}.{name}`" if has_it else ""

@@ -83,9 +83,9 @@ def _stored(site: Site, owner: Any, name: str) -> Any:
     if not site.tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
             site.tracer.captures.note_attribute(owner, name, f"`{_place_text(site.node, name)}`")
-        elif isinstance(value, types.MethodType) and name not in _state(owner):
+        elif isinstance(value, types.MethodType) and name not in own_attributes(owner):
             site.tracer.captures.note_own(owner, name)
-    elif name not in _state(owner):
+    elif name not in own_attributes(owner):
         site.tracer.captures.note_member(type(owner), name)
     return value
 
@@ -147,7 +147,7 @@ def delete(site: Site, owner: Any, name: str, /) -> None:
     if deleter is not None:
         site.invoke(deleter, [owner, name])
         return
-    if isinstance(owner, STAND_INS) or name not in _state(owner):
+    if isinstance(owner, STAND_INS) or name not in own_attributes(owner):
         raise site.error(NoAttribute(describe(owner), name, "it cannot be deleted"))
     site.tracer.assign(owner, name, MISSING, is_attribute=True)
 
@@ -200,7 +200,7 @@ def _getter(site: Site, owner: Any, name: str) -> Callable[[], Any] | None:
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
         return lambda: site.invoke(found.fget, [instance])
     getter = _where_it_has_none(site, owner, instance, name, found)
-    if getter is None or (name in _state(instance) and not _is_data(site.tracer, found)):
+    if getter is None or (name in own_attributes(instance) and not _is_data(site.tracer, found)):
         return None
     if not site.tracer.journal.is_born(instance):
         site.tracer.captures.note_own(instance, name)
@@ -223,10 +223,6 @@ def _where_it_has_none(site: Site, owner: Any, instance: Any, name: str, found: 
 def _is_data(tracer: Tracer, descriptor: Any) -> bool:
     """Does it come before what an object itself holds?"""
     return any(in_class(tracer, descriptor, name) is not None for name in ("__set__", "__delete__"))
-
-
-def _state(owner: Any) -> Any:
-    return own_attributes(owner)
 
 
 def _cached(site: Site, owner: Any, name: str, found: Any) -> Any:
