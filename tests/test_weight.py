@@ -19,7 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 13_000,
     "cache": 450,
     "diagnostics": 450,
-    "frontend": 10_550,
+    "frontend": 10_500,
     "intrinsics": 2_750,
     "ir": 3_000,
     "jit": 2_450,
