@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.diagnostics import Loc, counted
-from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.diagnostics import Diagnostic, Loc, counted
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.diagnostics import Loc, Note
-from stagekit.diagnostics.diagnostic import Diagnostic
+from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source

@@ -1,0 +1,375 @@
+"""Places in the user's source, errors as records, their text, and what a public function does with a call that makes no sense.
+
+A room raises `StagekitError` (or a subclass that says which kind of Python error it also is) around a `Diagnostic`: a frozen
+record of values. Each class of diagnostics has an id (`UnrollBudget` is `UNROLL_BUDGET`), a page in `docs/errors.md` and a
+golden test. The text of an error says what, where with a caret, why, what to do, then the chain of calls:
+
+error[UNROLL_BUDGET]: Too many unrolled iterations (softmax.py:14:5)
+   |
+13 |     total = 0
+14 |     for i in sk.static_range(10**6):
+   |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 65537 iterations, the budget is 65536
+   = help: ...
+   = inlined at rows.py:40:9 in `softmax_rows`
+   = while specialising `softmax_rows` with BLOCK=128
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from string import Formatter
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+_CONTEXT_LINES = 1  # lines shown before the one at fault
+_CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are shown
+
+
+# never changed; frozen, it would take three times as long to make, for every op
+@dataclass(unsafe_hash=True, slots=True)
+class Loc:
+    """A span in a file, in the function it belongs to.
+
+    line, end_line: from 1. col, end_col: in characters from 0. call_site: the call that was expanded to get here, if any.
+    iteration: what an unrolled loop was doing, innermost first, such as `("i = 2",)`.
+    """
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    function: str
+    call_site: Loc | None = None
+    iteration: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col + 1}"
+
+    def chain(self) -> Iterator[Loc]:
+        """This place, then the call it was expanded from, and so on outwards."""
+        here: Loc | None = self
+        while here is not None:
+            yield here
+            here = here.call_site
+
+
+UNKNOWN = Loc("<none>", 0, 0, 0, 0, "<none>")  # for IR made by hand or parsed from text, never for a user's kernel
+_REGISTRY: dict[str, type[Diagnostic]] = {}
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
+
+
+class Diagnostic:
+    """Base of the catalogue: a frozen record. `title`, `label` and `help` are templates over the fields: `{name}`.
+
+    title: what went wrong, no values. label: the same with values, shown under the caret. help: what to do.
+
+    What the templates name are the fields of a class, in the order in which they first stand there; a class may annotate them
+    instead, as in a dataclass, where code reads them. Nothing is generated per class: a catalogue of a hundred dataclasses would
+    be a third of the time of `import stagekit`.
+    """
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    label: ClassVar[str]
+    help: ClassVar[str] = ""
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.id = _WORD_STARTS.sub("_", cls.__name__).upper()
+        annotated = [name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)]
+        templates = "".join(getattr(cls, what, "") for what in ("title", "label", "help"))
+        own = annotated or [name for _, name, _, _ in Formatter().parse(templates) if name and name not in cls.FIELDS]
+        cls.FIELDS += tuple(dict.fromkeys(own))
+        if cls.id in _REGISTRY:
+            raise InternalError(f"two diagnostics have the id {cls.id}")
+        _REGISTRY[cls.id] = cls
+
+    def __init__(self, /, *args: Any, **kwargs: Any) -> None:
+        given = {**dict(zip(self.FIELDS, args)), **kwargs}
+        if len(args) + len(kwargs) != len(self.FIELDS) or given.keys() != set(self.FIELDS):
+            raise InternalError(f"{type(self).__name__} takes {', '.join(self.FIELDS) or 'nothing'}")
+        self.__dict__.update(given)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.__dict__.values()))
+
+    def label_text(self) -> str:
+        return self._filled(self.label)
+
+    def help_text(self) -> str:
+        return self._filled(self.help)
+
+    def _filled(self, template: str) -> str:
+        """Fill in the fields. An integer longer than Python writes is shown by its size."""
+        fields = self.__dict__.items()
+        return template.format(**{k: HUGE.format(int.bit_length(v)) if is_huge(v) else v for k, v in fields})
+
+
+def is_huge(value: Any) -> bool:
+    """Return whether this is an integer that no text shows: Python itself refuses to write one of more than 4300 digits."""
+    return issubclass(type(value), int) and int.bit_length(value) > _LONGEST_INT_BITS  # `__class__` may raise
+
+
+_LONGEST_INT_BITS = 1024
+HUGE = "<an integer of {} bits>"
+
+
+def all_diagnostics() -> dict[str, type[Diagnostic]]:
+    """Return every diagnostic that the imported rooms define, by id."""
+    return dict(_REGISTRY)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A second place that explains the first: 'assigned here as int32'."""
+
+    text: str
+    loc: Loc | None = None
+
+
+class InternalError(Exception):
+    """A fault of stagekit itself, never of the user's kernel."""
+
+
+class StagekitError(Exception):
+    """A user's mistake, found before anything is launched or lost.
+
+    Fields: `diagnostic`, `loc`, `notes`, `context` (kernel and constexpr values, filled in by the driver) and `id`.
+    `str(error)` is the full text with caret, inline chain and constexprs.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, loc: Loc | None = None, notes: tuple[Note, ...] = ()) -> None:
+        super().__init__(diagnostic, loc, notes)
+        self.diagnostic = diagnostic
+        self.loc = place_of_user(loc)
+        self.notes = tuple(Note(n.text, place_of_user(n.loc)) for n in notes)
+        self.context: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.diagnostic.id
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+_LIBRARY = str(Path(__file__).parent / "lib")
+
+
+def place_of_user(loc: Loc | None) -> Loc | None:
+    """Return the place to show: an error in a fragment of our own library shows where the user called it, as for an intrinsic."""
+    here = loc
+    while here is not None and here.file.startswith(_LIBRARY):
+        here = here.call_site
+    return here or loc
+
+
+def conceal(error: StagekitError) -> None:
+    """Drop the frames that an error came through; the bare `raise` that must follow adds none either."""
+    error.__traceback__ = None
+    error.__cause__ = None
+    error.__suppress_context__ = True
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """Return the repr of a user's value, cut to `most` characters; a repr that raises is described instead."""
+    if is_huge(value):
+        return HUGE.format(int.bit_length(value))
+    try:
+        text = repr(value)
+    except Exception:  # a `__repr__` of the user's may raise anything
+        text = f"<{type(value).__name__} without a repr>"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return `1 axis`, `2 axes`. many: the plural, `one` with an s where it is left out."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def _lines(error: StagekitError) -> Iterator[str]:
+    diagnostic, loc = error.diagnostic, error.loc
+    place = f" ({loc})" if loc else ""
+    yield f"error[{diagnostic.id}]: {diagnostic.title}{place}"
+    if loc:
+        yield from _excerpt(loc, diagnostic.label_text())
+    else:
+        yield f"  = {diagnostic.label_text()}"
+    reached = [*_chain(loc)]
+    for note in error.notes:
+        if note.loc:
+            yield f"note: {note.loc}"
+            yield from _excerpt(note.loc, note.text)
+            yield from _shortened([line for line in _chain(note.loc) if line not in reached])
+        else:
+            yield f"  = note: {note.text}"
+    if help_text := diagnostic.help_text().strip():
+        yield f"  = help: {help_text}"
+    yield from _shortened(reached)
+    for line in error.context:
+        yield f"  = {line}"
+
+
+def _chain(loc: Loc | None) -> Iterator[str]:
+    for here in loc.chain() if loc else ():
+        if here.iteration:
+            yield f"  = in unrolled iteration {', '.join(here.iteration)}"
+        if here.call_site:
+            yield f"  = `{here.function}` inlined at {here.call_site} in `{here.call_site.function}`"
+
+
+def _shortened(chain: list[str]) -> list[str]:
+    left_out = len(chain) - 2 * _CHAIN_ENDS
+    if left_out <= 1:
+        return chain
+    return [*chain[:_CHAIN_ENDS], f"  = ... {left_out} more", *chain[-_CHAIN_ENDS:]]
+
+
+def _excerpt(loc: Loc, label: str) -> Iterator[str]:
+    """Yield the source around `loc` with its span underlined; only the label where the source cannot be read."""
+    text = linecache.getline(loc.file, loc.line).rstrip("\n")
+    if not text:
+        yield f"  = {label}"
+        return
+    width = len(str(loc.line))
+    yield f"{'':{width}} |"
+    for line in range(max(loc.line - _CONTEXT_LINES, 1), loc.line):
+        yield f"{line:{width}} | {linecache.getline(loc.file, line).rstrip()}"
+    yield f"{loc.line} | {text}"
+    end_col = loc.end_col if loc.end_line == loc.line else len(text)
+    carets = "^" * max(end_col - loc.col, 1)
+    yield f"{'':{width}} | {' ' * loc.col}{carets} {label}"
+
+
+# -- the border between the user's Python and ours -------------------------------------------------------------------------
+#
+# The traceback of a user's mistake ends in the user's own call. That holds for a call that does not fit the function's parameters
+# too, which Python would report with a frame of ours.
+
+
+class OutsideKernel(Diagnostic):
+    title: ClassVar[str] = "Called outside a kernel"
+    label: ClassVar[str] = "`{name}` means something only inside a kernel"
+    help: ClassVar[str] = "call it in a function decorated with @jit, @function or @inline"
+
+
+class WrongArguments(Diagnostic):
+    title: ClassVar[str] = "Arguments that a function does not take"
+    label: ClassVar[str] = "`{name}`: {problem}"
+    help: ClassVar[str] = "call it as {signature}"
+
+
+class CallError(StagekitError, TypeError):
+    """A call of a public function with arguments that it does not take."""
+
+
+def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a public entry point: a mistake of the user's shows the user's frames only."""
+
+    @functools.wraps(function)
+    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except StagekitError as error:
+            conceal(error)
+            raise
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside the function
+            try:
+                raise wrong_arguments(function, _problem(error)) from None
+            except CallError as refused:
+                conceal(refused)
+                raise
+
+    entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it
+    return entry
+
+
+def public_class(cls: C) -> C:
+    """Make the constructor of a class an entry point, as `hide_frames` does for a function."""
+    cls.__init__ = hide_frames(cls.__init__)  # type: ignore[misc]
+    return cls
+
+
+def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a fragment of the library: expanded where a kernel calls it, refused elsewhere."""
+
+    @functools.wraps(function)
+    def refused(*args: P.args, **kwargs: P.kwargs) -> R:
+        traced: R = called(function, function.__name__, args, kwargs)
+        return traced
+
+    return _in_kernels(function, refused)
+
+
+def ordinary(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a fragment that means the same outside kernels: operands that it cannot work on are the caller's mistake."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            raise wrong_arguments(function, _problem(error)) from None
+
+    return _in_kernels(function, checked)
+
+
+def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P, R]:
+    """Return an entry point that kernels expand as `function`, and that calls `outside` for everybody else."""
+    entry = hide_frames(outside)
+    entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
+    return entry
+
+
+language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = ContextVar(
+    "language_call", default=None
+)
+"""Traces `function(*args, **kwargs)` of the language; set while CPython runs a function of the library in a trace."""
+
+
+def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Trace a call that CPython makes of a function of the language, where the library makes it; else refuse it."""
+    traced = language_call.get()
+    if traced is None:
+        raise StagekitError(OutsideKernel(name))
+    return traced(function, args, kwargs)
+
+
+def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
+    """Return the error for a call of a function or class with arguments that do not fit."""
+    owner, _, method = function.__qualname__.rpartition(".")
+    name = owner if method in ("__init__", "__call__") else method
+    # as a call fills the parameters: without `self` and without types
+    given = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return CallError(WrongArguments(name, problem, f"`{name}{inspect.Signature(given)}`"))
+
+
+def _problem(error: TypeError) -> str:
+    """Return what Python says of a call that does not fit, without the function's name before it."""
+    name, parentheses, rest = str(error).partition("() ")
+    return rest if parentheses and " " not in name else str(error)
