@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 
 from stagekit.artifact import Artifact
-from stagekit.cache import Entry, Refused, Store, folder_in_use, open_store
-from stagekit.cache.artifacts import from_bytes
+from stagekit.cache import Entry, Refused, Store, folder_in_use, from_bytes, open_store
 from stagekit.diagnostics import StagekitError, counted
 
 _LISTED = 30  # entries, unless all are asked for

@@ -19,8 +19,7 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.cache import keys, open_store
-from stagekit.cache.artifacts import NotPlain, from_bytes, to_bytes, to_plain
+from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, to_bytes, to_plain
 from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
@@ -125,7 +124,7 @@ def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
 # -- on disk ------------------------------------------------------------------------------------------------------------
 
 
-def read_or_make(
+def read_or_compile(
     traced: Traced, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]
 ) -> tuple[Artifact, bool]:
     """Return the artifact of a traced kernel, made and kept where it is not on disk; and whether it was on disk.
@@ -137,9 +136,7 @@ def read_or_make(
         return make(), False
     from stagekit.backends import toolchain  # here, since it brings LLVM, which an import of this package does not need
 
-    return keys.read_or_make(
-        "code", (*words, target, *map(str, made_for), *toolchain.identity(target)), make, _read, _write
-    )
+    return read_or_make("code", (*words, target, *map(str, made_for), *toolchain.identity(target)), make, _read, _write)
 
 
 def _words(traced: Traced) -> tuple[str, str] | None:

@@ -132,14 +132,14 @@ class Variant:
         return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(traced, axes))
 
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
-        def read_or_compile() -> Artifact:
+        def noted() -> Artifact:
             began_s = time.perf_counter()
-            found, was_there = compilation.read_or_make(self.traced, target, made_for, lambda: self._named(make()))
+            found, was_there = compilation.read_or_compile(self.traced, target, made_for, lambda: self._named(make()))
             why = self._why_now(target, made_for)
             self._owner.history.note("read" if was_there else "compiled", target, why, began_s)
             return self._named(found)  # names for people are not part of a key
 
-        return self._artifacts.of((target, *made_for), self._owner.explained()(read_or_compile))
+        return self._artifacts.of((target, *made_for), self._owner.explained()(noted))
 
     def _named(self, artifact: Artifact) -> Artifact:
         fixed = tuple((name, shown(value)) for name, value in self._constexprs.items())

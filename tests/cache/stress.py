@@ -32,8 +32,8 @@ from typing import Any, Self
 import numpy as np
 
 import stagekit as sk
-from stagekit.cache import store as store_module
-from stagekit.cache.store import OWN_FOLDER
+from stagekit import cache
+from stagekit.cache import OWN_FOLDER
 from stagekit.jit import history, native_launchers
 
 NOBODY = 65534
@@ -162,11 +162,11 @@ def watched(steps: Steps) -> Iterator[None]:
 
     for name in kept:
         setattr(os, name, watch(name))
-    store_module.open = lambda *args: _File(open(*args), steps)  # type: ignore[attr-defined]  # noqa: SIM115
+    cache.open = lambda *args: _File(open(*args), steps)  # type: ignore[attr-defined]  # noqa: SIM115
     try:
         yield
     finally:
-        del store_module.open  # type: ignore[attr-defined]
+        del cache.open  # type: ignore[attr-defined]
         for name, function in kept.items():
             setattr(os, name, function)
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from stagekit.__main__ import main
 from stagekit.artifact import Artifact
-from stagekit.cache import entry_name, open_store
-from stagekit.cache.artifacts import to_bytes
+from stagekit.cache import entry_name, open_store, to_bytes
 from stagekit.signature import Signature
 
 anything = st.recursive(

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from stagekit.__main__ import main
-from stagekit.cache import Store, entry_name, open_store
-from stagekit.cache.store import OWN_FOLDER
+from stagekit.cache import OWN_FOLDER, Store, entry_name, open_store
 
 NAME = entry_name("code", "a")
 LIKE_ENTRIES = (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.artifact import Artifact, RecordSite
-from stagekit.cache.artifacts import NotPlain, from_bytes, from_plain, to_bytes, to_plain
+from stagekit.cache import NotPlain, from_bytes, from_plain, to_bytes, to_plain
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import ALL_DTYPES
 from stagekit.hostexpr import KINDS, HostOp, Slot

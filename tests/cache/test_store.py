@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagekit.cache import Refused, Store, entry_name, folder_in_use, open_store
-from stagekit.cache.store import OWN_FOLDER
+from stagekit.cache import OWN_FOLDER, Refused, Store, entry_name, folder_in_use, open_store
 
 PAYLOAD = bytes(range(256)) * 20
 A, B = entry_name("code", "a"), entry_name("code", "b")
@@ -176,7 +175,7 @@ def test_clear_removes_everything(store: Store) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from stagekit.cache.store import Store, entry_name
+from stagekit.cache import Store, entry_name
 store = Store(Path(sys.argv[1]), 10**9)
 print("ready", flush=True)
 while True:

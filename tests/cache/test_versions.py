@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stagekit
-from stagekit.cache import keys as module
+from stagekit import cache
 
 _PACKAGE = Path(stagekit.__file__).parent
 
@@ -37,7 +37,7 @@ def copied(place: Path, form: Callable[[Path], Path], word: str, time_s: float) 
     """A copy of the package in which one module differs by a word of the same length, all files of the same time."""
     copy = place / word / "stagekit"
     shutil.copytree(_PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    with open(copy / "cache" / "store.py", "a") as file:
+    with open(copy / "cache.py", "a") as file:
         file.write(f"\nWORD = {word!r}\n")
     for path in copy.rglob("*"):
         os.utime(path, (time_s, time_s))
@@ -45,7 +45,7 @@ def copied(place: Path, form: Callable[[Path], Path], word: str, time_s: float) 
 
 
 def versions_of(path: Path, text: str = "print(versions())") -> str:
-    program = f"import sys; sys.path.insert(0, {str(path)!r})\nfrom stagekit.cache.keys import versions\n{text}"
+    program = f"import sys; sys.path.insert(0, {str(path)!r})\nfrom stagekit.cache import versions\n{text}"
     done = subprocess.run(
         [sys.executable, "-B", "-c", program], capture_output=True, text=True, check=False, cwd=path.parent
     )
@@ -78,6 +78,6 @@ def test_what_cannot_be_read_or_was_edited_since_has_no_version(tmp_path: Path) 
 
 
 def test_without_files_there_is_no_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "frozen" / "cache" / "keys.py"))
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "frozen" / "cache.py"))
 
-    assert module.versions.__wrapped__() is None
+    assert cache.versions.__wrapped__() is None

@@ -14,8 +14,7 @@ from stagekit.backends.launcher.request import LauncherRequest, can_read
 from stagekit.backends.launcher.text import ENTRY, expressions, write
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.toolchain import identity
-from stagekit.cache import open_store
-from stagekit.cache.keys import kept
+from stagekit.cache import cached_code, open_store
 from stagekit.hostexpr import slots_in
 from stagekit.signature import ScalarSpec
 
@@ -29,7 +28,7 @@ def compile(request: LauncherRequest) -> bytes | None:
     if not all(map(can_read, scalars)) or any(dtype.is_float for dtype in sizes):
         return None
     text = write(request)
-    return kept("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
+    return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
 
 
 def load_support() -> tuple[dict[str, int], LoadedCode]:
@@ -42,7 +41,7 @@ def load_support() -> tuple[dict[str, int], LoadedCode]:
         machine = quick_machine() if open_store() is None else machine_for(this_processor())
         return _object_code(support.text(), machine)
 
-    code = kept("support", identity("cpu"), make)  # versions of this package are in every name
+    code = cached_code("support", identity("cpu"), make)  # versions of this package are in every name
     loaded = load(code, support.FUNCTIONS[0].symbol)
     return {function.name: loaded.address_of(function.symbol) for function in support.FUNCTIONS}, loaded
 
