@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,17 +48,24 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     items = items_of(Site(frame, target), value)
-    starred = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
-    wanted = len(target.elts)
-    if len(items) < wanted - len(starred) or (not starred and len(items) != wanted):
-        message = f"{counted(len(items), 'value')} for {counted(wanted, 'target')}"
+    fitting = one_per_target(frame, items, target.elts)
+    if fitting is None:
+        message = f"{counted(len(items), 'value')} for {counted(len(target.elts), 'target')}"
         raise frame.error(BadIndex(message, "the number of values must be known and fit"), target)
-    if starred:
-        at, after = starred[0], wanted - starred[0] - 1
-        middle = frame.tracer.journal.born(list(items[at : len(items) - after]))
-        items = [*items[:at], middle, *items[len(items) - after :]]
-    for each, given in zip(target.elts, items, strict=True):
-        assign(frame, each.value if isinstance(each, ast.Starred) else each, given)
+    for each, item in zip(target.elts, fitting, strict=True):
+        assign(frame, each.value if isinstance(each, ast.Starred) else each, item)
+
+
+def one_per_target(frame: Frame, items: Sequence[Any], targets: Sequence[ast.AST]) -> list[Any] | None:
+    """Return an item for each target; for a starred one, a list of those left over. None where they do not fit."""
+    starred = [i for i, target in enumerate(targets) if isinstance(target, ast.Starred | ast.MatchStar)]
+    fixed = len(targets) - len(starred)
+    if len(items) < fixed or (not starred and len(items) != fixed):
+        return None
+    if not starred:
+        return list(items)
+    first, end = starred[0], len(items) - fixed + starred[0]
+    return [*items[:first], frame.tracer.journal.born(list(items[first:end])), *items[end:]]
 
 
 def trace_augmented(frame: Frame, node: ast.AugAssign) -> None:

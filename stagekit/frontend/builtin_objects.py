@@ -14,7 +14,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.assignments import item_place
-from stagekit.frontend.control import describe, parts_of, remade
+from stagekit.frontend.control import describe, parts_of, with_parts
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.python_calls import Builtin, run_native
@@ -88,7 +88,7 @@ def _copy(site: Site, x: Any) -> Any:
     parts = parts_of(x)
     if parts is None or isinstance(x, Array):
         return x if isinstance(x, Number) else run_native(site, copy.copy, x)
-    return site.tracer.journal.born(remade(x, parts))
+    return site.tracer.journal.born(with_parts(x, parts))
 
 
 def _deepcopy(site: Site, x: Any) -> Any:
@@ -102,7 +102,7 @@ def _deepcopy(site: Site, x: Any) -> Any:
         return known[id(each)]
 
     def _deep(each: Any, parts: list[Any]) -> Any:
-        return site.tracer.journal.born(remade(each, [deep(p) for p in parts]))
+        return site.tracer.journal.born(with_parts(each, [deep(p) for p in parts]))
 
     return deep(x)
 
@@ -131,7 +131,7 @@ def _taken_apart(site: Site, obj: Any, make: Callable[[list[str], list[Any]], An
         if names is not None:
             return make(names, [apart(objects.attribute(site, value, name)) for name in names])
         if type(value) is dict or isinstance(value, tuple | list):
-            return site.tracer.journal.born(remade(value, [apart(part) for part in parts_of(value) or []]))
+            return site.tracer.journal.born(with_parts(value, [apart(part) for part in parts_of(value) or []]))
         return value
 
     return apart(obj)

@@ -1,4 +1,4 @@
-"""Conditions: what is true, `and`, `or`, `not`, and `a if c else b`."""
+"""Conditions: the truth of a value, `and`, `or`, `not`, and `a if c else b`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
-from stagekit.frontend.control import branch, describe
+from stagekit.frontend.control import Join, branch, describe, trace_arms
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate, user_method
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Number
 
+Truth = bool | Number  # of a condition: known at compile time, or a run-time bool
+Test = Callable[[], Truth]
 
-def truth(site: Site, value: Any) -> bool | Number:
-    """What `if value:` means: a Python bool, or a run-time bool."""
+
+def truth(site: Site, value: Any) -> Truth:
+    """Return what `if value:` asks for."""
     if isinstance(value, Number):
         return value if value.dtype is dtypes.bool_ else Number(site.tracer.arithmetic.truth(value))
     if isinstance(value, STAND_INS):
@@ -29,14 +32,14 @@ def truth(site: Site, value: Any) -> bool | Number:
     return bool(site.static(bool, value))
 
 
-def condition(frame: Frame, node: ast.expr) -> bool | Number:
+def condition(frame: Frame, node: ast.expr) -> Truth:
     """Evaluate `node` for its truth."""
     if isinstance(node, ast.BoolOp):
         return _bool_condition(frame, node)
     return truth(Site(frame, node), evaluate(frame, node))
 
 
-def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
+def negate_condition(tracer: Tracer, value: Truth) -> Truth:
     if isinstance(value, bool):
         return not value
     negated = Number(tracer.builder.not_(value.value))
@@ -45,64 +48,60 @@ def negate_condition(tracer: Tracer, value: bool | Number) -> bool | Number:
     return negated
 
 
-def both(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
-    """`left and right()`; the right side happens only where the left holds."""
+def both(tracer: Tracer, left: Truth, right: Test, loc: Loc) -> Truth:
+    """Trace `left and right()`; the right side happens only where the left holds."""
     return _short_circuit(tracer, left, right, loc, True)
 
 
-def first_or(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc) -> bool | Number:
-    """`left or right()`; the right side happens only where the left does not hold."""
+def first_or(tracer: Tracer, left: Truth, right: Test, loc: Loc) -> Truth:
+    """Trace `left or right()`; the right side happens only where the left does not hold."""
     return _short_circuit(tracer, left, right, loc, False)
 
 
-Outcome = Callable[[], bool | Number]
+def _short_circuit(tracer: Tracer, left: Truth, right: Test, loc: Loc, needed: bool) -> Truth:
+    """Trace `and` (needed: True) or `or` (needed: False): where the left is what is needed, the right happens and decides.
 
-
-def _short_circuit(tracer: Tracer, left: bool | Number, right: Outcome, loc: Loc, needed: bool) -> bool | Number:
-    """`and` (needed: True) or `or` (needed: False): where the left is what is needed, the right happens and decides.
-
-    So where the whole is what is needed, both sides are: what a walrus in either assigns is assigned there.
+    So where the whole is what is needed, both sides have happened: what a walrus in either assigns is assigned there.
     """
     if isinstance(left, bool):
         return right() if left is needed else left
 
-    def decide() -> bool | Number:
+    def decide() -> Truth:
         outcome = right()
         assume(tracer, outcome, needed)
         return outcome
 
-    assigned: Assigned = {}
-    arms: list[Outcome] = [decide, lambda: not needed]
+    arms: list[Test] = [decide, lambda: not needed]
     then, otherwise = arms if needed else reversed(arms)
-    outcome: bool | Number = branch(tracer, left.value, then, otherwise, loc, assigned)
+    join = Join(tracer, left.value, trace_arms(tracer, then, otherwise, loc), loc)
+    assigned = join.one_sided()
+    outcome: Truth = join.emit()
     _grant(tracer, outcome, needed, {**_granted(tracer, left, needed), **assigned})
     return outcome
 
 
-def _granted(tracer: Tracer, outcome: bool | Number, holds: bool) -> Assigned:
-    """What walruses in a condition must have assigned where it holds, or where it does not."""
+def _granted(tracer: Tracer, outcome: Truth, holds: bool) -> Assigned:
+    """Return what the walruses in a condition must have assigned where it holds, or where it does not."""
     return tracer.grants.get((outcome.value, holds), {}) if isinstance(outcome, Number) else {}
 
 
-def _grant(tracer: Tracer, outcome: bool | Number, holds: bool, assigned: Assigned) -> None:
+def _grant(tracer: Tracer, outcome: Truth, holds: bool, assigned: Assigned) -> None:
     if isinstance(outcome, Number) and assigned:
         tracer.grants[outcome.value, holds] = assigned
 
 
-def assume(tracer: Tracer, outcome: bool | Number, holds: bool) -> Assigned:
-    """Here a condition is known to hold, or not to: its walruses have assigned what they must have. Gives what that is."""
+def assume(tracer: Tracer, outcome: Truth, holds: bool) -> Assigned:
+    """Assign what the walruses in a condition must have assigned here, where it is known to hold, or not to; return that."""
     known = _granted(tracer, outcome, holds)
     for location, value in known.values():
         tracer.journal.assign(location, value)
     return known
 
 
-def choose(
-    tracer: Tracer, chosen: bool | Number, then: Thunk, otherwise: Thunk, loc: Loc, frame: Frame | None = None
-) -> Any:
+def choose(tracer: Tracer, chosen: Truth, then: Thunk, otherwise: Thunk, loc: Loc, frame: Frame | None = None) -> Any:
     """Run `then` where a condition holds and `otherwise` where it does not: one of them, or both under a run-time `if`.
 
-    frame: whose statement this is, None for an expression.
+    frame: the call whose statement this is, None for an expression.
     """
     if isinstance(chosen, bool):
         return then() if chosen else otherwise()
@@ -114,7 +113,7 @@ def choose(
     return branch(tracer, chosen.value, lambda: arm(True, then), lambda: arm(False, otherwise), loc, frame=frame)
 
 
-def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | Number:
+def either(tracer: Tracer, left: Truth, right: Truth) -> Truth:
     if left is True or right is True:
         return True
     if left is False:
@@ -124,10 +123,10 @@ def either(tracer: Tracer, left: bool | Number, right: bool | Number) -> bool | 
     return Number(tracer.builder.or_(left.value, right.value))
 
 
-def _bool_condition(frame: Frame, node: ast.BoolOp) -> bool | Number:
+def _bool_condition(frame: Frame, node: ast.BoolOp) -> Truth:
     combine = both if isinstance(node.op, ast.And) else first_or
 
-    def rest(nodes: Sequence[ast.expr]) -> bool | Number:
+    def rest(nodes: Sequence[ast.expr]) -> Truth:
         first = condition(frame, nodes[0])
         return combine(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node)) if nodes[1:] else first
 
@@ -135,7 +134,7 @@ def _bool_condition(frame: Frame, node: ast.BoolOp) -> bool | Number:
 
 
 def trace_bool(frame: Frame, node: ast.BoolOp) -> Any:
-    """`a or b` as a value: Python gives one of the operands."""
+    """Trace `a or b` for its value, which is one of the operands."""
 
     def rest(nodes: Sequence[ast.expr]) -> Any:
         first = evaluate(frame, nodes[0])

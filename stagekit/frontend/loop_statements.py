@@ -19,7 +19,7 @@ from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
-from stagekit.frontend.statements import RUNNERS, exit_taken, have_values, meet_exits, nested, run_body
+from stagekit.frontend.statements import RUNNERS, define_partials, exit_taken, join_exits, nested, run_body
 from stagekit.frontend.tracer import BROKEN, CONTINUED, RETURN, Frame, LoopFlags, Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
@@ -70,22 +70,22 @@ def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> No
     frame.loops.pop()
     left = exit_taken(frame, [RETURN, flags.broken])
     if not node.orelse or left is True:
-        meet_exits(frame, flags.broken, flags.first_exit)
+        join_exits(frame, flags.broken, flags.first_exit)
     elif left is False:
         run_body(frame, node.orelse)
     else:
 
         def otherwise() -> None:
-            have_values(frame)
+            define_partials(frame)
             run_body(frame, node.orelse)
 
         def broken() -> None:
-            meet_exits(frame, flags.broken, flags.first_exit, is_only=True)
+            join_exits(frame, flags.broken, flags.first_exit, only_exited=True)
 
         branch(frame.tracer, frame.tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
     _clear(frame, flags.broken)
     if exit_taken(frame, frame.flags()) is False:
-        have_values(frame)
+        define_partials(frame)
 
 
 def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
@@ -93,7 +93,7 @@ def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None
     _clear(frame, flags.continued)
     first = len(frame.tracer.exits)
     run_body(frame, body)
-    meet_exits(frame, flags.continued, first)
+    join_exits(frame, flags.continued, first)
     _clear(frame, flags.continued)
 
 
@@ -120,7 +120,7 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
         value = thunk()
         shown_value = "(run-time)" if isinstance(value, Number) else shown(value, most=40)
         frame.iteration = (f"{target} = {shown_value}", *outer)
-        have_values(frame)
+        define_partials(frame)
         assign(frame, node.target, value)
         with frame.certain():
             _iteration(frame, flags, node.body)
@@ -133,7 +133,7 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
             once(thunk)
         else:
             go_on = frame.tracer.builder.not_(stopped.value)
-            branch(frame.tracer, go_on, functools.partial(once, thunk), lambda: None, loc, is_left=True, frame=frame)
+            branch(frame.tracer, go_on, functools.partial(once, thunk), lambda: None, loc, frame=frame, after_exit=True)
         stopped = exit_taken(frame, [RETURN, flags.broken])
         if stopped is True:
             break  # before the next item is asked for

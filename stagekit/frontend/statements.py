@@ -14,9 +14,16 @@ from typing import Any
 
 from stagekit.diagnostics import Loc
 from stagekit.frontend import objects
-from stagekit.frontend.assignments import binding_scope, trace_annotated, trace_assign, trace_augmented, trace_delete
+from stagekit.frontend.assignments import (
+    binding_scope,
+    one_per_target,
+    trace_annotated,
+    trace_assign,
+    trace_augmented,
+    trace_delete,
+)
 from stagekit.frontend.comparisons import compare
-from stagekit.frontend.conditions import both, choose, condition, first_or, truth
+from stagekit.frontend.conditions import Truth, both, choose, condition, first_or, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import StagingError, UnsupportedSyntax
 from stagekit.frontend.evaluation import Site, evaluate, failure, is_of_the_user
@@ -31,7 +38,7 @@ _EXITS = (ast.Return, ast.Break, ast.Continue)
 
 
 def run_body(frame: Frame, body: Sequence[ast.stmt]) -> None:
-    """Run statements in order, minding early exits."""
+    """Run statements in order; after one that may have exited, the rest runs only where it has not."""
     state = (frame.tracer.control_depth, frame.iteration, len(frame.loops))
     for position, statement in enumerate(body):
         frame.count_ops(statement)
@@ -73,7 +80,7 @@ def _run_unless(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Lo
     """Run `rest` where no exit was taken."""
 
     def go_on() -> None:
-        have_values(frame)
+        define_partials(frame)
         run_body(frame, rest)
 
     def leave() -> None:
@@ -82,29 +89,29 @@ def _run_unless(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Lo
         if len(possible) == 1:
             frame.tracer.assign(frame.control, possible[0], True)
 
-    branch(frame.tracer, frame.tracer.builder.not_(stopped.value), go_on, leave, loc, is_left=True, frame=frame)
+    branch(frame.tracer, frame.tracer.builder.not_(stopped.value), go_on, leave, loc, frame=frame, after_exit=True)
 
 
-def have_values(frame: Frame) -> None:
-    """Here no exit was taken: what only those leave without a value has one."""
+def define_partials(frame: Frame) -> None:
+    """Give variables that are undefined only on paths which exited their values, here where no exit was taken."""
     variables = frame.scope.variables
     for name, held in list(variables.items()):
         if isinstance(held, Partial) and held.is_set:
             frame.tracer.journal.assign(Location(variables, name, False), held.value)
 
 
-def meet_exits(frame: Frame, flag: str, first: int, *, is_only: bool = False) -> None:
-    """Here the paths that took `flag` go on, with those that took no exit, or without them (`is_only`)."""
+def join_exits(frame: Frame, flag: str, first_exit: int, *, only_exited: bool = False) -> None:
+    """Let the paths that took the exit `flag` go on here, with those that took no exit, or without them (`only_exited`)."""
     variables = frame.scope.variables
     partial = [(name, held) for name, held in variables.items() if isinstance(held, Partial)]
-    taken = frame.exits_by(flag, first) if partial else frozenset()
+    taken = frame.exits_by(flag, first_exit) if partial else frozenset()
     for name, held in partial:
-        is_set = (is_only or held.is_set) and taken <= held.exits
+        is_set = (only_exited or held.is_set) and taken <= held.exits
         frame.tracer.journal.assign(Location(variables, name, False), dataclasses.replace(held, is_set=is_set))
 
 
 def may_exit(statement: ast.stmt) -> bool:
-    """Does the statement contain an exit of this call or of a loop around it? Remembered on the node."""
+    """Return whether the statement contains an exit of this call or of a loop around it. The node remembers it."""
     found: bool | None = getattr(statement, "_may_exit", None)
     if found is None:
         found = isinstance(statement, _EXITS)
@@ -115,7 +122,7 @@ def may_exit(statement: ast.stmt) -> bool:
 
 
 def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
-    """Statements directly inside, in the same call."""
+    """Return the statements directly inside, of the same call."""
     if isinstance(statement, ast.FunctionDef):
         return ()
     if isinstance(statement, ast.Match):
@@ -123,8 +130,8 @@ def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
     return [node for node in children(statement) if isinstance(node, ast.stmt)]
 
 
-def exit_taken(frame: Frame, flags: Sequence[str]) -> bool | Number:
-    """Is one of `flags` set: False, True, or a run-time bool?"""
+def exit_taken(frame: Frame, flags: Sequence[str]) -> Truth:
+    """Return whether one of `flags` is set."""
     values = [frame.control.get(flag, False) for flag in flags]
     if any(v is True for v in values):
         return True
@@ -138,7 +145,7 @@ def exit_taken(frame: Frame, flags: Sequence[str]) -> bool | Number:
 
 
 def trace_assert(frame: Frame, node: ast.Assert) -> None:
-    """A run-time check; the message is built only for those threads that fail."""
+    """Emit a run-time check, whose message is built only for the threads that fail."""
     holds = condition(frame, node.test)
     loc = frame.at(node)
     if holds is True:
@@ -169,23 +176,7 @@ def trace_if(frame: Frame, node: ast.If) -> None:
 # -- `match` ---------------------------------------------------------------------------------------------------------------
 #
 # Each pattern is a condition, compile-time where it can be. Names are bound where the whole pattern holds. Until then what they
-# capture is kept among the frame's control values, whose joins do not mind that a part of the pattern was never reached.
-
-Outcome = bool | Number
-
-
-def _bind(frame: Frame, pattern: ast.pattern) -> None:
-    """Assign what the pattern captured. Call it where the pattern holds."""
-    for name in _names(pattern):
-        variables = binding_scope(frame, name).variables
-        frame.tracer.assign(variables, name, frame.control[CAPTURE + name])
-
-
-def _names(pattern: ast.pattern) -> list[str]:
-    """The names that a pattern captures, in order."""
-    nodes = list(ast.walk(pattern))
-    plain = [n.name for n in nodes if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
-    return list(dict.fromkeys([*plain, *(n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest)]))
+# capture stands among the frame's control values, whose joins do not mind that a part of the pattern was never reached.
 
 
 def trace_match(frame: Frame, node: ast.Match) -> None:
@@ -195,16 +186,21 @@ def trace_match(frame: Frame, node: ast.Match) -> None:
         if not cases:
             return
         case = cases[0]
+        captured = _captured_names(case.pattern)
 
-        def guard() -> bool | Number:
-            _bind(frame, case.pattern)
+        def bind() -> None:
+            for name in captured:
+                frame.tracer.assign(binding_scope(frame, name).variables, name, frame.control[CAPTURE + name])
+
+        def guard() -> Truth:
+            bind()
             return condition(frame, case.guard) if case.guard else True
 
         def take() -> None:
-            _bind(frame, case.pattern)
+            bind()
             run_body(frame, case.body)
 
-        for name in _names(case.pattern):
+        for name in captured:
             if CAPTURE + name in frame.control:
                 frame.tracer.assign(frame.control, CAPTURE + name, MISSING)
         matched = matches(frame, case.pattern, subject)
@@ -215,32 +211,41 @@ def trace_match(frame: Frame, node: ast.Match) -> None:
     attempt(node.cases)
 
 
-def _capture(frame: Frame, name: str | None, value: Any) -> None:
-    if name is not None:
-        frame.tracer.assign(frame.control, CAPTURE + name, value)
+def _captured_names(pattern: ast.pattern) -> list[str]:
+    """Return the names that a pattern captures, in order."""
+    nodes = list(ast.walk(pattern))
+    plain = [n.name for n in nodes if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
+    return list(dict.fromkeys([*plain, *(n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest)]))
 
 
-def matches(frame: Frame, pattern: ast.pattern, subject: Any) -> Outcome:
-    """Does `subject` match this pattern or part of one?"""
-    return _MATCH[type(pattern)](frame, pattern, subject)
+def matches(frame: Frame, pattern: ast.pattern, subject: Any) -> Truth:
+    """Trace whether `subject` matches this pattern or part of one."""
+    return _PATTERNS[type(pattern)](frame, pattern, subject)
 
 
-def _value(frame: Frame, pattern: ast.MatchValue, subject: Any) -> Outcome:
-    wanted = evaluate(frame, pattern.value)
-    equal = compare(Site(frame, pattern), ast.Eq(), subject, wanted)
-    return truth(Site(frame, pattern), equal)
-
-
-def _as(frame: Frame, pattern: ast.MatchAs | ast.MatchStar, subject: Any) -> Outcome:
-    inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
-    matched: Outcome = True if inner is None else matches(frame, inner, subject)
-    if matched is not False:
-        _capture(frame, pattern.name, subject)
+def _matches_all(frame: Frame, pattern: ast.pattern, pairs: Iterable[tuple[ast.pattern, Any]]) -> Truth:
+    """Trace whether each part of a subject matches its part of the pattern."""
+    matched: Truth = True
+    for inner, part in pairs:
+        matched = both(frame.tracer, matched, functools.partial(matches, frame, inner, part), frame.loc(pattern))
     return matched
 
 
-def _or(frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
-    def rest(patterns: list[ast.pattern]) -> Outcome:
+def _match_value(frame: Frame, pattern: ast.MatchValue, subject: Any) -> Truth:
+    wanted = evaluate(frame, pattern.value)
+    return truth(Site(frame, pattern), compare(Site(frame, pattern), ast.Eq(), subject, wanted))
+
+
+def _match_name(frame: Frame, pattern: ast.MatchAs | ast.MatchStar, subject: Any) -> Truth:
+    inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
+    matched: Truth = True if inner is None else matches(frame, inner, subject)
+    if matched is not False and pattern.name is not None:
+        frame.tracer.assign(frame.control, CAPTURE + pattern.name, subject)
+    return matched
+
+
+def _match_either(frame: Frame, pattern: ast.MatchOr, subject: Any) -> Truth:
+    def rest(patterns: list[ast.pattern]) -> Truth:
         first, *others = patterns
         found = matches(frame, first, subject)
         return first_or(frame.tracer, found, lambda: rest(others), frame.loc(first)) if others else found
@@ -248,29 +253,12 @@ def _or(frame: Frame, pattern: ast.MatchOr, subject: Any) -> Outcome:
     return rest(pattern.patterns)
 
 
-def _all(frame: Frame, pattern: ast.AST, tests: list[Callable[[], Outcome]]) -> Outcome:
-    matched: Outcome = True
-    for test in tests:
-        matched = both(frame.tracer, matched, test, frame.loc(pattern))
-    return matched
+def _match_sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Truth:
+    items = one_per_target(frame, subject, pattern.patterns) if isinstance(subject, tuple | list) else None
+    return items is not None and _matches_all(frame, pattern, zip(pattern.patterns, items, strict=True))
 
 
-def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Outcome:
-    if not isinstance(subject, tuple | list):
-        return False
-    starred = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
-    fixed = len(pattern.patterns) - len(starred)
-    if len(subject) < fixed or (not starred and len(subject) != fixed):
-        return False
-    items: list[Any] = list(subject)
-    if starred:
-        at, after = starred[0], fixed - starred[0]
-        items = [*items[:at], frame.tracer.journal.born(items[at : len(items) - after]), *items[len(items) - after :]]
-    pairs = zip(pattern.patterns, items, strict=True)
-    return _all(frame, pattern, [lambda p=p, s=s: matches(frame, p, s) for p, s in pairs])  # type: ignore[misc]
-
-
-def _class(frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
+def _match_class(frame: Frame, pattern: ast.MatchClass, subject: Any) -> Truth:
     cls = evaluate(frame, pattern.cls)
     if isinstance(subject, STAND_INS) or not isinstance(subject, cls):
         return False
@@ -278,33 +266,30 @@ def _class(frame: Frame, pattern: ast.MatchClass, subject: Any) -> Outcome:
     wanted = [*pattern.patterns, *pattern.kwd_patterns]
     if not pattern.patterns or len(names) == len(wanted):
         pairs = [(p, objects.attribute(Site(frame, pattern), subject, n)) for n, p in zip(names, wanted)]
-        return _all(frame, pattern, [lambda p=p, s=s: matches(frame, p, s) for p, s in pairs])  # type: ignore[misc]
+        return _matches_all(frame, pattern, pairs)
     what = f"a positional pattern of `{cls.__name__}`"
     raise frame.error(UnsupportedSyntax(what, "name the attributes"), pattern)
 
 
-def _mapping(frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Outcome:
-    if not isinstance(subject, dict):
-        return False
-    keys = [evaluate(frame, k) for k in pattern.keys]
-    if any(k not in subject for k in keys):
+def _match_mapping(frame: Frame, pattern: ast.MatchMapping, subject: Any) -> Truth:
+    keys = [evaluate(frame, k) for k in pattern.keys] if isinstance(subject, dict) else []
+    if not isinstance(subject, dict) or any(k not in subject for k in keys):
         return False
     if pattern.rest is not None:
         rest = {k: v for k, v in subject.items() if k not in keys}
-        _capture(frame, pattern.rest, frame.tracer.journal.born(rest))
-    pairs = zip(pattern.patterns, keys)
-    return _all(frame, pattern, [lambda p=p, k=k: matches(frame, p, subject[k]) for p, k in pairs])  # type: ignore[misc]
+        frame.tracer.assign(frame.control, CAPTURE + pattern.rest, frame.tracer.journal.born(rest))
+    return _matches_all(frame, pattern, zip(pattern.patterns, [subject[k] for k in keys]))
 
 
-_MATCH: dict[type[ast.pattern], Callable[..., Outcome]] = {
-    ast.MatchValue: _value,
+_PATTERNS: dict[type[ast.pattern], Callable[..., Truth]] = {
+    ast.MatchValue: _match_value,
     ast.MatchSingleton: lambda frame, pattern, subject: subject is pattern.value,
-    ast.MatchAs: _as,
-    ast.MatchOr: _or,
-    ast.MatchSequence: _sequence,
-    ast.MatchStar: _as,
-    ast.MatchClass: _class,
-    ast.MatchMapping: _mapping,
+    ast.MatchAs: _match_name,
+    ast.MatchOr: _match_either,
+    ast.MatchSequence: _match_sequence,
+    ast.MatchStar: _match_name,
+    ast.MatchClass: _match_class,
+    ast.MatchMapping: _match_mapping,
 }
 
 
