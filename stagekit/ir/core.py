@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
@@ -99,7 +99,6 @@ class Op:
     ATTRIBUTE_FIELDS: ClassVar[tuple[str, ...]] = ()
     BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
     REQUIRED_FIELDS: ClassVar[tuple[str, ...]] = ()
-    _read_operands: ClassVar[Callable[[Any], tuple[Value, ...]]] = staticmethod(lambda op: ())
 
     loc: Loc
     results: tuple[Value, ...] = ()
@@ -127,7 +126,7 @@ class Op:
 
     @property
     def effects(self) -> Effects:
-        """What this op itself does; nested bodies are asked through `walk`."""
+        """What this op itself does; nested bodies are asked through `walk`. A declaration may state it for all ops of a class."""
         return PURE
 
     @property
@@ -137,8 +136,8 @@ class Op:
         return value
 
     def operands(self) -> tuple[Value, ...]:
-        """Every value this op reads directly, in field order."""
-        return type(self)._read_operands(self)
+        """Every value this op reads directly, in field order. Each declaration makes it anew from the fields."""
+        return ()
 
     def attributes(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.ATTRIBUTE_FIELDS}
@@ -173,12 +172,11 @@ def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
 
 
 def _operand_reader(fields: tuple[tuple[str, str], ...]) -> Callable[[Any], tuple[Value, ...]]:
-    """A function that reads the operands of an op with these fields: in C where all are plain."""
+    """The method `operands` of ops with these fields."""
     names = [name for name, _ in fields]
-    if all(kind == "operand" for _, kind in fields):
-        if len(names) > 1:
-            return cast(Callable[[Any], tuple[Value, ...]], operator.attrgetter(*names))
-        return (lambda op: (getattr(op, names[0]),)) if names else (lambda op: ())
+    if names and all(kind == "operand" for _, kind in fields):
+        get: Callable[[Op], Any] = operator.attrgetter(*names)
+        return (lambda op: get(op)) if len(names) > 1 else (lambda op: (get(op),))
 
     def read(op: Op) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -203,8 +201,11 @@ OP_CLASSES: dict[str, type[Op]] = {}
     kw_only_default=True,
     field_specifiers=(operand, optional_operand, operand_list, attribute, body),
 )
-def op(mnemonic: str, *, is_terminator: bool = False) -> Callable[[OpClass], OpClass]:
-    """Declare a core op: make the dataclass, derive its field tables, and register its mnemonic."""
+def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -> Callable[[OpClass], OpClass]:
+    """Declare a core op: make the dataclass, derive its field tables, and register its mnemonic.
+
+    effects: of every op of the class, unless the class has a property that says them.
+    """
 
     def declare(cls: OpClass) -> OpClass:
         made = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
@@ -214,7 +215,9 @@ def op(mnemonic: str, *, is_terminator: bool = False) -> Callable[[OpClass], OpC
         made.mnemonic = mnemonic
         made.is_terminator = is_terminator
         made.OPERAND_FIELDS = tuple((n, k) for n, k in kinds if k.endswith(("operand", "operand_list")))
-        made._read_operands = staticmethod(_operand_reader(made.OPERAND_FIELDS))
+        made.operands = _operand_reader(made.OPERAND_FIELDS)  # type: ignore[assignment, method-assign]
+        if "effects" not in vars(cls):
+            made.effects = effects  # type: ignore[assignment, method-assign]
         made.ATTRIBUTE_FIELDS = tuple(n for n, k in kinds if k == "attribute")
         made.BODY_FIELDS = tuple(n for n, k in kinds if k == "body")
         OP_CLASSES[mnemonic] = made
@@ -242,17 +245,19 @@ class Function:
         return dict(self.attributes).get(key, default)
 
 
-def walk(block: Block) -> Iterator[Op]:
+def walk(block: Block) -> list[Op]:
     """Every op under `block`, outer before inner, in program order."""
+    found: list[Op] = []
     opened = [iter(block.ops)]
     while opened:
         for each in opened[-1]:
-            yield each
+            found.append(each)
             if each.BODY_FIELDS:
                 opened.extend(iter(nested.ops) for nested in reversed(each.bodies()))
                 break
         else:
             opened.pop()
+    return found
 
 
 def nesting(block: Block) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from stagekit.diagnostics import called, hide_frames
 from stagekit.dtypes import DType
 from stagekit.ir.core import PURE, Effects
-from stagekit.ir.types import Pointer, Scalar, Type, Vector
+from stagekit.ir.types import Pointer, Scalar, Type
 
 TARGETS = ("cuda", "cpu", "interp")
 
@@ -180,16 +180,16 @@ class Intrinsic:
     def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: bool) -> Lowering:
         """How `target` does this for these argument types."""
         fast = self.lower_fast.get(target) if fastmath else None
-        dtype = _key_dtype(arg_types)
+        dtype: Any = _key_dtype(arg_types)  # None is in no table
         for table in (fast, self.lower[target]):
-            found = (table.get(dtype) if dtype else None) if isinstance(table, Mapping) else table
+            found = table if table is None or isinstance(table, Lowering) else table.get(dtype)
             if found is not None:
                 return found
         return Unsupported(f"`{self.name}` has no form for ({', '.join(map(str, arg_types))})")
 
 
+@functools.cache
 def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
     """The dtype that selects among lowerings: of the first pointer if there is one, else of the first scalar."""
-    pointers = [t.dtype for t in arg_types if isinstance(t, Pointer)]
-    scalars = [t.dtype for t in arg_types if isinstance(t, Scalar | Vector)]
-    return next(iter(pointers + scalars), None)
+    pointers = [t for t in arg_types if isinstance(t, Pointer)]
+    return next((t.dtype for t in (*pointers, *arg_types)), None)

@@ -192,7 +192,7 @@ class Offset(Op):
     indexed: Indexed | None = None
 
 
-@op("load")
+@op("load", effects=frozenset({Effect.READ}))
 class Load(Op):
     """Read one element. Where `mask` is false nothing is touched and the result is `other` (both or neither given)."""
 
@@ -200,22 +200,14 @@ class Load(Op):
     mask: Value | None = optional_operand()
     other: Value | None = optional_operand()
 
-    @property
-    def effects(self) -> Effects:
-        return _READ
 
-
-@op("store")
+@op("store", effects=frozenset({Effect.WRITE}))
 class Store(Op):
     """Write one element, where `mask` holds."""
 
     pointer: Value = operand()
     value: Value = operand()
     mask: Value | None = optional_operand()
-
-    @property
-    def effects(self) -> Effects:
-        return _WRITE
 
 
 @op("alloc")
@@ -230,10 +222,6 @@ class Alloc(Op):
     space: Space = attribute()
     count: int | None = attribute()
     align: int = attribute()
-
-    @property
-    def effects(self) -> Effects:
-        return PURE
 
 
 @op("if")
@@ -288,7 +276,7 @@ class Condition(Op):
     values: tuple[Value, ...] = operand_list()
 
 
-@op("assert")
+@op("assert", effects=frozenset({Effect.HOST}))
 class Assert(Op):
     """Report `message` with the values of `operands` when `condition` is false; the kernel goes on.
 
@@ -299,21 +287,13 @@ class Assert(Op):
     operands_: tuple[Value, ...] = operand_list()
     message: str = attribute()
 
-    @property
-    def effects(self) -> Effects:
-        return _HOST
 
-
-@op("print")
+@op("print", effects=frozenset({Effect.HOST}))
 class Print(Op):
     """Print one line per thread that reaches it. `format`: as in `Assert`, with its line ending."""
 
     operands_: tuple[Value, ...] = operand_list()
     format: str = attribute()
-
-    @property
-    def effects(self) -> Effects:
-        return _HOST
 
 
 @op("intrinsic")
@@ -346,7 +326,4 @@ class InlineAsm(Op):
         return _ASM if self.has_side_effects else PURE
 
 
-_READ: Effects = frozenset({Effect.READ})
-_WRITE: Effects = frozenset({Effect.WRITE})
-_HOST: Effects = frozenset({Effect.HOST})
 _ASM: Effects = frozenset({Effect.READ, Effect.WRITE, Effect.COLLECTIVE})

@@ -8,6 +8,7 @@ An elementwise op on vectors does to each lane what it does to scalars: its rule
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -24,7 +25,10 @@ class IrError(InternalError):
 
 
 def types_of(values: tuple[Value, ...]) -> tuple[Type, ...]:
-    return tuple([v.type for v in values])
+    return tuple(map(_type_of, values))
+
+
+_type_of = operator.attrgetter("type")
 
 
 def infer(op: Op) -> tuple[Type, ...]:

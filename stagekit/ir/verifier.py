@@ -85,7 +85,13 @@ class _Verifier:
         if op.BODY_FIELDS:
             for nested in op.bodies():
                 self.block(nested, op)
-        self.types(op)
+        try:
+            expected = infer(op)
+        except IrError as error:
+            self.fail(str(error), op)
+        found = types_of(op.results)
+        if expected != found:
+            self.fail(f"results are {listed(found)}, by the operands {listed(expected)}", op)
         check = _MORE_RULES.get(type(op))
         if check and (objection := check(op)):
             self.fail(objection, op)
@@ -93,28 +99,16 @@ class _Verifier:
             self.fail(objection, op)
         if op.results:
             self.define(op.results, op)
+        elif op in self.placed:  # results that are defined twice give the other ops away
+            self.fail("one op object stands in two places", op)
         else:
-            self.place(op)
-
-    def types(self, op: Op) -> None:
-        try:
-            expected = infer(op)
-        except IrError as error:
-            self.fail(str(error), op)
-        if expected != types_of(op.results):
-            self.fail(f"results are {listed(types_of(op.results))}, by the operands {listed(expected)}", op)
+            self.placed.add(op)
 
     def define(self, values: tuple[Value, ...], op: Op | None) -> None:
         if not self.defined.isdisjoint(values) or len(set(values)) != len(values):
             self.fail("a value is defined twice", op)
         self.defined.update(values)
         self.visible.update(values)
-
-    def place(self, op: Op) -> None:
-        """Note where an op without results stands (results that are defined twice give the others away)."""
-        if op in self.placed:
-            self.fail("one op object stands in two places", op)
-        self.placed.add(op)
 
     def fail(self, reason: str, op: Op | None) -> NoReturn:
         raise VerifyError(reason, op, _explain(self.fn, reason, op)) from None

@@ -86,9 +86,11 @@ class _Sweeper(Rewriter):
         self.live = marked.live
         self.needed = marked.needed
 
+    def ops(self, ops: Iterable[Op]) -> None:
+        live, needed = self.live, self.needed
+        super().ops([op for op in ops if op.is_terminator or op in needed or not live.isdisjoint(op.results)])
+
     def op(self, op: Op) -> None:
-        if not (op.is_terminator or op in self.needed or not self.live.isdisjoint(op.results)):
-            return
         trim = _TRIMS.get(type(op))
         super().op(trim(op, self.live) if trim else op)
 

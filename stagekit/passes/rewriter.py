@@ -43,9 +43,13 @@ class Rewriter:
         return block if rewritten == block.ops else Block(block.params, rewritten)
 
     def ops(self, ops: Iterable[Op]) -> None:
-        """Rewrite `ops` into the block under construction."""
+        """Rewrite `ops` into the block under construction. What is certain to stay as it is goes there at once."""
+        keep = self.builder.current.ops.append
         for each in ops:
-            self.op(each)
+            if self.mapping or each.BODY_FIELDS or type(each) in self.rules:
+                self.op(each)
+            else:
+                keep(each)
 
     def op(self, op: Op) -> None:
         if op.BODY_FIELDS:
@@ -54,13 +58,10 @@ class Rewriter:
         if mapping and not mapping.keys().isdisjoint(op.operands()):
             op = op.with_operands(mapping)
         rule = self.rules.get(type(op))
-        if rule is None:
-            self.builder.append(op)
-            return
         self.builder.loc = op.loc
-        replacement = rule(op, self.builder)
+        replacement = rule(op, self.builder) if rule else None
         if replacement is None:
-            self.builder.append(op)
+            self.builder.current.ops.append(op)
         else:
             self.mapping.update(zip(op.results, replacement, strict=True))
 

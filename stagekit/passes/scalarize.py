@@ -14,11 +14,12 @@ Relies on: intrinsics already expanded. Keeps: meaning, bit for bit. Linear in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stagekit.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32
 from stagekit.ir import BinaryKind, Block, Function, Llvm, Op, Scalar, UnaryKind, Value, Vector, ops, walk
+from stagekit.ir.typing import types_of
 from stagekit.passes.expand import lowering
 from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter
@@ -75,7 +76,7 @@ def illegal(op: Op, context: PassContext) -> str | None:
 
 
 def _is_of_vectors(op: Op) -> bool:
-    return any(type(v.type) is Vector for v in (*op.operands(), *op.results))
+    return Vector in map(type, types_of((*op.operands(), *op.results)))
 
 
 class _Scalarizer(Rewriter):
@@ -127,6 +128,10 @@ class _Scalarizer(Rewriter):
             is_apart = isinstance(value.type, Vector) and not self.holds(value)
             found.extend(self.lanes_of(value) if is_apart else (self.whole(value),))
         return tuple(found)
+
+    def ops(self, ops: Iterable[Op]) -> None:
+        for each in ops:
+            self.op(each)
 
     def op(self, op: Op) -> None:
         self.builder.loc = op.loc

@@ -7,6 +7,7 @@ bfloat16, f8   ->  i16, i8: bits only, since arithmetic on them is legalised awa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from stagekit import dtypes
@@ -22,6 +23,7 @@ FLAT: Mapping[Space, int] = {Space.GLOBAL: 0, Space.SHARED: 0, Space.LOCAL: 0}
 """LLVM address space numbers of a target whose pointers are all alike."""
 
 
+@functools.cache
 def scalar_type(dtype: DType) -> str:
     """The LLVM type of one value of `dtype`."""
     return _FLOAT_TYPES.get(dtype) or f"i{dtype.bits}"
@@ -32,6 +34,7 @@ def lanes_of(type_: Type) -> Lanes:
     return type_.count if isinstance(type_, Vector) else None
 
 
+@functools.cache
 def vector_of(element: str, lanes: Lanes) -> str:
     """`element` itself, or a vector of it."""
     return element if lanes is None else f"<{lanes} x {element}>"
