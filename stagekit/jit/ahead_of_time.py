@@ -62,7 +62,7 @@ def _specialization_of(kernel: Any, asked_by: str) -> Specialization:
     """Return the specialisation that an object with brackets stands for. asked_by: a function, for the error."""
     kind = type(kernel)  # `isinstance` would ask the object
     if issubclass(kind, JitFunction):
-        return kernel.only()  # type: ignore[no-any-return]
+        return kernel.specialization()  # type: ignore[no-any-return]
     if issubclass(kind, BoundKernel):
         return kernel._kernel  # type: ignore[no-any-return]
     if issubclass(kind, Specialization):
@@ -111,7 +111,7 @@ def compile_all(
         raise wrong_arguments(compile_all, f"`executor` is {describe(executor)}, not an executor of concurrent.futures")
     tell = _teller(progress)
     attempt = functools.partial(_error_of, target=where, capability=capability, block=block)
-    sent = set() if executor is None else _sent(wanted, executor, attempt, tell)
+    sent = set() if executor is None else _compile_in(executor, wanted, attempt, tell)
     errors, done = [], len(sent)
     for place, kernel in enumerate(wanted):
         errors.append(attempt(kernel))
@@ -134,10 +134,13 @@ def _error_of(
     return None
 
 
-def _sent(
-    kernels: Sequence[Specialization], executor: Executor, attempt: Callable[[Specialization], Any], tell: Progress
+def _compile_in(
+    executor: Executor, kernels: Sequence[Specialization], attempt: Callable[[Specialization], Any], tell: Progress
 ) -> set[int]:
-    """Let the executor compile what it can; whatever it could not is compiled by the caller. Return the places of what it got."""
+    """Let the executor compile what it can, and wait for it. Return the places of the kernels that it was given.
+
+    The caller compiles all of them again: from the cache, or where the executor failed.
+    """
     from concurrent.futures import ThreadPoolExecutor, as_completed  # here, since it brings `logging`
 
     sent: dict[Future[Any], int] = {}
@@ -151,12 +154,12 @@ def _sent(
 
 
 def _try(attempt: Callable[[Specialization], Any], kernel: Specialization) -> None:
-    """What a worker does. An error is found again, and raised, by who asked."""
+    """Compile in a worker. Its error stays there: the caller meets it again, and raises it."""
     attempt(kernel)
 
 
 def _is_found_elsewhere(kernel: Specialization) -> bool:
-    """Does a pickle lead to this very kernel, here at least?"""
+    """Return whether a pickle leads to this very kernel, in this process at least."""
     try:
         return pickle.loads(pickle.dumps(kernel)) is kernel
     except (pickle.PicklingError, AttributeError, ImportError, TypeError, StagekitError):
@@ -164,7 +167,7 @@ def _is_found_elsewhere(kernel: Specialization) -> bool:
 
 
 def _teller(progress: Any) -> Progress:
-    """Return what is told of each kernel that is done."""
+    """Return the function to call whenever a kernel is done."""
     if progress is None or isinstance(progress, bool):
         return _bar if progress else lambda done, total: None
     if not callable(progress):

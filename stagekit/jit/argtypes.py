@@ -28,7 +28,7 @@ Typed = tuple[ArgType, Device | None]
 Reader = Callable[[Any], Typed]
 
 _NONE: Typed = (NoneArg(), None)
-_PLAIN = {bool: ScalarArg(dtypes.bool_), int: ScalarArg(dtypes.int32), float: ScalarArg(dtypes.float32)}
+_PYTHON_NUMBERS = {bool: ScalarArg(dtypes.bool_), int: ScalarArg(dtypes.int32), float: ScalarArg(dtypes.float32)}
 
 
 class ArgumentTypes:
@@ -45,7 +45,7 @@ class ArgumentTypes:
         self._readers = tuple(_absent if p.name in absent else _reader(p.name, meanings[p.name]) for p in rows)
 
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
-        """The types, and the device that decides where the kernel runs (the CPU without arrays)."""
+        """Return the types, and the device that decides where the kernel runs (the CPU without arrays)."""
         rows = [read(value) for read, value in zip(self._readers, values)]
         places = [place for _, place in rows if place is not None]
         return tuple(kind for kind, _ in rows), min(places, key=lambda device: _RANKS.index(device.kind), default=CPU)
@@ -56,19 +56,19 @@ _RANKS: tuple[DeviceKind, ...] = ("cuda", "other", "cpu", "pinned", "managed")
 
 
 def target_of(device: Device) -> Literal["cpu", "cuda"]:
-    """Where a kernel runs whose arrays live there. Memory of an unknown kind is refused by the launch, with its name."""
+    """Return where a kernel runs whose arrays live there. Memory of an unknown kind is refused by the launch, with its name."""
     return "cuda" if device.kind in ("cuda", "managed") else "cpu"
 
 
 def binder_of(kernel: str, rows: Sequence[Parameter], parameters: Parameters, left_out: Any = ...) -> Binder:
-    """Return what binds calls with these parameters. left_out: what stands for a constexpr that a call does not give."""
+    """Return the binder of calls with these parameters. left_out: what stands for a constexpr that a call does not give."""
     kinds = [parameters.signature.parameters[p.name].kind for p in rows]
     defaults = [left_out if p.is_constexpr and p.default is ... else p.default for p in rows]
     keyword_only = kinds.count(inspect.Parameter.KEYWORD_ONLY)
-    return Binder(kernel, [p.name for p in rows], defaults, keyword_only, list(map(_written, rows)))
+    return Binder(kernel, [p.name for p in rows], defaults, keyword_only, list(map(_parameter_text, rows)))
 
 
-def _written(parameter: Parameter) -> str:
+def _parameter_text(parameter: Parameter) -> str:
     text = f"{parameter.name}: constexpr" if parameter.is_constexpr else parameter.name
     if parameter.default is ...:
         return text
@@ -81,6 +81,7 @@ def _absent(value: Any) -> Typed:
 
 
 def _reader(name: str, meaning: Any) -> Reader:
+    """Return what tells the type of an argument for a parameter whose annotation means this."""
     if isinstance(meaning, Optional):
         inner = _reader(name, meaning.inner)
         return lambda value: _NONE if value is None else inner(value)
@@ -89,13 +90,13 @@ def _reader(name: str, meaning: Any) -> Reader:
         return lambda value: fixed
     packed = declared_array(meaning)
     if packed is None:
-        return lambda value: _any(name, value)
+        return lambda value: _without_annotation(name, value)
     strided = packed if isinstance(meaning, Pointer) else ArrayArg(packed.dtype, packed.rank, False)
 
     def read(value: Any) -> Typed:
         if type(value) is np.ndarray:
             return (packed if value.flags.c_contiguous else strided), CPU
-        view = look(value)
+        view = view_of(value)
         if view is None:
             return packed, None
         return (packed if view.is_contiguous else strided), view.device
@@ -111,7 +112,7 @@ def declared_array(meaning: Any) -> ArrayArg | None:
     return ArrayArg(meaning.dtype, len(meaning.shape), meaning.strides is None) if isinstance(meaning, Tensor) else None
 
 
-def look(value: Any) -> ArrayView | None:
+def view_of(value: Any) -> ArrayView | None:
     """Return a view of an array; None too where its owner does not let it be seen, which the launch reports."""
     try:
         return read_array(value)
@@ -119,8 +120,8 @@ def look(value: Any) -> ArrayView | None:
         return None
 
 
-def _any(name: str, value: Any) -> Typed:
-    """Return the type of an argument without annotation. Where it cannot be told, its own methods say why."""
+def _without_annotation(name: str, value: Any) -> Typed:
+    """Return the type of an argument. Where it cannot be told, the error says what its own methods raised."""
     try:
         found = _own_type(value)
     except StagekitError:
@@ -134,7 +135,7 @@ def _any(name: str, value: Any) -> Typed:
 
 def _own_type(value: Any) -> Typed | None:
     """Return the value's own type, which never depends on how large it is; None for what kernels do not take."""
-    plain = _PLAIN.get(type(value))
+    plain = _PYTHON_NUMBERS.get(type(value))
     if plain is not None:
         return plain, None
     if value is None:
@@ -148,13 +149,13 @@ def _own_type(value: Any) -> Typed | None:
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
     else:  # an IntEnum counts as the number that it is
-        derived = next((_PLAIN[base] for base in (int, float) if isinstance(value, base)), None)
+        derived = next((_PYTHON_NUMBERS[base] for base in (int, float) if isinstance(value, base)), None)
         return None if derived is None else (derived, None)
     return None
 
 
 def _way_out(name: str, value: Any) -> str:
-    """What to do about an argument that kernels do not take."""
+    """Say what to do about an argument that kernels do not take."""
     if name == "self":
         return OF_AN_OBJECT
     if isinstance(value, np.ndarray) and not value.dtype.isnative:

@@ -94,7 +94,7 @@ def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
 
 
 def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
-    """The caller gives it the names that people see."""
+    """Return an artifact without the names that people see: `Variant` gives it those."""
     fields: dict[str, Any] = {"kernel_name": "", "block": traced.block, "shared_bytes": 0, **of_target}
     return Artifact(
         signature=traced.signature,
@@ -142,7 +142,7 @@ def read_or_compile(
 def _words(traced: Traced) -> tuple[str, str] | None:
     """Return all that a traced kernel is, as text; None where files cannot describe it."""
     fn = traced.function
-    shows_places = bool(fn.attribute("lineinfo"))  # does the code say where in the source something is?
+    shows_places = bool(fn.attribute("lineinfo"))  # whether the code says where in the source something is
     for op in walk(fn.body):
         if isinstance(op, ops.IntrinsicOp) and op.spec not in _OURS:
             return None  # the lowering of a user's intrinsic is the user's own code
@@ -155,7 +155,7 @@ def _words(traced: Traced) -> tuple[str, str] | None:
 
 
 def _read(payload: bytes) -> Artifact | None:
-    """Return the artifact, if it is still what compiling would give. Whoever wants to see the stages needs a compile."""
+    """Return the artifact if it is still what compiling would give. Stages can only be dumped by compiling."""
     if config.DUMP.get():
         return None
     try:
@@ -166,7 +166,7 @@ def _read(payload: bytes) -> Artifact | None:
 
 
 def _write(artifact: Artifact) -> bytes | None:
-    """Return its bytes, which name the file of libdevice as it is now, where the code contains parts of it."""
+    """Return the artifact as bytes, with the digest of libdevice's file where the code contains parts of it."""
     notes: dict[str, Any] = {}
     if "__nv_" in artifact.stages.get("llvm", ""):
         from stagekit.backends import libdevice

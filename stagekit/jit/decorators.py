@@ -1,4 +1,4 @@
-"""The decorators."""
+"""The decorators `jit`, `function` and `inline`, and what they refuse to decorate."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def function(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptio
 
 
 def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callable[[JitFunction], Launchable]) -> Any:
-    """The kernel, or what makes one of the function below where the decorator was called with options alone."""
+    """Return the kernel, or where the decorator was called with options alone, what makes one of the function below it."""
     options = read_options(decorator, given)
     frame = sys._getframe(3)  # of the caller: between are the decorator and its `hide_frames`
 
@@ -112,14 +112,15 @@ def inline(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked(fn: Any, decorator: str) -> types.FunctionType:
-    """The function to stage, or the error that says what is none."""
+    """Return the function to stage. Raises SpecializeError for anything else."""
     if type(fn) is not types.FunctionType:
-        is_kernel = issubclass(type(fn), Launchable)
-        hint = _KERNEL if is_kernel else _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
+        hint = _INSTEAD.get(type(fn), f"put `@{decorator}` above the `def` of a function")
+        if issubclass(type(fn), Launchable):
+            hint = "it is a kernel already; kernels call it as a fragment"
         what = f"`{fn.closure.name}`, defined inside a kernel" if type(fn) is HandedOut else describe(fn)
         raise SpecializeError(NotAFunction(decorator, what, hint))
-    for is_it, what in _SUSPENDED:
-        if is_it(fn):
+    for is_suspended, what in _SUSPENDED:
+        if is_suspended(fn):
             hint = "write it with `def` and without `yield`; results go into arrays, or are returned by a fragment"
             raise SpecializeError(NotAFunction(decorator, f"`{fn.__name__}`, {what}", hint))
     return fn
@@ -130,7 +131,7 @@ _SUSPENDED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (inspect.iscoroutinefunction, "a coroutine"),
     (inspect.isgeneratorfunction, "a generator"),
 )
-_KERNEL = "it is a kernel already; kernels call it as a fragment"
+
 _BELOW = "put the decorator of stagekit below this one, directly above the `def`"
 _INSTEAD: dict[type, str] = {
     InlineFunction: "it is a fragment already; decorate the function that it was made from",

@@ -27,7 +27,7 @@ Kind = Literal["traced", "compiled", "read"]
 """read: machine code from the disk cache."""
 
 FIRST_USE = "first use"
-_KEPT = 64  # events per kernel
+_MAX_EVENTS = 64  # per kernel
 
 _lock = new_lock()
 _counts: Counter[str] = Counter()
@@ -58,7 +58,7 @@ class History:
     """The last events of one kernel."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque(maxlen=_KEPT)
+        self.events: deque[Event] = deque(maxlen=_MAX_EVENTS)
 
     def note(self, kind: Kind, what: str, why: str, began_s: float) -> None:
         """Add a step that has ended now. began_s: when it began, by `time.perf_counter`."""
@@ -92,7 +92,7 @@ def why_new(outdated: Specialization | None, last: Specialization | None, values
 
 
 def _change(name: str, before: Any, now: Any) -> str:
-    """Fresh objects of a class that says nothing of its state each make a kernel, which nobody may have meant."""
+    """Describe how a constexpr changed. An object that looks the same but counts by identity is called another one."""
     was, becomes = shown(before, most=40), shown(now, most=40)
     is_lookalike = type(before) is type(now) and (isinstance(freeze(now), ById) or was == becomes)
     if is_lookalike and not isinstance(now, type):
@@ -103,10 +103,10 @@ def _change(name: str, before: Any, now: Any) -> str:
 def why_types(before: Sequence[ArgType] | None, now: Sequence[ArgType], parameters: Parameters) -> str:
     """Say what differs from the types compiled for before; nothing where there were none."""
     rows = zip(parameters.run_time, before or now, now)
-    return ", ".join(f"`{p.name}` {_of(new)}, was {_of(old)}" for p, old, new in rows if old != new)
+    return ", ".join(f"`{p.name}` {_described(new)}, was {_described(old)}" for p, old, new in rows if old != new)
 
 
-def _of(kind: ArgType) -> str:
+def _described(kind: ArgType) -> str:
     if isinstance(kind, ArrayArg):
         layout = "" if kind.is_contiguous else " with strides"
         axes = "" if kind.rank == 1 else f" of {kind.rank} axes"

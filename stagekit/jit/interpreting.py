@@ -51,8 +51,8 @@ class InterpKernel(Kernel):
         self._pruned = [slot for _, slot in traced.pruned]  # sizes and strides that the kernel itself does without
         self._nesting = nesting(fn.body)
 
-    def of(self, session: Sanitizer) -> Self:
-        """The same kernel, whose launches count as those of a session."""
+    def in_session(self, session: Sanitizer) -> Self:
+        """Return the same kernel, whose launches count as those of a session."""
         copied = copy.copy(self)
         copied.session = session
         return copied
@@ -62,7 +62,7 @@ class InterpKernel(Kernel):
         session = self.session
         report = self.run(arguments, brackets, 0 if session is None else session.next_seed())
         if session is not None:
-            session.keep(report)
+            session.add(report)
         show("".join(m.text for m in report.prints))
         if report.findings and not (session and session.collect):
             raise report.findings[0].error()
@@ -77,7 +77,7 @@ class InterpKernel(Kernel):
         return super().prepare(args, brackets)
 
     def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
-        """Run the kernel and say what was seen. seed: of a random order, if the options ask for one."""
+        """Run the kernel and report what was seen. seed: of a random order, if the options ask for one."""
         if self._nesting > _DEEP:  # a launch cannot be begun twice, so this is decided beforehand
             return deeply(lambda: self._run(given, brackets, seed))
         with recursion_limit():
@@ -106,19 +106,19 @@ class InterpKernel(Kernel):
 
     @functools.cached_property
     def _read_on_gpu(self) -> ArgumentReader:
-        """Refuses what a launch on a GPU would."""
+        """The reader of a launch on a GPU, which refuses what such a launch would."""
         return compile_reader(self.artifact.signature, "cuda")
 
 
 def _unpacked(slot: ParamSlot, value: float) -> Any:
-    """A native value as the interpreter takes it: narrow floats arrive as their bits."""
+    """Return a native value as the interpreter takes it: narrow floats arrive as their bits."""
     if slot.kind == "value" and slot.dtype.is_float and slot.dtype.bits < 32:
         return np.array([value], f"u{slot.dtype.itemsize}").view(slot.dtype.numpy)[0]
     return value
 
 
 def _extent(array: Any, slot: ParamSlot) -> int:
-    """A size or stride that the kernel itself is not given."""
+    """Return a size or stride that the kernel itself is not given."""
     view = read_array(array)
     if view is None or view.strides is None:
         raise InternalError(f"argument {slot.argument} has no {slot.kind}")

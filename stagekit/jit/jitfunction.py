@@ -23,7 +23,7 @@ from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history
-from stagekit.jit.argtypes import binder_of, look
+from stagekit.jit.argtypes import binder_of, view_of
 from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization
@@ -47,10 +47,12 @@ class JitFunction(Launchable):
         options: KernelSettings,
         outer: Mapping[str, Any],
         fixed: Mapping[str, Any] | None = None,
-        whole: JitFunction | None = None,
+        origin: JitFunction | None = None,
     ) -> None:
         super().__init__(options.name or fn.__name__, fn)
-        self._whole = whole or self  # the kernel with nothing fixed: the same values give the same object, in any order
+        self._origin = (
+            origin or self
+        )  # the kernel with nothing fixed: the same values give the same object, in any order
         self.options = options
         self._outer = dict(outer)
         self._fixed = dict(fixed or {})
@@ -80,9 +82,9 @@ class JitFunction(Launchable):
 
     def __reduce__(self) -> Any:
         """Pickled by name, as functions are; what is fixed goes with it."""
-        if self._whole is self:
+        if self._origin is self:
             return self.function.__qualname__
-        return functools.partial(self._whole.specialize, **self._fixed), ()
+        return functools.partial(self._origin.specialize, **self._fixed), ()
 
     def __repr__(self) -> str:
         return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{fixed_text(self._fixed)}>"
@@ -113,11 +115,11 @@ class JitFunction(Launchable):
         self.parameters.check_known(given)
         key = self._key(fixed)
         with self._lock:
-            partial = JitFunction(self.function, self.options, self._outer, fixed, self._whole)
-            return self._whole._partials.setdefault(key, partial)
+            partial = JitFunction(self.function, self.options, self._outer, fixed, self._origin)
+            return self._origin._partials.setdefault(key, partial)
 
     def _constexprs_of(self, fixed: Mapping[str, Any]) -> dict[str, Any]:
-        """The others say what type a run-time parameter has."""
+        """Return the constexprs among what is fixed; the rest says what types run-time parameters have."""
         names = {p.name for p in self.parameters.constexprs}
         return {name: value for name, value in fixed.items() if name in names}
 
@@ -144,7 +146,7 @@ class JitFunction(Launchable):
 
     def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
         name, kind = parameter.name, type(value).__name__
-        if not _is_one_of(value, parameter.types):
+        if not _is_instance(value, parameter.types):
             wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
             raise self._refused(name, value, f"the parameter is constexpr[{wanted}]", f"give a value of type {wanted}")
         try:
@@ -176,9 +178,9 @@ class JitFunction(Launchable):
         return tuple((name, freeze(fixed[name])) for name in sorted(fixed))
 
     def with_values(self, fixed: Mapping[str, Any]) -> Specialization:
-        """The specialisation with these values; a new one where something captured has changed since it was traced."""
-        if self._whole is not self:
-            return self._whole.with_values(fixed)
+        """Return the specialisation with these values; a new one where something captured has changed since it was traced."""
+        if self._origin is not self:
+            return self._origin.with_values(fixed)
         values = {p.name: fixed.get(p.name, p.default) for p in self.parameters.constexprs}
         types_given = {k: v for k, v in fixed.items() if k not in values}
         key = (tuple(map(freeze, values.values())), self._key(types_given))
@@ -188,39 +190,39 @@ class JitFunction(Launchable):
                 self._specializations.move_to_end(key)
                 return found
             why = history.why_new(found, self._last_used(), values)
-            made = self._specializations[key] = Specialization(self, values, types_given, why)
+            found = self._specializations[key] = Specialization(self, values, types_given, why)
             self._specializations.move_to_end(key)
             while len(self._specializations) > MAX_SPECIALIZATIONS:
                 self._specializations.popitem(last=False)
-            return made
+            return found
 
-    def only(self) -> Specialization:
-        """The specialisation that needs no more values, or the error that says which are missing."""
+    def specialization(self) -> Specialization:
+        """Return the specialisation that needs no more values, or raise the error that says which are missing."""
         missing = self._missing(self._fixed)
         if missing:
             raise self._missing_error(missing)
         return self.with_values(self._fixed)
 
     def _last_used(self) -> Specialization | None:
-        """Of those that agree with what is fixed here."""
+        """Return the one used last of the specialisations that agree with what is fixed here."""
         fixed = {name: freeze(value) for name, value in self._fixed.items()}
-        for made in reversed(self._whole._specializations.values()):
-            has = made.specialized_with
+        for each in reversed(self._origin._specializations.values()):
+            has = each.specialized_with
             if all(name in has and freeze(has[name]) == value for name, value in fixed.items()):
-                return made
+                return each
         return None
 
     def _shown(self) -> Variant:
-        return (self._last_used() or self.only())._shown()
+        return (self._last_used() or self.specialization())._shown()
 
     # -- launching ----------------------------------------------------------------------------------------------
 
     def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
-        """Native code of this function checks what the variant captured, since a change means another specialisation."""
+        """Have native code that also checks what the variant captured, since a change means another specialisation."""
         self._native.offer(key, kernel, lambda: self._call_shape(specialization, variant), variant.guards)
 
     def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
-        """How this function is called when it launches `variant`."""
+        """Return how this function is called when it launches `variant`."""
         run_time = {p.name: p for p in kernel.call_shape().parameters}
         rows: list[LaunchParameter] = []
         for p in self.parameters.all:
@@ -235,7 +237,7 @@ class JitFunction(Launchable):
         return CallShape(tuple(rows), keyword_only, variant.guards)
 
     def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
-        """Does an array of the variant have this constexpr as a size, so that it need not be given?"""
+        """Return whether an array of the variant has this constexpr as a size, so that it need not be given."""
         specs = {s.name: s for s in variant.traced.signature.specs}
         places = self.parameters.sizes_named(name, [name], kernel.constexprs)
         found = ((specs[array], axis) for array, axis in places)
@@ -254,7 +256,7 @@ class JitFunction(Launchable):
         given = {p.name: value for p, value in zip(self.parameters.run_time, run_time)} if missing else {}
         for name in missing:  # sizes of arrays whose shapes name them
             places = self.parameters.sizes_named(name, missing, constexprs)
-            views = ((look(given[array]), axis) for array, axis in places)
+            views = ((view_of(given[array]), axis) for array, axis in places)
             sizes = [view.shape[axis] for view, axis in views if view is not None and axis < len(view.shape)]
             if not sizes:
                 raise self._missing_error(missing)
@@ -276,8 +278,8 @@ class JitFunction(Launchable):
         return len(self._specializations)
 
 
-def _is_one_of(value: Any, types: tuple[type, ...]) -> bool:
-    """`isinstance`, but a bool is no int, and what does not tell its class is of none."""
+def _is_instance(value: Any, types: tuple[type, ...]) -> bool:
+    """Return what `isinstance` does, but a bool is no int, and an object whose `__class__` raises is of no type."""
     try:
         return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
     except Exception:

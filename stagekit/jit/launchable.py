@@ -36,9 +36,9 @@ Resolved = tuple["Specialization", tuple[Any, ...], str | None]
 
 
 class Launcher:
-    """Brackets that only lack their arguments: calling it calls `launch` with both.
+    """`kernel[key]`: called with arguments, it calls `launch` with the key and them.
 
-    entries: native code by brackets, which is used as soon as there is some; it may come after the brackets were kept.
+    entries: native code by brackets. It is used as soon as there is some, also where a user keeps `kernel[key]`.
     """
 
     __slots__ = ("_entries", "_key", "_launch")
@@ -55,7 +55,7 @@ class Launcher:
 
 
 class Preparation(Launcher):
-    """`kernel.prepare`: brackets and call as of the kernel, but each call gives a launch without parameters."""
+    """`kernel.prepare`: it takes brackets and arguments as the kernel does, and gives a launch without parameters."""
 
     __slots__ = ()
     __iter__ = None
@@ -66,13 +66,13 @@ class Preparation(Launcher):
 
 
 def fixed_text(constexprs: Mapping[str, Any]) -> str:
-    """` with BLOCK=64`, or nothing where nothing is fixed."""
+    """Return ` with BLOCK=64`, or nothing where nothing is fixed."""
     fixed = ", ".join(f"{name}={shown(value)}" for name, value in constexprs.items())
     return f" with {fixed}" if fixed else ""
 
 
 class Launchable:
-    """A kernel, as far as all kinds of it are alike. name: what errors call it. function: the user's.
+    """What all kinds of kernels share. name: what errors call it. function: the user's.
 
     Its properties show the variant that was used last, or the one for contiguous arrays of the annotated types; no GPU is needed.
     """
@@ -101,7 +101,7 @@ class Launchable:
 
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
-        """What a call inside another kernel need not, and cannot, give."""
+        """The constexprs that are fixed: a call inside another kernel cannot give them."""
         raise NotImplementedError
 
     # -- launching ----------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Launchable:
         self._offer(key, specialization, variant, kernel)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
-        """A launch that lacks nothing."""
+        """Return a launch without parameters."""
         provide_support()
         specialization, values, target = self._resolve(args, kwargs)
         _, kernel = specialization.kernel_for(key, values, target)
@@ -156,23 +156,23 @@ class Launchable:
         raise NotImplementedError
 
     def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
-        """After a launch: have native code for the next one. Checks of what was captured are not needed by default."""
+        """After a launch, have native code for the next one, which here does not check what was captured."""
         self._native.offer(key, kernel, specialization.call_shape)
 
     # -- inspection ---------------------------------------------------------------------------------------------
 
     def _shown(self) -> Variant:
-        """The variant that the properties show."""
+        """Return the variant that the properties show."""
         raise NotImplementedError
 
     @hide_frames
     def explain(self) -> str:
-        """Why the last call, or the last look, compiled: one line per step."""
+        """Say why the last call, or the last property that was looked at, compiled: one line per step."""
         return self.history.text()
 
     def trace(self) -> Traced:
-        """The traced kernel of the variant that the properties show."""
-        return self._shown().whole()
+        """Return the traced kernel of the variant that the properties show."""
+        return self._shown().for_all_targets()
 
     @hide_frames
     def compile(
@@ -237,14 +237,14 @@ class Launchable:
 
     @hide_frames
     def report(self) -> CompileReport:
-        """Registers, spills, shared memory and instruction counts, from ptxas; lines where a variable widened."""
+        """Return registers, spills, shared memory and instruction counts, from ptxas, and lines where a variable widened."""
         from stagekit.backends.ptxas import report
 
         return report(self.ptx, self.trace().widened)
 
 
 class ForwardingKernel(Launchable):
-    """A kernel that launches another under a condition of its own. Everything else is that of the other."""
+    """A kernel that launches another one in its own way. Everything else is that of the other."""
 
     def __init__(self, kernel: Launchable) -> None:
         super().__init__(kernel.name, kernel.function)

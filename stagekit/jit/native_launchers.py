@@ -25,14 +25,16 @@ from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
 from stagekit.runtime.native_process import CallShape, CaptureGuards, LaunchParameter, NativeCode, State
 
-_MADE_AT = 2  # launches: many a kernel of a test is launched once
+_NATIVE_FROM = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
 _MAX_CHAIN = 8  # specialisations behind the same brackets
-_MADE_ANEW_AT = 1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
+_REBUILT_EVERY = (
+    1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
+)
 
 
 def guards_of(captures: Captures) -> CaptureGuards:
-    """What a native launcher checks of captures. Rows that machine code cannot compare are asked of Python."""
+    """Return what a native launcher checks of captures. Rows that machine code cannot compare are left to Python."""
     rows = captures.rows()
     asked = [row for row in rows if row[0] == "ask"]
     others = tuple(row for row in rows if row[0] != "ask")
@@ -40,17 +42,19 @@ def guards_of(captures: Captures) -> CaptureGuards:
 
 
 class NativeLaunchers:
-    """The native launchers of one kernel, by brackets. general: gives what launches for such brackets without native code."""
+    """The native launchers of one kernel, by brackets. general: returns what launches for given brackets without native code."""
 
     def __init__(self, name: str, general: Callable[[Any], Callable[..., Any]]) -> None:
         self._name = name
         self._general = general
         self.entries: dict[Any, tuple[Any, Any]] = {}  # by brackets: a key of exactly the right types, and its callable
-        self._behind: dict[Any, list[Kernel]] = {}  # the kernels that the callable of these brackets knows
+        self._kernels: dict[Any, list[Kernel]] = {}  # by brackets: those that the callable launches
         self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
-        self._without: WeakKeyDictionary[Kernel, set[Any]] = WeakKeyDictionary()  # brackets that have no native code
-        self._known: dict[Kernel, CallShape] = {}  # with native code; the newest last
+        self._impossible: WeakKeyDictionary[Kernel, set[Any]] = (
+            WeakKeyDictionary()
+        )  # brackets that can have no native code
+        self._known: dict[Kernel, CallShape] = {}  # kernels that have native code; the newest last
 
     def find(self, key: Any) -> Any:
         """Return the callable for these brackets, or None. Keys that are equal to others but of other types have none."""
@@ -58,11 +62,11 @@ class NativeLaunchers:
             return None
         entry = self.entries.get(key)
         if entry is None:
-            return self._for_new(key)
+            return self._add_known(key)
         self.entries[key] = key, entry[1]
         return entry[1]
 
-    def _for_new(self, key: Any) -> Any:
+    def _add_known(self, key: Any) -> Any:
         """For brackets that were not seen before, make a callable of all that has native code, without a general launch."""
         found = None
         for kernel, shape in list(self._known.items()):
@@ -75,25 +79,25 @@ class NativeLaunchers:
     ) -> None:
         """After a launch the general way, have a callable for the next one. shape: how the kernel is called, with `guards`."""
         launches = self._launches[kernel] = self._launches.get(kernel, 0) + 1
-        if launches < _MADE_AT or not (key is None or is_exact(key)) or not native_process.is_available():
+        if launches < _NATIVE_FROM or not (key is None or is_exact(key)) or not native_process.is_available():
             return
-        behind = self._behind.get(key, ())
-        if kernel in behind:
+        launched = self._kernels.get(key, ())
+        if kernel in launched:
             before = self._known.get(kernel)
             if guards is (before and before.guards):
                 return
             self._drop(key)  # equal values stand in place of what was read
-        elif key in self._without.get(kernel, ()) or (len(behind) >= _MAX_CHAIN and launches % _MADE_ANEW_AT):
+        elif key in self._impossible.get(kernel, ()) or (len(launched) >= _MAX_CHAIN and launches % _REBUILT_EVERY):
             return
         state = _state(key, kernel)
         if state is not None:
-            known = shape()
-            if self._add(key, kernel, state, known) is not None:
-                self._known[kernel] = known
+            call_shape = shape()
+            if self._add(key, kernel, state, call_shape) is not None:
+                self._known[kernel] = call_shape
                 if len(self._known) > _MAX_CHAIN:
                     del self._known[next(iter(self._known))]
                 return
-        self._without.setdefault(kernel, set()).add(key)
+        self._impossible.setdefault(kernel, set()).add(key)
 
     def _add(self, key: Any, kernel: Kernel, state: State | None, shape: CallShape) -> Any:
         code = None if state is None else code_for(kernel, shape)
@@ -102,25 +106,25 @@ class NativeLaunchers:
         if len(self.entries) >= _MAX_BRACKETS:
             for each in list(self.entries):
                 self._drop(each)
-        if len(self._behind.get(key, ())) >= _MAX_CHAIN:
+        if len(self._kernels.get(key, ())) >= _MAX_CHAIN:
             self._drop(key)
-        before = self.entries.get(key)
-        behind = self._general(key) if before is None else before[1]
-        made = native_process.make_callable(code, self._name, behind, state, shape)
-        self._behind.setdefault(key, []).append(kernel)
+        entry = self.entries.get(key)
+        fallback = self._general(key) if entry is None else entry[1]
+        launch = native_process.make_callable(code, self._name, fallback, state, shape)
+        self._kernels.setdefault(key, []).append(kernel)
         if key is None:
-            self.without_brackets = made
-        self.entries[key] = key, made
-        return made
+            self.without_brackets = launch
+        self.entries[key] = key, launch
+        return launch
 
     def _drop(self, key: Any) -> None:
-        del self.entries[key], self._behind[key]
+        del self.entries[key], self._kernels[key]
         if key is None:
             self.without_brackets = None
 
 
 def _state(key: Any, kernel: Kernel) -> State | None:
-    """What native code for these brackets works with; None where there is none, or brackets are missing."""
+    """Return what native code for these brackets works with; None where there can be none, or brackets are missing."""
     request = kernel.request(key)
     is_known = request.size is None or isinstance(request.size, LaunchSize)
     if not is_known or (request.size is None) == (kernel.artifact.launch is None):
@@ -155,10 +159,10 @@ def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
     with _lock:
         found = _codes.get(request)
         if found is None:
-            made = launcher.compile(request)
-            if made is None:
+            object_code = launcher.compile(request)
+            if object_code is None:
                 return None
-            loaded = load(made, launcher.ENTRY)
+            loaded = load(object_code, launcher.ENTRY)
             found = _codes[request] = NativeCode(loaded.address, loaded.close)
         return found
 

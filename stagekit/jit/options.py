@@ -43,7 +43,7 @@ def is_int(value: Any, low: int, high: int | None = None) -> bool:
 
 
 def is_one_of(value: Any, names: Iterable[str]) -> bool:
-    """Is it one of these texts, by its characters? A user's class may call anything equal."""
+    """Return whether it is one of these texts. A string of another class than `str` is none: it may call anything equal."""
     return type(value) is str and value in names
 
 
@@ -87,7 +87,7 @@ def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
 
 
 def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
-    """Refuse options that there are not, and values that an option does not take. where: whose options they are."""
+    """Refuse unknown options, and values that an option does not take. where: whose options they are."""
     for name, value in given.items():
         if name not in rules:
             raise unknown_option(where, name, rules)
@@ -101,7 +101,7 @@ def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:
 
 
 def unknown_option(where: str, name: str, known: Iterable[str]) -> SpecializeError:
-    """The error for an option that there is not."""
+    """Return the error for an unknown option."""
     names = tuple(known)
     hint = f"{suggest(name, names)}its options are: {', '.join(names)}"
     return SpecializeError(BadOption(where, f"there is no option `{name}`", hint))
@@ -115,7 +115,7 @@ def check_target(target: Any) -> None:
 
 
 def check_compile(target: Any, capability: Any, block: Any) -> Axes | None:
-    """Refuse what cannot be compiled for, and options of another target; gives the block's axes."""
+    """Refuse a target that nothing is compiled for, and options that it does not have; return the block's axes."""
     check_target(target)
     if target == "interp":
         hint = "give 'cuda' or 'cpu'; `sk.compile(kernel, 'interp')` binds a kernel to it"

@@ -28,13 +28,11 @@ from stagekit.runtime.args import describe
 
 if TYPE_CHECKING:
     from stagekit.backends.interp import Finding, Options, Report
-    from stagekit.jit.variant import Variant
-    from stagekit.runtime.kernel import Kernel
 
 Order = Literal["forward", "backward", "random"]
 
 CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan", "rounding")
-_KEPT_REPORTS = 1000  # of one session; the oldest go first
+_MAX_REPORTS = 1000  # of one session; the oldest go first
 _SEEDS = 2**32
 
 
@@ -54,12 +52,12 @@ class Sanitizer(contextlib.ContextDecorator):
 
     @property
     def report(self) -> Report | None:
-        """Of the last launch; None before the first."""
+        """The report of the last launch; None before the first."""
         return self.reports[-1] if self.reports else None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all launches."""
+        """The findings of all launches."""
         return tuple(f for report in self.reports for f in report.findings)
 
     def __enter__(self) -> Self:
@@ -70,19 +68,15 @@ class Sanitizer(contextlib.ContextDecorator):
     def __exit__(self, *_: object) -> None:
         active_session.reset(self._tokens.pop())
 
-    def kernel(self, variant: Variant) -> Kernel:
-        """What a launch of the session runs."""
-        return variant.checked(self.options).of(self)
-
     def next_seed(self) -> int:
-        """The seed of the launch that begins now."""
+        """Return the seed of the launch that begins now."""
         return self.seed + self._launches
 
-    def keep(self, report: Report) -> None:
+    def add(self, report: Report) -> None:
         """Add the report of a launch that has ended."""
         self._launches += 1
         self.reports.append(report)
-        del self.reports[:-_KEPT_REPORTS]
+        del self.reports[:-_MAX_REPORTS]
 
 
 class SanitizedKernel(ForwardingKernel):
@@ -94,12 +88,12 @@ class SanitizedKernel(ForwardingKernel):
 
     @hide_frames
     def specialize(self, /, **values: Any) -> SanitizedKernel:
-        """The specialised kernel, checked in the same session."""
+        """Return the specialised kernel, checked in the same session."""
         return SanitizedKernel(self._kernel.specialize(**values), self.sanitizer)  # type: ignore[attr-defined]
 
     @property
     def report(self) -> Report | None:  # type: ignore[override]
-        """Of the last launch; None before the first. `print` shows it."""
+        """The report of the last launch; None before the first. `print` shows it."""
         return self.sanitizer.report
 
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -118,7 +112,7 @@ active_session: ContextVar[Sanitizer | None] = ContextVar("stagekit_sanitizer", 
 
 
 def current() -> Sanitizer | None:
-    """The session that a launch made now belongs to, if any."""
+    """Return the session that a launch made now belongs to, if any."""
     return active_session.get() or _from_environment(config.SANITIZE.get())
 
 
@@ -177,8 +171,8 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     checks = Checks(**{name: given.get(name, True) for name in CHECKS})
     rest = {name: given[name] for name in ("statistics", "max_iterations") if name in given}
     checked = Options(checks, None if order is None else Schedule(order), tuple(outputs), **rest)
-    made = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given.get("collect", False))
-    return made if kernel is None else SanitizedKernel(kernel, made)
+    session = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given.get("collect", False))
+    return session if kernel is None else SanitizedKernel(kernel, session)
 
 
 _ORDERS = ("forward", "backward", "random")
@@ -203,7 +197,7 @@ _RULES: Rules = {
 
 # -- options as text --------------------------------------------------------------------------------------------------
 
-_WORDS: dict[str, bool] = {"yes": True, "1": True, "true": True, "no": False, "0": False, "false": False}
+_YES_OR_NO: dict[str, bool] = {"yes": True, "1": True, "true": True, "no": False, "0": False, "false": False}
 
 
 def parse_options(text: str) -> dict[str, Any]:
@@ -231,7 +225,7 @@ def format_options(options: Mapping[str, Any]) -> str:
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys((*CHECKS, "statistics", "collect"), _WORDS.__getitem__),
+    **dict.fromkeys((*CHECKS, "statistics", "collect"), _YES_OR_NO.__getitem__),
     "order": {order: order for order in _ORDERS}.__getitem__,
     **dict.fromkeys(("seed", "max_iterations"), int),
     "outputs": lambda value: tuple(value.split("+")),

@@ -1,4 +1,4 @@
-"""A kernel with its constexprs fixed: compiled per argument types and target, when first needed."""
+"""`Specialization`: from the arguments of a call to the variant for their types, and to the kernel that it launches."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Specialization(Launchable):
 
     @property
     def specialized_with(self) -> dict[str, Any]:
-        """What `.specialize(...)` of the kernel takes to give this."""
+        """The keywords with which `.specialize(...)` of the kernel gives this."""
         return {**self.constexprs, **self._types_given}
 
     @hide_frames
@@ -96,7 +96,7 @@ class Specialization(Launchable):
 
     @property
     def has_known_types(self) -> bool:
-        """Do annotations, `.specialize(...)` or an earlier call say what types the arguments have?"""
+        """Whether annotations, `.specialize(...)` or an earlier call say what types the arguments have."""
         return self._last is not None or not self.untyped_parameters()
 
     def untyped_parameters(self) -> list[str]:
@@ -104,6 +104,7 @@ class Specialization(Launchable):
         return [name for name in self.meanings if self._default_type(name) is None]
 
     def types_unknown(self, hint: str) -> SpecializeError:
+        """Return the error for parameters whose types are not known."""
         names = ", ".join(f"`{n}`" for n in self.untyped_parameters())
         return SpecializeError(TypesUnknown(self.name, names, hint), self._owner.loc)
 
@@ -144,7 +145,7 @@ class Specialization(Launchable):
         return self._last
 
     def trace_again(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
-        """Trace for all targets what was traced for cuda alone. What was read must still be so: it is the same specialisation."""
+        """Trace for all targets what was traced for cuda alone. Raises SpecializeError where what was read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
         return self._trace(arg_types, has_hosts=True)
@@ -177,11 +178,11 @@ class Specialization(Launchable):
             ) from error
 
     def changes(self) -> list[str]:
-        """What was read outside the kernel and is no longer so, in words."""
+        """Describe what was read outside the kernel and has changed since."""
         return [change for v in self._variants.values() for change in v.traced.captures.changes()]
 
     def is_current(self) -> bool:
-        """Is everything that the traced variants read outside the kernel as it was?"""
+        """Return whether everything that the traced variants read outside the kernel is as it was."""
         return all(v.traced.captures.is_current() for v in self._variants.values())
 
     # -- launching ----------------------------------------------------------------------------------------------
@@ -190,18 +191,18 @@ class Specialization(Launchable):
         return self, tuple(self._argument_types.bind(args, kwargs)), None
 
     def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]:
-        """The variant for these arguments, and what a launch with them runs: in a checked session the interpreter."""
+        """Return the variant for these arguments, and what a launch with them runs: in a checked session the interpreter."""
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
         if session is not None:
             variant = self._variant(arg_types, "interp")
-            return variant, session.kernel(variant)
+            return variant, variant.checked(session.options).in_session(session)
         where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
         variant = self._variant(arg_types, where)
         return variant, variant.kernel(key, values, where, device)
 
     def call_shape(self) -> CallShape:
-        """How the kernel is called, for native launchers: with its run-time parameters."""
+        """Return how the kernel is called, for native launchers: with its run-time parameters."""
         rows = []
         for place, parameter in enumerate(self._owner.parameters.run_time):
             meaning = self.meanings[parameter.name]

@@ -50,7 +50,7 @@ def _short(value: Any) -> str:
 
 
 class Variant:
-    """A specialisation for certain argument types. traced: as far as the targets so far need it. why: it was made, in words."""
+    """A specialisation for certain argument types. traced: perhaps for cuda alone. why: the reason it was made, in words."""
 
     def __init__(self, owner: Specialization, arg_types: tuple[ArgType, ...], traced: Traced, why: str) -> None:
         self.traced = traced
@@ -65,14 +65,14 @@ class Variant:
 
     @property
     def guards(self) -> CaptureGuards:
-        """What native launchers look at before they trust that nothing has changed."""
+        """What native launchers compare to see that nothing captured has changed."""
         times = self.traced.captures.times_renewed
         if self._guards is None or self._guards[0] != times:
             self._guards = times, guards_of(self.traced.captures)
         return self._guards[1]
 
-    def whole(self) -> Traced:
-        """Return the traced kernel with what inline assembly means on other targets than cuda, which may be traced only now."""
+    def for_all_targets(self) -> Traced:
+        """Return the traced kernel with what inline assembly means on other targets than cuda; trace it where that is lacking."""
         with self._lock:
             if self.traced.lacks_hosts:
                 traced = self._owner.trace_again(self._arg_types, self.traced.captures)
@@ -90,7 +90,7 @@ class Variant:
             capability = driver.capability(ordinal)
             artifact = functools.partial(self.artifact, "cuda", capability, None)
             return self._loaded(("cuda", capability), lambda: compilation.load_cuda(artifact(), self._constexprs))
-        block = self.whole().block or block_of(self._idle, key, args)
+        block = self.for_all_targets().block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
         return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
@@ -100,7 +100,7 @@ class Variant:
         from stagekit.backends.interp import UNCHECKED
         from stagekit.jit.interpreting import InterpKernel
 
-        traced, artifact = self.whole(), self._named(self._idle.artifact)
+        traced, artifact = self.for_all_targets(), self._named(self._idle.artifact)
         load = functools.partial(
             repeated_deeply(InterpKernel), artifact, traced, options or UNCHECKED, self._constexprs
         )
@@ -108,7 +108,7 @@ class Variant:
 
     @functools.cached_property
     def _idle(self) -> IdleKernel:
-        """The launch side on the CPU without code: it tells the block that code is needed for, and runs blocks of no threads."""
+        """The kernel on the CPU without code: it tells which block code is needed for, and launches blocks of no threads."""
         traced = self.traced
         artifact = Artifact(
             "cpu", self._owner.name, "", b"", traced.signature, traced.style, traced.launch, traced.block, 0
@@ -125,21 +125,23 @@ class Variant:
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._artifact_for("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, chosen))
-        traced = self.whole()
+        traced = self.for_all_targets()
         if block is not None:
             check_block(self._owner.name, traced.block, block)
         axes = traced.block or block or (1, 1, 1)
         return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(traced, axes))
 
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
-        def noted() -> Artifact:
+        def make_noted() -> Artifact:
             began_s = time.perf_counter()
-            found, was_there = compilation.read_or_compile(self.traced, target, made_for, lambda: self._named(make()))
+            found, is_from_disk = compilation.read_or_compile(
+                self.traced, target, made_for, lambda: self._named(make())
+            )
             why = self._why_now(target, made_for)
-            self._owner.history.note("read" if was_there else "compiled", target, why, began_s)
+            self._owner.history.note("read" if is_from_disk else "compiled", target, why, began_s)
             return self._named(found)  # names for people are not part of a key
 
-        return self._artifacts.of((target, *made_for), self._owner.explained()(noted))
+        return self._artifacts.of((target, *made_for), self._owner.explained()(make_noted))
 
     def _named(self, artifact: Artifact) -> Artifact:
         fixed = tuple((name, shown(value)) for name, value in self._constexprs.items())
