@@ -16,7 +16,7 @@ _LISTED = 30  # entries, unless all are asked for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status."""
+    """Run one command and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m stagekit", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     cache = commands.add_parser("cache", help="look after the disk cache").add_subparsers(dest="action", required=True)
@@ -67,7 +67,7 @@ def _explain(store: Store, given: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Whatever the terminal cannot show, and what would steer it, is escaped."""
+    """Print a line. Characters that the terminal cannot show, or that would steer it, are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
@@ -85,7 +85,7 @@ _TITLES = {"launcher": "what launches kernels of one signature", "support": "wha
 
 
 def _title(store: Store, entry: Entry) -> str:
-    """What an entry is, in a few words."""
+    """Say in a few words what an entry is."""
     kind = entry.name.partition("-")[0]
     if kind in _TITLES:
         return _TITLES[kind]
@@ -105,7 +105,7 @@ def _artifact(store: Store, entry: Entry) -> Artifact | None:
 
 
 def _piped() -> int:
-    """`main`, whose reader may leave early, as `head` does."""
+    """Run `main` for a reader that may leave early, as `head` does."""
     try:
         status = main()
         sys.stdout.flush()

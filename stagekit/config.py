@@ -22,7 +22,7 @@ class BadSwitch(Diagnostic):
 
 
 Rule = tuple[str, Callable[[str], bool]]
-"""What a switch takes, besides nothing at all: in words, and as a test."""
+"""What a switch takes, in words and as a test. Every switch may also be empty."""
 
 
 def _one_of(*choices: str) -> Rule:
@@ -30,7 +30,7 @@ def _one_of(*choices: str) -> Rule:
 
 
 def _number(wanted: str, kind: type[int | float], least: float, most: float) -> Rule:
-    """A rule for numbers as people write them: ASCII digits, with a point where a fraction has a meaning."""
+    """Return a rule for numbers as people write them: ASCII digits, with a point where a fraction has a meaning."""
     form = re.compile(r"[0-9]{1,20}" if kind is int else r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
     return wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most
 
@@ -63,7 +63,7 @@ class Switch:
     rule: Rule = _ANYTHING
 
     def get(self) -> str:
-        """The value now; read anew each time so that tests and notebooks can change it."""
+        """Return the value. It is read anew each time, so that tests and notebooks can change it."""
         value = os.environ.get(self.name)
         if not value:
             return self.default
@@ -77,7 +77,7 @@ class Switch:
         os.environ[self.name] = value
 
     def refusal(self, value: str, wanted: str) -> StagekitError:
-        """The error for a value that the switch does not take."""
+        """Return the error for a value that the switch does not take."""
         return StagekitError(BadSwitch(self.name, value, wanted))
 
 
@@ -114,8 +114,9 @@ _told: set[str] = set()
 
 
 def check_switches() -> None:
-    """Refuse a value that a switch does not take, whether this run would read it or not; warn once of variables that look like
-    switches and are none: another version of stagekit may know them.
+    """Refuse a value that a switch does not take, whether this run would read it or not.
+
+    A variable that looks like a switch and is none is warned of once: another version of stagekit may know it.
     """
     for switch in SWITCHES:
         switch.get()
@@ -134,7 +135,7 @@ def check_switches() -> None:
 
 
 def platform_cache_folder() -> Path | None:
-    """Where this platform keeps a user's caches; None where the user has no home folder and nothing names another place.
+    """Return where this platform keeps a user's caches; None where the user has no home folder and nothing names another place.
 
     A path that is not absolute counts as not given, as the XDG Base Directory Specification has it.
     """

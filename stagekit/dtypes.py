@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def nan(self) -> int:
-        """The bits of the NaN that conversions give."""
+        """The bits of the NaN that conversions return."""
         quiet, ones = 1 << (self.fraction_bits - 1), (1 << self.fraction_bits) - 1
         return self.infinity | (quiet if self.has_infinity else ones)
 
@@ -121,7 +121,7 @@ class DType:
 
     @cached_property
     def is_integer(self) -> bool:
-        """Is this a signed or unsigned integer (not bool)?"""
+        """Whether this is a signed or unsigned integer; bool is neither."""
         return self.kind in ("int", "uint")
 
     @cached_property
@@ -170,11 +170,11 @@ class DType:
         return _BY_NAME[f"uint{self.bits}"]
 
     def wrap(self, value: int) -> int:
-        """What this integer dtype keeps of `value`: its low bits."""
+        """Return what this integer dtype keeps of `value`: its low bits."""
         return (value - self.min) % (1 << self.bits) + self.min
 
     def holds(self, value: int) -> bool:
-        """Does this integer dtype represent `value` exactly?"""
+        """Return whether this integer dtype represents `value` exactly."""
         return self.min <= value <= self.max
 
 
@@ -199,7 +199,7 @@ ARITHMETIC_DTYPES = tuple(d for d in ALL_DTYPES if not d.is_storage_only)
 INTEGER_DTYPES = tuple(d for d in ALL_DTYPES if d.is_integer)
 FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
 
-INDEX = int64  # whatever the language itself counts with: thread and block indices, shapes, strides, loop variables
+INDEX = int64  # of thread and block indices, shapes, strides and loop variables
 
 _BY_NAME = {d.name: d for d in ALL_DTYPES}
 _BY_SHORT = {d.short: d for d in ALL_DTYPES}
@@ -208,22 +208,22 @@ _SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
 
 
 def dtype_named(name: str) -> DType:
-    """The dtype with this public name. Raises KeyError."""
+    """Return the dtype with this public name. Raises KeyError."""
     return _BY_NAME[name]
 
 
 def dtype_from_short(short: str) -> DType:
-    """The dtype with this spelling in the IR. Raises KeyError."""
+    """Return the dtype with this spelling in the IR. Raises KeyError."""
     return _BY_SHORT[short]
 
 
 def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
-    """The dtype that NumPy stores as `dtype` in native byte order, or None."""
+    """Return the dtype that NumPy stores as `dtype` in native byte order, or None."""
     return _BY_NUMPY.get(dtype)
 
 
 def promote(a: DType, b: DType) -> DType | None:
-    """The dtype in which two typed operands meet, or None where mixing is refused.
+    """Return the dtype in which two typed operands meet, or None where mixing is refused.
 
     The wider of one kind; bool gives way to anything; int with float is that float; float16 with bfloat16 is
     float32; a signed and an unsigned integer meet in the next wider signed one, which 64 bits do not have.
@@ -245,7 +245,7 @@ def promote(a: DType, b: DType) -> DType | None:
 
 
 def least_common(a: DType, b: DType) -> DType | None:
-    """The least dtype that holds every value of both exactly: in it two paths meet. None where there is none.
+    """Return the least dtype that holds every value of both exactly, in which two paths meet; None where there is none.
 
     There is none for a signed integer with uint64, and none is looked for across kinds: bool, integer and float do not meet.
     """
@@ -261,7 +261,7 @@ def least_common(a: DType, b: DType) -> DType | None:
 
 
 def true_divide_dtype(a: DType) -> DType:
-    """The dtype of `/` on operands that met in `a`: float32 for integers up to 32 bits, float64 above."""
+    """Return the dtype of `/` on operands that met in `a`: float32 for integers up to 32 bits, float64 above."""
     if a.is_float:
         return a
     return float64 if a.bits == 64 else float32
@@ -273,7 +273,7 @@ _WITHOUT_DIGITS = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?")
 
 
 class _Shown(float):
-    """A float of fewer digits than a Python float. Where a format does not ask for digits, the fewest that tell it apart."""
+    """A float of a narrower dtype. A format that does not ask for digits shows the fewest that tell it apart in that dtype."""
 
     dtype: DType
 
@@ -283,16 +283,16 @@ class _Shown(float):
 
 
 def shown(value: bool | float, dtype: DType) -> bool | int | float:
-    """A value of `dtype` as a format shows it: float32 0.1 is `0.1`, as NumPy has it, and not 0.10000000149011612."""
+    """Return a value of `dtype` for a format: float32 0.1 is shown as `0.1`, as in NumPy, and not as 0.10000000149011612."""
     if not dtype.is_float or dtype is float64:
         return value
-    made = _Shown(value)
-    made.dtype = dtype
-    return made
+    number = _Shown(value)
+    number.dtype = dtype
+    return number
 
 
 def _shortest(value: float, dtype: DType) -> float:
-    """The number with the fewest digits that `dtype` rounds to `value`."""
+    """Return the number with the fewest digits that `dtype` rounds to `value`."""
     if value != value or value in (float("inf"), -float("inf")):
         return value
     candidates = (float(f"{value:.{digits}e}") for digits in count())
@@ -316,7 +316,7 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def number_as(value: float, dtype: np.dtype[Any]) -> Any:
-    """A Python int or float as a NumPy scalar of a float dtype."""
+    """Return a Python int or float as a NumPy scalar of a float dtype."""
     if isinstance(value, int):
         value = _float_of(value, dtype)
     with np.errstate(all="ignore"):
@@ -324,7 +324,7 @@ def number_as(value: float, dtype: np.dtype[Any]) -> Any:
 
 
 def rounded(value: Array, dtype: np.dtype[Any]) -> Array:
-    """Integers or floats as a float dtype."""
+    """Return integers or floats as a float dtype, rounded once."""
     if dtype.itemsize < _FLOAT32.itemsize:
         if value.dtype.kind in "iu":
             value = to_odd_float64(value)
@@ -334,7 +334,7 @@ def rounded(value: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def to_odd_float32(value: Array) -> Array:
-    """float64 as float32, rounded to odd: good for rounding again to 22 bits or fewer."""
+    """Return float64 as float32, rounded to odd: good for rounding again to 22 bits or fewer."""
     near = value.astype(np.float32)
     toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(value), np.nextafter(near, np.float32(0)), near)
     is_inexact = (toward_zero.astype(np.float64) != value) & ~np.isnan(value)
@@ -343,7 +343,7 @@ def to_odd_float32(value: Array) -> Array:
 
 
 def to_odd_float64(value: Array) -> Array:
-    """An integer as float64 in which any lost bit is kept as a sticky low bit: good for rounding again to 24 bits.
+    """Return an integer as float64 in which any lost bit is kept as a sticky low bit: good for rounding again to 24 bits.
 
     The low 12 bits of a number of 53 bits or more lie below every narrower rounding point: one bit can stand for all.
     """
@@ -356,12 +356,12 @@ def to_odd_float64(value: Array) -> Array:
 
 
 def _float_of(value: int, dtype: np.dtype[Any]) -> float:
-    """An int as float64: rounded to nearest if that is what is wanted, else to odd; infinite where it is too large."""
+    """Return an int as float64, rounded to nearest for a float64 and to odd for less; infinite where it is too large."""
     excess = value.bit_length() - sys.float_info.mant_dig
     if dtype != _FLOAT64 and excess > 0:
-        kept = abs(value) >> excess
-        kept |= kept << excess != abs(value)
-        value = (-kept if value < 0 else kept) << excess
+        leading = abs(value) >> excess
+        leading |= leading << excess != abs(value)
+        value = (-leading if value < 0 else leading) << excess
     try:
         return float(value)
     except OverflowError:

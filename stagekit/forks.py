@@ -1,10 +1,10 @@
-"""Forks of a process whose other threads are at work: in the child these threads are gone, and what they held stays held.
+"""Locks that survive a fork: in the child the other threads are gone, and what they held would stay held.
 
     lock = new_lock()             reentrant; free in a child, unless the thread that forks holds it itself
     table = Once()                entries that are made when they are first asked for
-    hold_while_forking(lock)      for a lock of code that a fork must not stop half-way: no thread is inside when the child starts
+    hold_while_forking(lock)      no thread holds it when the child starts: for code that a fork must not stop half-way
 
-What our locks guard is changed in one step at the end, so a child may go on from where another thread was, and make it anew.
+What these locks guard is changed in one step at the end, so the child finds it whole, and does unfinished work anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def new_lock() -> Any:
-    """A reentrant lock that a forked child can take."""
+    """Return a reentrant lock that a forked child can take."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
@@ -54,7 +54,7 @@ def _free_locks() -> None:
 
 
 def hold_while_forking(lock: AbstractContextManager[Any]) -> None:
-    """From now on a thread that forks takes this lock before, and releases it after, in both processes."""
+    """Have every fork take this lock before, and release it after, in both processes."""
 
     def release() -> None:
         lock.__exit__(None, None, None)

@@ -1,9 +1,8 @@
 """Room for recursion while kernels are traced, compiled and interpreted: what nests in a kernel is nested calls here.
 
-Work runs in the caller's thread first, under a limit that the usual C stack of 8 MB bears whatever the user's code calls (the
-worst of CPython is a recursion through `list.sort`: 2.5 KB a call in 3.11, 5.2 in 3.13). What needs more is done again from
-the start in a thread with a large stack. So nothing that recurses, ours or the user's, ends in a crash, and only deep kernels
-pay.
+Work runs in the caller's thread first, under a limit that the usual C stack of 8 MB bears whatever the user's code calls (a
+recursion through `list.sort` takes most: 2.5 KB a call in CPython 3.11, 5.2 in 3.13). Work that needs more is done again from the
+start in a thread with a large stack. So no recursion, ours or the user's, ends in a crash, and only deep kernels pay.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ _DEEP_STACK_BYTES = 512 << 20  # address space; only what is touched takes memor
 
 _lock = new_lock()
 _work: list[tuple[int, int, bool]] = []  # of all that runs: its thread, its limit, whether it pauses the collector
-_limit_before = 0  # any of it began
-_was_collecting = False  # before any of it paused the collector
+_limit_before = 0  # the limit before any work began
+_was_collecting = False  # whether the collector was on before any work paused it
 _here = threading.local()
 
 
 def repeated_deeply(function: Callable[P, R]) -> Callable[P, R]:
-    """For tracing and compiling: do the work of `function` again, with a large stack, where it recurses too deeply. It must
-    bear being begun twice.
-    """
+    """For tracing and compiling: begin `function` again, with a large stack, where it recurses too deeply the first time."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -53,12 +50,12 @@ def repeated_deeply(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_deep() -> bool:
-    """Does this thread have the large stack already, so that there is no more to be had?"""
+    """Return whether this thread has the large stack already."""
     return getattr(_here, "is_deep", False)
 
 
 def deeply(work: Callable[[], R]) -> R:
-    """Return what `work()` gives, or raise what it raises, with a large stack."""
+    """Return what `work()` returns, or raise what it raises, with a large stack."""
     if is_deep():
         return work()
     from concurrent.futures import Future  # here, since it brings `logging`
@@ -89,7 +86,7 @@ def deeply(work: Callable[[], R]) -> R:
 def recursion_limit(limit: int = _LIMIT, *, pauses_collector: bool = False) -> Iterator[None]:
     """Raise the limit of the process to at least `limit`, until the last thread that needs it has left.
 
-    pauses_collector: also search for no garbage cycles. A trace makes hundreds of thousands of objects that live until it ends:
+    pauses_collector: also pause the garbage collector. A trace makes hundreds of thousands of objects that live until it ends:
     looking through them, again and again, takes a third of the time and finds nothing.
     """
     global _limit_before, _was_collecting
@@ -110,7 +107,7 @@ def recursion_limit(limit: int = _LIMIT, *, pauses_collector: bool = False) -> I
 
 
 def _set(work: list[tuple[int, int, bool]]) -> None:
-    """Have the limit and the collector as this work needs them."""
+    """Set the limit and the collector as this work needs them."""
     was_paused = any(pauses for _, _, pauses in _work)
     _work[:] = work
     sys.setrecursionlimit(max([_limit_before, *(limit for _, limit, _ in work)]))
@@ -121,7 +118,7 @@ def _set(work: list[tuple[int, int, bool]]) -> None:
 
 
 def _forget_other_threads() -> None:
-    """In a forked child: what they asked for ends with them."""
+    """In a forked child, drop what the other threads asked for: they are gone."""
     if _work:
         _set([entry for entry in _work if entry[0] == threading.get_ident()])
 

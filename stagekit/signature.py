@@ -21,7 +21,7 @@ class ArraySpec:
     """An array argument. shape: per axis an exact size (int), a host expression that must hold, or None for any size.
 
     is_contiguous: C order without gaps is required (strides are then implied); else element strides are read per axis.
-    is_written: does the kernel write it, so that it must be writable? align: bytes, of the address.
+    is_written: the kernel writes it, so it must be writable. align: bytes, of the address.
     """
 
     name: str
@@ -79,14 +79,14 @@ ArgSpec = ArraySpec | PointerSpec | ScalarSpec | NoneSpec
 
 
 def values_of(spec: ArgSpec) -> int:
-    """How many values are read of an argument: a number; or an address, sizes, and strides where they are not implied."""
+    """Return how many values are read of an argument: a number; or an address, sizes, and strides that are not implied."""
     if isinstance(spec, ArraySpec):
         return 1 + spec.rank * (1 if spec.is_contiguous else 2)
     return 0 if isinstance(spec, NoneSpec) else 1
 
 
 def place_of(spec: ArgSpec, kind: str, axis: int) -> int:
-    """Where among these values the one of a slot stands."""
+    """Return which of these values a slot holds. kind, axis: of the slot."""
     rank = spec.rank if isinstance(spec, ArraySpec) else 0
     return {"size": 1 + axis, "stride": 1 + rank + axis}.get(kind, 0)
 
@@ -102,12 +102,12 @@ class ParamSlot:
 
     @property
     def size_bytes(self) -> int:
-        """How much memory it takes among the native parameters. Its value is at the low end."""
+        """Size among the native parameters, in bytes. The value is at the low end."""
         return 8
 
 
 def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
-    """Where each native parameter begins, in bytes; and last, where what follows them does."""
+    """Return where each native parameter begins, in bytes, and last their size together."""
     return list(accumulate((slot.size_bytes for slot in slots), initial=0))
 
 

@@ -33,7 +33,7 @@ _HOMES = {
     "launching": ("Launch", "strided"),
     "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
 }
-chosen_targets: tuple[str, ...] = ()  # what `check` runs on where it is not told; none for all that there are
+chosen_targets: tuple[str, ...] = ()  # what `check` runs on where it is given no targets; empty for all that there are
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [

@@ -28,7 +28,11 @@ from stagekit.jit.sanitizing import sanitize as make_sanitizer
 from stagekit.testing.launching import Array, Launch
 
 TARGETS = ("interp", "cpu", "cuda")  # the first catches what would write over our memory on the second
-_DEFINED = ("division", "shifts", "nan")  # have one result everywhere, which the reference decides about
+_DEFINED = (
+    "division",
+    "shifts",
+    "nan",
+)  # checks of operations with one result on every target: the reference judges them
 
 
 class CheckFailed(AssertionError):
@@ -93,6 +97,7 @@ def check(
 
 
 def _targets(given: Any) -> tuple[str, ...]:
+    """Return the names of targets that `check` was given, one or several. Raises SpecializeError for an unknown one."""
     names = given if isinstance(given, Collection) and not isinstance(given, str) else (given,)
     for name in names:
         if name not in TARGETS:
@@ -170,11 +175,11 @@ class Tolerance:
 
 EXACT = Tolerance(0.0, 0.0)
 
-_UNITS = 16  # in the last place: what some tens of operations in another order leave
+_UNITS = 16  # in the last place: some tens of operations in another order differ by as much
 
 
 def tolerance_of(dtype: DType) -> Tolerance:
-    """What `check` allows for this dtype when it is told nothing: integers and bool exact, floats 16 units in the last place."""
+    """Return what `check` allows by default: nothing for integers and bool, 16 units in the last place for floats."""
     relative = _UNITS * 2.0**-dtype.layout.precision
     return Tolerance(relative, relative * 0.1) if dtype.is_float else EXACT
 

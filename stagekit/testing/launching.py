@@ -19,9 +19,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Launch:
-    """brackets: None for a kernel that computes its own launch. arguments: constexprs too, in the order of the call.
+    """One launch. brackets: None for a kernel that computes its own. arguments: constexprs too, in the order of the call.
 
-    helpers: those that others were made from. A kernel without a parameter of that name does without.
+    helpers: arguments from which others were made; a kernel without a parameter of that name is not given it.
     """
 
     brackets: Any
@@ -33,7 +33,7 @@ class Launch:
         return {name: value for name, value in self.arguments.items() if isinstance(value, np.ndarray)}
 
     def fresh(self) -> Launch:
-        """The same with copies of the arrays, strides and all."""
+        """Return the same launch with copies of the arrays, of the same strides."""
 
         def copied(value: Any) -> Any:
             if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
@@ -44,7 +44,7 @@ class Launch:
         return Launch(self.brackets, copies, self.helpers)
 
     def of(self, kernel: Any) -> Launch:
-        """The same without the helpers that `kernel` does not take."""
+        """Return the same launch without the helpers that `kernel` does not take."""
         known = inspect.signature(kernel).parameters
         taken = {n: v for n, v in self.arguments.items() if n in known or n not in self.helpers}
         return Launch(self.brackets, taken)
@@ -54,7 +54,7 @@ class Launch:
         self._call(kernel, self.of(kernel).arguments)
 
     def run_on_gpu(self, kernel: Any) -> None:
-        """The same with copies of the arrays on the GPU, copied back. They are in C order there."""
+        """Launch `kernel` on copies of the arrays on the GPU, in C order, and copy them back."""
         there = {name: cuda.to_device(array) for name, array in self.arrays.items()}
         self._call(kernel, {**self.of(kernel).arguments, **there})
         for name, array in self.arrays.items():
@@ -65,7 +65,7 @@ class Launch:
         launcher(**arguments)
 
     def code(self, name: str) -> str:
-        """Python that launches the kernel called `name` this way."""
+        """Return Python code that launches the kernel called `name` this way."""
         lines = [f"{argument} = {array_code(array)}" for argument, array in self.arrays.items()]
         if any(not array.flags.c_contiguous for array in self.arrays.values()):
             lines.insert(0, "from stagekit.testing import strided")
@@ -80,7 +80,7 @@ class Launch:
 
 
 def strided(array: Array, strides: Sequence[int]) -> Array:
-    """A view with the contents of `array` and these strides, in elements, negative ones too; in memory of its own."""
+    """Return the contents of `array` in memory of its own with these strides, in elements; they may be negative."""
     steps = [(size - 1) * stride for size, stride in zip(array.shape, strides)] if array.size else []
     low = sum(step for step in steps if step < 0)
     length = sum(abs(step) for step in steps) + 1
@@ -109,7 +109,7 @@ def _value_code(value: Any) -> str:
 
 
 def array_code(array: Array) -> str:
-    """An expression that makes this array."""
+    """Return an expression that makes this array."""
     plain = _plain_code(np.ascontiguousarray(array).reshape(array.shape))
     return plain if array.flags.c_contiguous else f"strided({plain}, {tuple(element_strides(array))})"
 
@@ -142,7 +142,7 @@ def _number(value: Any) -> str:
 
 
 def _dtype_code(dtype: np.dtype[Any]) -> str:
-    """ml_dtypes' dtypes are reached through ours."""
+    """Return an expression for a dtype: those of ml_dtypes are reached through ours."""
     known = dtype_from_numpy(dtype)
     if known is not None and (known.is_float and not hasattr(np, known.name)):
         return f"sk.{known.name}.numpy"

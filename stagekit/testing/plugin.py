@@ -68,7 +68,7 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One run of a test that takes `stagekit_target` for each target."""
+    """Run a test that takes `stagekit_target` once for each target."""
     if "stagekit_target" in metafunc.fixturenames:
         from stagekit import cuda
 
@@ -91,7 +91,7 @@ def stagekit_target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Check the launches of the test; where it fails, tell in which order they ran."""
+    """Check the launches of the test; say how to run them in the same random order again."""
     options = _sanitize_options(item)
     if options is None:
         with pytest.MonkeyPatch.context() as patch:

@@ -26,14 +26,14 @@ _SEEDS = 2**32 - 1
 
 
 def block_sizes(largest: int = MAX_THREADS) -> SearchStrategy[int]:
-    """Block sizes from 1, powers of two or not; those about a warp and about `largest` more often than others."""
+    """Draw block sizes from 1, powers of two or not; those about a warp and about `largest` more often than others."""
     marks = (1, 2, WARP, 2 * WARP, largest)
     near = sorted({mark + step for mark in marks for step in (-1, 0, 1) if 1 <= mark + step <= largest})
     return st.integers(1, largest) | st.sampled_from(near)
 
 
 def lengths(block: int, *, least: int = 0, most_blocks: int = 3) -> SearchStrategy[int]:
-    """Lengths of an array that blocks of this size share, around multiples of it more often than elsewhere."""
+    """Draw lengths of an array that blocks of this size share, around multiples of it more often than elsewhere."""
     largest = max(block * most_blocks + 1, least)
     near = {n * block + step for n in range(most_blocks + 1) for step in (-1, 0, 1)}
     marks = sorted(n for n in near if least <= n <= largest)
@@ -44,7 +44,7 @@ _SIMPLEST = (known.float32, known.int32)
 
 
 def dtypes(*kinds: Any) -> SearchStrategy[DType]:
-    """Dtypes, or those of some kinds ("bool", "int", "uint", "float"). Without any, all but float8: it has no arithmetic."""
+    """Draw dtypes: those given, those of the kinds given ("bool", "int", "uint", "float"), or all that have arithmetic."""
     wanted = [d for d in ALL_DTYPES if d in kinds or d.kind in kinds] if kinds else list(ARITHMETIC_DTYPES)
     simplest = [d for d in _SIMPLEST if d in wanted]
     return st.sampled_from([*simplest, *(d for d in wanted if d not in simplest)])
@@ -52,7 +52,7 @@ def dtypes(*kinds: Any) -> SearchStrategy[DType]:
 
 @st.composite
 def arrays(draw: DrawFn, dtype: Any, shape: Any, *, values: Values = "finite", strides: bool = False) -> Array:
-    """NumPy arrays. dtype: ours or NumPy's; shape: an int or a tuple; each may be a strategy.
+    """Draw NumPy arrays. dtype: ours or NumPy's; shape: an int or a tuple; each may be a strategy.
 
     values: "finite", edge values among them (the ends of the range, -0.0, subnormals); "any", infinities and NaN too; "exact":
     small integers, of which sums are exact in every dtype. strides: gaps, reversed and exchanged axes too.
@@ -66,7 +66,7 @@ def arrays(draw: DrawFn, dtype: Any, shape: Any, *, values: Values = "finite", s
 
 @st.composite
 def outputs(draw: DrawFn, dtype: Any, shape: Any) -> Array:
-    """Arrays for a kernel to write: floats hold NaN, integers an unlikely number, so that what is left unwritten shows."""
+    """Draw arrays for a kernel to write: they hold NaN, or an unlikely integer, so that what is left unwritten shows."""
     chosen = _known(_drawn(draw, dtype))
     array: Array = np.empty(_drawn(draw, shape), chosen.numpy)
     if chosen.is_float:
@@ -81,7 +81,7 @@ _UNLIKELY = 0xA5
 
 @st.composite
 def launches(draw: DrawFn, brackets: Any = None, /, **values: Any) -> Launch:
-    """Launches of a kernel. values: its parameters, constexprs too; brackets: what stands in them, None for a kernel without.
+    """Draw launches of a kernel. values: its parameters, constexprs too. brackets: None for a kernel that computes its own.
 
     Each is a strategy, a value, or a function of values before it, which it takes by name, that gives one of the two:
     `n=lambda BLOCK: lengths(BLOCK)`. A value that only others are made from need not be a parameter of the kernel. A function
@@ -120,7 +120,7 @@ def _known(dtype: Any) -> DType:
 
 
 def _contents(draw: DrawFn, dtype: DType, size: int, values: Values) -> Array:
-    """Random numbers, counting ones from some place on, here and there an edge value: few draws, however large the array."""
+    """Draw random numbers, then counting ones, with an edge value here and there: few draws, however large the array."""
     if dtype.kind == "bool":
         array = np.asarray(np.arange(size) % 2 == 0)
     else:
@@ -169,7 +169,7 @@ def edge_values(dtype: DType, values: Values = "any") -> Sequence[Any]:
 
 
 def _laid_out(draw: DrawFn, array: Array) -> Array:
-    """The same contents with gaps, and axes reversed or exchanged."""
+    """Draw the same contents with gaps, and axes reversed or exchanged."""
     order = draw(st.permutations(range(array.ndim)))
     strides = [0] * array.ndim
     step = 1
