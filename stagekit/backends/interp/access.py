@@ -1,36 +1,46 @@
-"""Loads and stores: from a pointer per lane to elements of an allocation, checked on the way.
+"""Loads and stores: from a pointer per lane to elements of an allocation, with the checks that every access gets.
 
-    for touch in touches(team, address, mask, access):     # one per allocation; as a rule one in all
+    for touch in touches(team, address, mask, access):     # one per allocation; as a rule there is one
         touch.view.elements[touch.index]                   # what its lanes read
 
 Lanes whose access is at fault are reported and left out: the kernel goes on without touching memory there.
-Watchers (races, unwritten reads, statistics) are told of every touch before memory is read or written.
+Watchers (races, statistics, `WrittenBytes`) are told of every touch before memory is read or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-from stagekit.backends.interp.findings import FreedAccess, MisalignedAccess, OutOfBounds, ReadOnlyWrite
-from stagekit.backends.interp.memory import AnyPointers, Array, Pointers, View, in_lane
-from stagekit.backends.interp.team import Access, LaneIndexing, Role, Team, Touch
+from stagekit.backends.interp.findings import (
+    FindingSink,
+    FreedAccess,
+    MisalignedAccess,
+    OutOfBounds,
+    ReadOnlyWrite,
+    UninitialisedRead,
+    UnwrittenOutput,
+)
+from stagekit.backends.interp.memory import Allocation, AnyPointers, Array, Pointers, View, in_lane
+from stagekit.backends.interp.team import Access, LaneIndexing, Role, Team, Touch, Watcher
 from stagekit.diagnostics import Diagnostic, counted
+from stagekit.ir import Space
 
 VERBS: dict[Role, str] = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 
 def both(mask: Array | None, more: Any) -> Any:
-    """Lanes in `mask` and in `more` (a bool or one per lane). False: no lane at all."""
+    """Return the lanes both in `mask` and in `more` (a bool or one per lane); False where there is none."""
     if isinstance(more, np.ndarray):
         return more if mask is None else mask & more
     return mask if more else False
 
 
 def read(team: Team, address: AnyPointers, mask: Array | None, access: Access) -> Any:
-    """What the lanes of `mask` read; 0 in every other lane."""
+    """Return what the lanes of `mask` read; 0 in every other lane."""
     result: Any = None
     for touch in touches(team, address, mask, access):
         for watcher in team.launch.watchers:
@@ -48,7 +58,7 @@ def read(team: Team, address: AnyPointers, mask: Array | None, access: Access) -
 
 
 def write(team: Team, address: AnyPointers, value: Any, mask: Array | None, access: Access) -> None:
-    """Store `value` for the lanes of `mask`; of lanes that store to one element the last wins."""
+    """Store `value` for the lanes of `mask`; where several store to one element, the last lane wins."""
     team.launch.writes += 1
     for touch in touches(team, address, mask, access):
         stored = touch.pick(value)
@@ -60,7 +70,7 @@ def write(team: Team, address: AnyPointers, value: Any, mask: Array | None, acce
 
 
 def touches(team: Team, address: AnyPointers, mask: Array | None, access: Access) -> Iterator[Touch]:
-    """What the lanes of `mask` touch by `access`, faults reported and left out."""
+    """Yield what the lanes of `mask` touch by `access`; lanes at fault are reported and left out."""
     for part, lanes in address.parts(mask):
         if lanes is not None and not np.count_nonzero(lanes):
             continue
@@ -81,7 +91,7 @@ def touches(team: Team, address: AnyPointers, mask: Array | None, access: Access
 
 
 def _without_faults(team: Team, address: Pointers, view: View, lanes: Any, access: Access) -> Any:
-    """The lanes whose access has no fault; False if there are none."""
+    """Report faults and return the lanes without one; False if there are none."""
     if not view.is_aligned:
         _report_misaligned(team, address, lanes, access)
     is_outside = address.index.view(np.uint64) >= view.limit
@@ -95,46 +105,45 @@ def _without_faults(team: Team, address: Pointers, view: View, lanes: Any, acces
 
 
 def _report(team: Team, address: Pointers, lanes: Any, is_fault: Any, access: Access) -> Any:
-    """Report those of `lanes` that are at fault; the others, or False if there are none."""
+    """Report those of `lanes` that are at fault; return the others, or False if there are none."""
     everyone = np.ones(team.lanes, np.bool_) if lanes is None else lanes
     at_fault = everyone & is_fault
     if not at_fault.any():
         return lanes
     diagnostic = _fault(team, int(np.argmax(at_fault)), address, access)
     team.report(diagnostic, access.loc, at_fault, address.allocation.name)
-    kept = everyone & ~at_fault
-    return kept if kept.any() else False
+    unharmed = everyone & ~at_fault
+    return unharmed if unharmed.any() else False
 
 
 def _fault(team: Team, lane: int, address: Pointers, access: Access) -> Diagnostic:
+    """Return what is wrong with the access of a lane."""
     allocation, dtype, verb = address.allocation, access.dtype, VERBS[access.role]
     index = in_lane(address.index, lane)
     count = allocation.view(dtype, address.phase).limit
     offset_bytes = index * dtype.itemsize + address.phase
     if allocation.is_gone_at(offset_bytes):
         return FreedAccess(verb, index, allocation.name, allocation.base + offset_bytes)
-    meant = access.axes.missed(team.values, lane) if access.axes is not None else None
-    if meant is None and 0 <= index < count:
+    indexing = access.axes.missed(team.values, lane) if access.axes is not None else None
+    if indexing is None and 0 <= index < count:
         return ReadOnlyWrite(verb, index, allocation.name)
-    if meant is None:
+    if indexing is None:
         element, limit = f"element {index} of `{allocation.name}`", f", which has {counted(count, 'element')}"
     else:
-        element, limit = _beyond(meant, allocation.name)
+        element, limit = _beyond(indexing, allocation.name)
     limit += f" of {dtype.name}"
     return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
 
 
-def _beyond(meant: LaneIndexing, name: str) -> tuple[str, str]:
-    """The element that a lane means, and the axes that do not have it, in words."""
-    shape = meant.shape
-    shown = ", ".join(":" if index is None else str(index) for index in meant.indices)
-    element = (
-        f"`[{shown}]` of a view of `{name}` with shape {shape}"
-        if meant.is_view
-        else f"`{name}[{shown}]` of shape {shape}"
-    )
-    *some, last = meant.missed
-    limits = "".join(f"axis {k} has {shape[k]} and " for k in some)
+def _beyond(indexing: LaneIndexing, name: str) -> tuple[str, str]:
+    """Return in words the element that a lane indexes, and the axes that do not have it."""
+    shape = indexing.shape
+    shown = ", ".join(":" if index is None else str(index) for index in indexing.indices)
+    element = f"`{name}[{shown}]` of shape {shape}"
+    if indexing.is_view:
+        element = f"`[{shown}]` of a view of `{name}` with shape {shape}"
+    *others, last = indexing.missed
+    limits = "".join(f"axis {k} has {shape[k]} and " for k in others)
     return element, f": {limits}axis {last} has {counted(shape[last], 'element')}"
 
 
@@ -145,3 +154,61 @@ def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, acces
     excess = (allocation.base + offset_bytes) % align
     diagnostic = MisalignedAccess(VERBS[access.role], access.dtype.name, offset_bytes, allocation.name, excess, align)
     team.report(diagnostic, access.loc, at_fault, allocation.name)
+
+
+# -- what has been written --------------------------------------------------------------------------------------------
+
+_ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every byte of an element of this size
+
+
+class WrittenBytes(Watcher):
+    """Notes per arena which bytes have been written, and reports what is missing: in reads of memory of the kernel's own,
+    and, when the launch has ended, in the arrays named by `outputs`.
+    """
+
+    def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:
+        self.outputs = frozenset(outputs)
+        self.watches_reads = watches_reads
+        self._bytes: dict[Allocation, Array] = {}
+
+    def access(self, touch: Touch, value: Any) -> None:
+        role = touch.access.role
+        is_own = touch.allocation.space is not Space.GLOBAL
+        if not self.watches_reads if is_own else (not self.outputs or role == "read"):
+            return
+        itemsize = touch.access.dtype.itemsize
+        flags = self._flags(touch.allocation)
+        usable = (len(flags) - touch.phase) // itemsize * itemsize
+        elements = flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")
+        if is_own and role != "write":
+            is_missing = elements[touch.index] != _ALL_WRITTEN[itemsize]
+            if np.count_nonzero(is_missing):
+                name, space = touch.allocation.name, touch.allocation.space.value
+                diagnostic = UninitialisedRead(touch.element(int(np.argmax(is_missing))), name, space)
+                touch.team.report(diagnostic, touch.access.loc, touch.at_fault(is_missing), name)
+        if role != "read":
+            elements[touch.index] = _ALL_WRITTEN[itemsize]
+
+    def forget(self, memory: Iterable[Allocation]) -> None:
+        for each in memory:
+            self._bytes.pop(each, None)
+
+    def _flags(self, allocation: Allocation) -> Array:
+        """Return one byte, 1 or 0, for each byte of all copies of the allocation."""
+        arena, start = allocation.arena, allocation.arena_start
+        if arena not in self._bytes:
+            self._bytes[arena] = np.zeros(max(len(arena.data), arena.arena_end), np.uint8)
+        return self._bytes[arena][start : start + len(allocation.data)]
+
+    def report_outputs(self, allocations: Iterable[Allocation], sink: FindingSink) -> None:
+        """Report the outputs of which the launch has left elements unwritten."""
+        for each in allocations:
+            array = each.array
+            if each.name not in self.outputs or array is None or not array.size:
+                continue
+            flags = self._flags(each)[array.ctypes.data - each.base :]
+            is_written = as_strided(flags, array.shape, array.strides).reshape(-1).view(np.bool_)
+            missing = int(np.count_nonzero(~is_written))
+            if missing:
+                diagnostic = UnwrittenOutput(missing, array.size, each.name, int(np.argmin(is_written)))
+                sink.report(diagnostic, None, 1, key=each.name)

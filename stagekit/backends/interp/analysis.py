@@ -1,5 +1,5 @@
-"""What must be known of a function before it is turned into steps: loops that wait, values that become an index, and where a
-result is really used.
+"""Analyses of a function before it is turned into steps: loops that wait, values that become an index, and the conditions
+under which a result is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stagekit.ir import PURE, Block, Effect, Function, Native, Op, Scalar, Unary
 
 
 def native_of(op: ops.IntrinsicOp) -> Native | None:
-    """What the interpreter itself must do for `op`; None where the record's `evaluate` says it all."""
+    """Return the operation that the interpreter itself has for `op`; None where the record's `evaluate` says it all."""
     if "interp" not in op.spec.lower:
         return None
     found = op.spec.lowering("interp", tuple(v.type for v in op.args), fastmath=False)
@@ -27,7 +27,7 @@ def native_of(op: ops.IntrinsicOp) -> Native | None:
 
 
 def waiting_loops(fn: Function, sources: flow.Sources, written: frozenset[Value]) -> frozenset[Op]:
-    """The loops that may wait for another thread: they read, in every round, memory that the kernel also writes.
+    """Return the loops that may wait for another thread: they read, in every round, memory that the kernel also writes.
 
         while atomic_cas(lock, 0, 1) != 0: pass          # waits: `lock` is written by whoever holds it
         while lo < hi: ... keys[mid] ...                 # does not, if the kernel never writes `keys`
@@ -53,9 +53,9 @@ def _is_retry(op: Op, loop: ops.While) -> bool:
 
 
 def index_values(fn: Function) -> frozenset[Value]:
-    """Pointers that are moved, and signed integers that sums, differences, products and widenings turn into an index of them.
+    """Return moved pointers, and the signed integers that sums, differences, products and casts turn into the index of a move.
 
-    A value that goes through `%`, a shift or bit arithmetic may well have been meant to wrap: a hash.
+    A value that goes through `%`, a shift or bit arithmetic is left out: it may be a hash, which is meant to wrap.
     """
     comes_from = flow.sources(fn.body, lambda op: (*flow.copies(op), *_arithmetic(op)))
     offsets = [op for op in walk(fn.body) if isinstance(op, ops.Offset)]
@@ -79,23 +79,22 @@ def _arithmetic(op: Op) -> Iterator[flow.Edge]:
 
 # -- where a result is used -------------------------------------------------------------------------------------------
 
-Condition = tuple[Value, bool]
-Conditions = frozenset[Condition]  # all of them must hold
-Uses = frozenset[Conditions]  # one of them must hold
+Conditions = frozenset[tuple[Value, bool]]  # a use: each value must be what its bool says
+Uses = frozenset[Conditions]  # the result counts where one of them holds
 
 ALWAYS: Uses = frozenset({frozenset()})
-_MAX_ALTERNATIVES = 8  # more of them are taken as "always": the check may then fire where the value is not used
+_MAX_ALTERNATIVES = 8  # more uses are taken as "always": the check may then fire where the value is not used
 
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """`last`: the op after which every condition is known; `uses`: when the result counts."""
+    """When the result of an op counts (`uses`), and the op after which every condition of that is known (`last`)."""
 
     last: Op
     uses: Uses
 
     def compile(self, number: Callable[[Value], int]) -> Callable[[list[Any], Any], Any] | None:
-        """A function of values and mask that gives the lanes in which the result counts, False for none; None for all."""
+        """Return a function from values and mask to the lanes in which the result counts, False for none. None: in all lanes."""
         if self.uses == ALWAYS:
             return None
         uses = [[(number(value), truth) for value, truth in conditions] for conditions in self.uses]
@@ -113,14 +112,14 @@ class Guard:
 
 
 class Guards:
-    """Where a result is really used: a check of `a // b` must not fire in lanes in which a select throws the quotient away.
+    """Finds where a result counts: a check of `a // b` must not fire in lanes in which a select throws the quotient away.
 
         %q = floordiv %a, %b                     # `b != 0 and a // b > 2` evaluates both sides: they are pure
         %g = gt %q, %two
         %r = select %nonzero, %g, %false         # %q counts where %nonzero holds
 
     A use that is neither pure arithmetic nor a chosen arm nor a masked access counts everywhere, and so does a use in a nested
-    body. Analyses only what is asked.
+    body. Only the ops that are asked for are analysed.
     """
 
     def __init__(self, fn: Function) -> None:
@@ -128,7 +127,7 @@ class Guards:
         self._home: dict[Op, Block] = {}
         self._place: dict[Op, int] = {}
         self._maker: dict[Value, Op] = {}
-        self._known: dict[Value, Uses] = {}
+        self._uses: dict[Value, Uses] = {}
         for block in (fn.body, *(body for op in walk(fn.body) for body in op.bodies())):
             for place, op in enumerate(block.ops):
                 self._home[op], self._place[op] = block, place
@@ -137,7 +136,7 @@ class Guards:
                     self._users.setdefault(value, []).append(op)
 
     def of(self, op: Op) -> Guard | None:
-        """When the results of `op` count; None for never."""
+        """Return when the results of `op` count; None for never."""
         uses = self._joined(op)
         if not uses:
             return None
@@ -150,21 +149,21 @@ class Guards:
         return value in self._users
 
     def _joined(self, op: Op) -> Uses:
-        """When any result of `op` counts."""
+        """Return when any result of `op` counts."""
         for result in op.results:
-            if result not in self._known:
+            if result not in self._uses:
                 users = self._users.get(result, ())
-                self._known[result] = _any_of(self._use(result, user, self._home[op]) for user in users)
-        return _any_of(self._known[result] for result in op.results)
+                self._uses[result] = _any_of(self._use(result, user, self._home[op]) for user in users)
+        return _any_of(self._uses[result] for result in op.results)
 
     def _use(self, value: Value, user: Op, home: Block) -> Uses:
-        """When `value` counts because `user` reads it."""
+        """Return when `value` counts because `user` reads it."""
         if self._home[user] is not home:
             return ALWAYS
         if isinstance(user, ops.Select) and value is not user.condition:
             arms = ((user.if_true, True), (user.if_false, False))
-            chosen = [(user.condition, truth) for arm, truth in arms if arm is value]
-            return frozenset(conditions | {one} for conditions in self._joined(user) for one in chosen)
+            choices = [(user.condition, truth) for arm, truth in arms if arm is value]
+            return frozenset(conditions | {choice} for conditions in self._joined(user) for choice in choices)
         if isinstance(user, ops.Load | ops.Store) and user.mask not in (None, value):
             is_fill = isinstance(user, ops.Load) and value is user.other
             return ALWAYS if is_fill else frozenset({frozenset({(user.mask, True)})})
@@ -173,6 +172,6 @@ class Guards:
         return ALWAYS
 
 
-def _any_of(several: Iterable[Uses]) -> Uses:
-    joined: Uses = frozenset().union(*several)
+def _any_of(alternatives: Iterable[Uses]) -> Uses:
+    joined: Uses = frozenset().union(*alternatives)
     return ALWAYS if frozenset() in joined or len(joined) > _MAX_ALTERNATIVES else joined

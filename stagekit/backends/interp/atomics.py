@@ -23,9 +23,10 @@ from stagekit.ir import BinaryKind, Native, ops, semantics
 
 @dataclass(frozen=True)
 class Atomic:
-    """at_once: (elements, values) -> elements after. along: (an element, values) -> what each finds, and the last after.
+    """One atomic operation.
 
-    add_up: for results that nobody reads: change `elements[index]`, repetitions included.
+    at_once: (elements, values) -> the elements afterwards. along: (an element, values) -> what each lane finds, and the element
+    afterwards. add_up: changes `elements[index]`, repetitions included, where no lane's result is used.
     """
 
     at_once: Callable[[Array, Array], Array]
@@ -50,7 +51,7 @@ def _swap_at_once(elements: Array, pairs: Array) -> Array:
 
 
 def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
-    """From one lane that changes the element to the next; all lanes between find the same."""
+    """Go from one lane that changes the element to the next; all lanes between find the same."""
     found = np.empty(len(pairs), pairs.dtype)
     start = 0
     while start < len(pairs):
@@ -65,7 +66,7 @@ def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
     return found, element
 
 
-# Only integers, and the sums of float32 and float64, reach the interpreter as atomics: NumPy's own functions, then.
+# Only integers, and the sums of float32 and float64, reach the interpreter as atomics, so NumPy's own functions serve.
 ATOMICS: dict[Native, Atomic] = {
     Native.ATOMIC_ADD: _of_ufunc(semantics.BINARY[BinaryKind.ADD]),
     Native.ATOMIC_SUB: _of_ufunc(semantics.BINARY[BinaryKind.SUB]),
@@ -80,7 +81,7 @@ ATOMICS: dict[Native, Atomic] = {
 
 
 def update(atomic: Atomic, elements: Array, index: Array, values: Array) -> Array:
-    """Change `elements`; what each lane found there."""
+    """Change `elements` and return what each lane found there."""
     order = np.argsort(index, kind="stable")  # lanes of one element become neighbours, still in lane order
     sorted_index = index[order]
     starts = np.flatnonzero(np.diff(sorted_index, prepend=sorted_index[:1] - 1))
@@ -106,7 +107,7 @@ def _at_once(atomic: Atomic, elements: Array, index: Array, values: Array) -> Ar
 
 
 def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
-    """The builder of every atomic."""
+    """Build the step of an atomic."""
     access = c.access(op, "atomic", op.args[0])
     result, pointer, *operands = c.numbers((op.result, *op.args))
     atomic = ATOMICS[native]

@@ -1,7 +1,8 @@
 """Checks of arithmetic: division by zero, shifts out of range, overflow on the way to an index, rounded integers, NaN from
 numbers.
 
-Each check is a step behind its op, run on the lanes in which the result is used (`Guards`). Built only where asked for.
+Each check is a step behind its op, which runs on the lanes in which the result is used (`Guards`). Only the checks that the
+options ask for are built.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from stagekit.ir import BinaryKind, Op, Scalar, Value, ops, semantics
 
 
 class Check(NamedTuple):
-    """suspects: which lanes would be at fault, one bool for all or one per lane.
+    """One check of one op.
 
-    describe: what to say of one lane, given a function from the number of a value to what it is there.
+    suspects: the lanes that would be at fault, one bool for all or one per lane. describe: the diagnostic of one lane, given
+    a function from the number of a value to the value in that lane.
     """
 
     suspects: Callable[[Values], Any]
@@ -37,7 +39,7 @@ class Check(NamedTuple):
 
 
 def checks_of(c: Compiler, op: Op) -> tuple[Step, ...]:
-    """The steps to run right behind `op`; checks that must wait for a condition are left with the compiler."""
+    """Return the steps to run right behind `op`. The compiler runs the checks that must wait for a condition later."""
     return tuple(step for check in _checks(c, op) for step in c.check_where_used(op, _reporting(op, check)))
 
 
@@ -46,7 +48,7 @@ def _reporting(op: Op, check: Check) -> Callable[[Values, Team, Any], None]:
 
     def step(values: Values, team: Team, mask: Any) -> None:
         found = suspects(values)
-        if not np.count_nonzero(found):  # several times as quick as `any`, which is asked all the time
+        if not np.count_nonzero(found):  # several times as fast as `any`, on a path that every op takes
             return
         at_fault = team.spread(found) if mask is None else team.spread(found) & mask
         if at_fault.any():
@@ -113,7 +115,7 @@ def _binary_overflow(c: Compiler, op: ops.Binary) -> Check:
 
 
 def _wraps_narrow(kind: BinaryKind, dtype: DType) -> Callable[[Any, Any], Any]:
-    """Compute in int64, where 32 bits cannot overflow, and see whether it fits."""
+    """Return a test that computes in int64, where 32 bits cannot overflow, and compares with the limits of `dtype`."""
     row = semantics.BINARY[kind]
 
     def test(a: Any, b: Any) -> Any:
@@ -134,7 +136,7 @@ def _sub_wraps(a: Any, b: Any) -> Any:
 
 
 def _mul_wraps(a: Any, b: Any) -> Any:
-    """By a division where the float product is anywhere near the limit, which is almost never."""
+    """Return where a product leaves int64: by exact integers where the float product comes near the limit, which is rare."""
     estimate = np.abs(np.multiply(a, b, dtype=np.float64))
     if not np.count_nonzero(estimate >= 2.0**62):
         return np.False_

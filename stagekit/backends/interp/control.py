@@ -1,7 +1,7 @@
-"""Control flow under masks: both arms where lanes disagree, loops until the last lane has left.
+"""Control flow under masks: both arms run where lanes disagree, and loops run until the last lane has left.
 
-A condition that is one scalar for the whole team simply decides. Where lanes disagree, each arm runs under its part of the
-mask, and results are chosen lane by lane. Lanes that have left a loop keep what they left with.
+A condition that is one scalar decides for the whole team. Where lanes disagree, each arm runs under its part of the mask, and
+results are chosen lane by lane. Lanes that have left a loop keep the values they left with.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from stagekit.backends.interp.program import Builders, Code, Compiler, Running, 
 from stagekit.backends.interp.team import Team, Values
 from stagekit.ir import Op, ops, walk
 
-_LOOK_EVERY = 1024  # rounds of a loop between two looks whether it still gets anywhere
+_LOOK_EVERY = 1024  # rounds of a loop between two checks that it makes progress
 _ROUNDS_ASTRAY = 16 * _LOOK_EVERY  # of a loop, once something was read outside an array
 
 
 class Abandoned(Exception):
-    """The launch cannot go on; what is wrong has been reported."""
+    """Raised when the launch cannot go on; the reason has been reported."""
 
 
 def _assign(values: Values, targets: Sequence[int], new: Sequence[Any]) -> None:
@@ -39,7 +39,7 @@ def _merge(lanes: Array, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
 
 
 def _holding(flag: Any, team: Team) -> tuple[Any, int]:
-    """The active lanes in which `flag` holds, and their number. A flag that is one scalar holds in all or in none."""
+    """Return the active lanes in which `flag` holds (False for none), and their number."""
     if not isinstance(flag, np.ndarray):
         return (team.mask, team.active) if flag else (False, 0)
     lanes = flag if team.mask is None else flag & team.mask
@@ -50,7 +50,7 @@ def _holding(flag: Any, team: Team) -> tuple[Any, int]:
 
 
 class _If:
-    """The control of one `if`. then_ends, else_ends: have lanes that take this arm nothing left to do in the kernel?"""
+    """The control of one `if`. then_ends, else_ends: whether lanes that take this arm have nothing left to do in the kernel."""
 
     def __init__(self, c: Compiler, op: ops.If) -> None:
         self.loc = op.loc
@@ -115,7 +115,7 @@ class _For:
         _assign(values, self.results, current)
 
     def rounds(self, values: Values, team: Team) -> Iterator[tuple[Any, Array | None]]:
-        """The counter of each round, and the lanes that run it, None for all that are active; the team has entered them.
+        """Yield the counter of each round and the lanes that run it (None for all active ones), which the team has entered.
 
         Where lanes have different numbers of rounds, round k is run by those that have more than k.
         """
@@ -136,7 +136,7 @@ class _For:
 
 
 def _trips(start: Array, stop: Array, step: Array) -> Array:
-    """How many rounds `range(start, stop, step)` has, lane by lane, as uint64; none where `step` is 0."""
+    """Return how many rounds `range(start, stop, step)` has, lane by lane, as uint64; none where `step` is 0."""
     is_up, is_down = step > 0, step < 0
     runs = (is_up & (start < stop)) | (is_down & (start > stop))
     low, high = np.where(is_up, start, stop), np.where(is_up, stop, start)
@@ -149,7 +149,7 @@ def _trips(start: Array, stop: Array, step: Array) -> Array:
 
 
 class _While:
-    """The control of one `while`. waits: may it wait for another thread?"""
+    """The control of one `while`. waits: whether it may wait for another thread."""
 
     def __init__(self, c: Compiler, op: ops.While) -> None:
         self.op = op
@@ -161,7 +161,7 @@ class _While:
     def __call__(self, values: Values, team: Team) -> Running:
         outer, active = team.mask, team.active
         current = _read(values, self.inits)
-        left: list[Any] = []  # what lanes have left the loop with so far
+        left: list[Any] = []  # per result, the values of the lanes that have left the loop
         watch = _Watch(self.op, self.patience)
         while True:
             _assign(values, self.before.params, current)
@@ -187,7 +187,7 @@ class _While:
 
 
 def _is_same(new: list[Any], old: list[Any], team: Team) -> bool:
-    """Do the active lanes carry what they carried a round ago?"""
+    """Return whether the active lanes carry the values that they carried a round ago."""
     return all(_equal(a, b, team) for a, b in zip(new, old))
 
 
@@ -195,15 +195,15 @@ def _equal(a: Any, b: Any, team: Team) -> bool:
     if a is b:
         return True
     if not isinstance(a, np.ndarray | np.generic):
-        return False  # pointers: rare enough to say nothing of them
+        return False  # pointers are rare, and count as changed
     same = np.asarray(a == b) | (np.asarray(a != a) & np.asarray(b != b))
     return bool(np.all(same if team.mask is None else same | ~team.mask))
 
 
 class _Watch:
-    """Ends a loop that gets nowhere: a round carried on nothing new and no memory was written, or there were too many rounds.
+    """Ends a loop that makes no progress: a round changed neither a carried value nor memory, or there were too many rounds.
 
-    writes: `launch.writes` at the last look.
+    writes: `launch.writes` at the last check.
     """
 
     def __init__(self, op: Op, patience: int) -> None:
@@ -220,7 +220,7 @@ class _Watch:
         if is_stuck:
             self.abandon(f"after {self.rounds} rounds, nothing that the loop looks at has changed", team)
         if self.rounds >= _ROUNDS_ASTRAY and team.launch.sink.has(OutOfBounds.id):
-            raise Abandoned  # it goes on with what is not there; the finding says so
+            raise Abandoned  # it follows a value read outside an array, as the finding says
         if self.rounds >= self.patience:
             self.abandon(f"still running after {self.rounds} rounds", team)
 

@@ -1,4 +1,4 @@
-"""Run a kernel: arrays in, arrays changed, a report out.
+"""Run a kernel on NumPy arrays, which it changes, and report what was found.
 
     report = run(fn, [x, out, np.int64(1000)], (4, 1, 1), (256, 1, 1), options=CHECKED)
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.backends.interp.access import WrittenBytes
 from stagekit.backends.interp.control import CONTROLS
 from stagekit.backends.interp.findings import Finding, FindingSink, Index3, Message
 from stagekit.backends.interp.memory import Allocation, at_byte, find, join_arenas
@@ -25,7 +26,6 @@ from stagekit.backends.interp.schedule import Scheduler
 from stagekit.backends.interp.statistics import Measured, Statistics
 from stagekit.backends.interp.steps import STEPS
 from stagekit.backends.interp.team import Launch
-from stagekit.backends.interp.written import WrittenBytes
 from stagekit.diagnostics import InternalError, counted
 from stagekit.ir import Function, Pointer, Value, semantics
 
@@ -34,10 +34,10 @@ BUILDERS: Builders = {**STEPS, **CONTROLS, **CALLS}
 
 @dataclass(frozen=True)
 class Report:
-    """What a run leaves behind besides the arrays. As text: everything that was found and measured.
+    """The results of a run besides the arrays. Its text shows everything that was found and measured.
 
-    findings: in the order of discovery. prints, failures: block by block in the order in which blocks ran.
-    schedule: the order of warps and blocks, None for side by side.
+    findings: in the order of discovery. prints, failures: block by block, in the order in which blocks ran.
+    schedule: the order of warps and blocks; None where they ran side by side.
     """
 
     findings: tuple[Finding, ...]
@@ -48,11 +48,11 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Did the kernel end with nothing found and no assert failed?"""
+        """Whether nothing was found and no assert failed."""
         return not self.findings and not self.failures
 
     def of(self, id: str) -> tuple[Finding, ...]:
-        """The findings of one kind, by the id of its diagnostic."""
+        """Return the findings of one kind, by the id of its diagnostic."""
         return tuple(f for f in self.findings if f.id == id)
 
     def __str__(self) -> str:
@@ -73,12 +73,12 @@ def run(
     options: Options = UNCHECKED,
     allocations: Sequence[Allocation] = (),
 ) -> Report:
-    """Compile `fn` and launch it once; `prepare` and `launch` do the two apart."""
+    """Prepare `fn` and launch it once; see `prepare` and `launch`."""
     return launch(prepare(fn, options), slots, grid, block, dynamic_shared_bytes, allocations)
 
 
 def prepare(fn: Function, options: Options, extra: Sequence[Value] = ()) -> Program:
-    """Turn a verified function, lowered for "interp", into closures; good for any number of launches. extra: see `Program`."""
+    """Turn a verified function, lowered for "interp", into a program for any number of launches. extra: see `Program`."""
     return Compiler(fn, options, BUILDERS).program(tuple(extra))
 
 
@@ -90,30 +90,33 @@ def launch(
     dynamic_shared_bytes: int = 0,
     allocations: Sequence[Allocation] = (),
 ) -> Report:
-    """Run a prepared kernel. grid: blocks, block: threads, along x, y, z."""
+    """Run a prepared kernel. grid: blocks, block: threads, along x, y, z. See the module for slots and allocations."""
     params, known = _bind((*program.fn.params, *program.extra), slots, allocations)
     join_arenas(known)
     options, checks = program.options, program.options.checks
     sink = FindingSink(options.max_findings)
     started = Launch(grid, block, dynamic_shared_bytes, params, known, options, sink)
-    races = Races(started, program) if checks.races else None
-    watches_written = checks.uninitialised or options.outputs
-    written = WrittenBytes(options.outputs, checks.uninitialised) if watches_written else None
-    measured = Measured() if options.statistics else None
-    started.watchers = tuple(w for w in (races, written, measured) if w is not None)
+    written = WrittenBytes(options.outputs, checks.uninitialised)
+    measured = Measured()
+    if checks.races:
+        races = Races(started, program)
+        started.watchers += [races, races.clocks]
+    if checks.uninitialised or options.outputs:
+        started.watchers.append(written)
+    if options.statistics:
+        started.watchers.append(measured)
     if started.blocks and started.threads:
         with np.errstate(all="ignore"):
             Scheduler(started, program).run()
-    if written is not None:
-        written.report_outputs(known, sink)
-    statistics = None if measured is None else measured.done()
-    return Report(sink.done(), tuple(started.prints), tuple(started.failures), statistics, options.schedule)
+    written.report_outputs(known, sink)
+    statistics = measured.statistics() if options.statistics else None
+    return Report(sink.findings(), tuple(started.prints), tuple(started.failures), statistics, options.schedule)
 
 
 def _bind(
     params: Sequence[Value], slots: Sequence[Any], allocations: Sequence[Allocation]
 ) -> tuple[tuple[Any, ...], tuple[Allocation, ...]]:
-    """The value of each parameter, and every allocation: those given and one per array among the slots."""
+    """Return the value of each parameter, and every allocation: those given, and one per array among the slots."""
     if len(params) != len(slots):
         raise InternalError(f"{len(slots)} slots for {len(params)} parameters")
     known = list(allocations)
@@ -124,6 +127,7 @@ def _bind(
 
 
 def _bind_one(param: Value, slot: Any, known: Sequence[Allocation]) -> Any:
+    """Return the value of a parameter: a pointer, or a NumPy scalar of its dtype."""
     kind = param.type
     if not isinstance(kind, Pointer):
         return slot if isinstance(slot, np.generic) else semantics.typed(slot, kind.dtype)

@@ -16,7 +16,7 @@ Index3 = tuple[int, int, int]
 
 
 class SanitizerError(StagekitError):
-    """A fault that the checking interpreter saw while it ran a kernel."""
+    """Raised for a fault that the checking interpreter saw while it ran a kernel."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Message:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault. `who`: the first thread that showed it, if it has one. count: how many times it was seen in the launch.
+    """One fault. who: the first thread that showed it, if it has one. count: how many times the launch showed it.
 
-    context: of which kernel, with which constexprs; filled in by who launches.
+    context: lines that name the kernel, its constexprs and the order of the launch; whoever launches fills them in.
     """
 
     diagnostic: Diagnostic
@@ -59,23 +59,22 @@ class Finding:
         return self.diagnostic.id
 
     def error(self) -> SanitizerError:
-        again = f", seen {self.count} times" if self.count > 1 else ""
-        where = () if self.who is None else (Note(f"{self.who}{again}"),)
-        made = SanitizerError(self.diagnostic, self.loc, (*where, *self.notes))
-        made.context = self.context
-        return made
+        repeats = f", seen {self.count} times" if self.count > 1 else ""
+        thread = () if self.who is None else (Note(f"{self.who}{repeats}"),)
+        error = SanitizerError(self.diagnostic, self.loc, (*thread, *self.notes))
+        error.context = self.context
+        return error
 
     def __str__(self) -> str:
         return str(self.error())
 
 
 class FindingSink:
-    """Collects findings: the first of a kind at a place is kept, later ones are counted."""
+    """Collects findings: it keeps the first of a kind at a place and counts the others. limit: how many it keeps."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._first: dict[Hashable, Finding] = {}
-        self._counts: dict[Hashable, int] = {}
+        self._findings: dict[Hashable, Finding] = {}
 
     def report(
         self,
@@ -87,26 +86,28 @@ class FindingSink:
         who: Callable[[], Who] | None = None,
         notes: tuple[Note, ...] = (),
     ) -> None:
-        """Count a fault that was seen `count` times; keep it if it is the first with its id, `loc` and `key`."""
+        """Record a fault that `count` lanes showed: as a new finding, or in the count of the one with its id, `loc` and `key`."""
         place = (diagnostic.id, loc, key)
-        self._counts[place] = self._counts.get(place, 0) + count
-        if place not in self._first and len(self._first) < self.limit:
-            self._first[place] = Finding(diagnostic, loc, who() if who else None, notes, count)
+        found = self._findings.get(place)
+        if found is not None:
+            self._findings[place] = replace(found, count=found.count + count)
+        elif len(self._findings) < self.limit:
+            self._findings[place] = Finding(diagnostic, loc, who() if who else None, notes, count)
 
     def has(self, id: str) -> bool:
-        """Is there a finding with this id?"""
-        return any(f.id == id for f in self._first.values())
+        """Return whether there is a finding with this id."""
+        return any(f.id == id for f in self._findings.values())
 
-    def done(self) -> tuple[Finding, ...]:
-        """Every finding with its final count, in the order of discovery."""
-        return tuple(replace(first, count=self._counts[place]) for place, first in self._first.items())
+    def findings(self) -> tuple[Finding, ...]:
+        """Return every finding, in the order of discovery."""
+        return tuple(self._findings.values())
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
 class OutOfBounds(Diagnostic):
-    """An access of an element that an array does not have, or of one that another row has. index: from the array's start."""
+    """An access of an element that the array does not have, or that belongs to another row. index: from the array's start."""
 
     title: ClassVar[str] = "Access outside an array"
     label: ClassVar[str] = "{verb} {element}{limit} ({space} memory)"
@@ -123,7 +124,7 @@ class OutOfBounds(Diagnostic):
 
 
 class MisalignedAccess(Diagnostic):
-    """An address that is no multiple of the element's size."""
+    """An access at an address that is no multiple of the element's size."""
 
     title: ClassVar[str] = "Misaligned access"
     label: ClassVar[str] = (
@@ -133,7 +134,7 @@ class MisalignedAccess(Diagnostic):
 
 
 class ReadOnlyWrite(Diagnostic):
-    """A store to an array that may not be written."""
+    """A store to a read-only array."""
 
     title: ClassVar[str] = "Write to a read-only array"
     label: ClassVar[str] = "{verb} element {index} of `{array}`, which is read-only"
@@ -141,7 +142,7 @@ class ReadOnlyWrite(Diagnostic):
 
 
 class FreedAccess(Diagnostic):
-    """An access through a pointer to memory that is not there any more, or never was."""
+    """An access through a pointer to memory that has been freed or was never allocated."""
 
     title: ClassVar[str] = "Access to memory that is not allocated"
     label: ClassVar[str] = "{verb} element {index} of `{array}`, at address {address:#x}, where no array is alive"
@@ -157,7 +158,7 @@ class UninitialisedRead(Diagnostic):
 
 
 class UnwrittenOutput(Diagnostic):
-    """An output that the launch left as it was, in part."""
+    """An output of which the launch left some elements unwritten."""
 
     title: ClassVar[str] = "Output not written"
     label: ClassVar[str] = (
@@ -178,7 +179,7 @@ class WarpRace(Diagnostic):
 
 
 class BlockRace(WarpRace):
-    """Two threads of a block touch one element with no barrier between."""
+    """Two threads of a block touch one element, and no barrier orders them."""
 
     title: ClassVar[str] = "Race between threads of a block"
     label: ClassVar[str] = (
@@ -188,7 +189,7 @@ class BlockRace(WarpRace):
 
 
 class GridRace(WarpRace):
-    """Two threads of different blocks touch one element in no order."""
+    """Two threads of different blocks touch one element, and nothing orders them."""
 
     title: ClassVar[str] = "Race between blocks"
     label: ClassVar[str] = (
@@ -227,7 +228,7 @@ class LaneNotHere(Diagnostic):
 
 
 class LaneOutsideMask(Diagnostic):
-    """A lane that runs a warp operation and is not named in its own mask."""
+    """A warp operation run by a lane that its own mask leaves out."""
 
     title: ClassVar[str] = "Lane runs a warp operation that its mask leaves out"
     label: ClassVar[str] = "lane {lane} is not in its mask {mask:#010x}"
@@ -243,7 +244,7 @@ class AbsentLaneRead(Diagnostic):
 
 
 class NoProgress(Diagnostic):
-    """A loop that waits for something that nobody will do."""
+    """A loop that waits for something that no thread will do."""
 
     title: ClassVar[str] = "Loop without progress"
     label: ClassVar[str] = "{why}"

@@ -4,16 +4,17 @@
     p = Pointers(a, np.arange(32))                # one pointer per lane: elements 0..31 counted from the start of `a`
     elements = a.view(float32, 0).elements       # all of it as float32
 
-A pointer is made from a parameter or an `alloc` and only ever moved, so it always belongs to one allocation: an access
+A pointer comes from a parameter or an `alloc` and is only ever moved, so it always belongs to one allocation: an access
 outside that one is a fault even where the address hits another array. An index counts elements of the pointer's dtype, so
-that no address arithmetic overflows; what is left in bytes after a change of the element size is the `phase`.
-Shared and local memory hold one copy per block or lane of the team that runs: `View.pitch` elements apart.
+that no address arithmetic overflows; the bytes that remain after a change of the element size are the `phase`.
+Shared and local memory hold one copy per block or lane of the team that runs; copies lie `View.pitch` elements apart.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -39,65 +40,58 @@ class View(NamedTuple):
     is_aligned: bool
 
 
+@dataclass(eq=False)
 class Allocation:
-    """A range of memory. `base`: its address; `size`: bytes per copy; `data`: all copies as bytes; `shape`: for messages.
+    """A range of memory. `base`: its address; `size`: bytes per copy; `data`: all copies as bytes; `array`: the user's, if any.
 
-    `claimed`: bytes that an array says it has; more than `size` where the memory behind it ends earlier or is gone.
-    `arena`, `arena_start`, `arena_end`: allocations that overlap share an arena, in which this one starts at a byte and
-    which ends at another. `array`: the user's, if it is one.
+    `claimed`: the bytes that an array says it has; more than `size` where the memory behind it ends earlier or is gone.
+    `arena`: allocations that overlap share one; this one starts at its byte `arena_start`, and it ends at `arena_end`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        space: Space,
-        dtype: DType,
-        data: Array,
-        base: int,
-        *,
-        size: int,
-        copies: int,
-        is_writable: bool,
-    ) -> None:
-        self.name, self.space, self.dtype = name, space, dtype
-        self.data, self.base, self.size, self.copies = data, base, size, copies
-        self.pitch_bytes = len(data) // copies
-        self.is_writable = is_writable
-        self.claimed = size
-        self.shape: tuple[int, ...] = (size // dtype.itemsize,)
+    name: str
+    space: Space
+    dtype: DType
+    data: Array
+    base: int
+    _: KW_ONLY
+    size: int
+    copies: int
+    is_writable: bool
+    array: Array | None = None
+    views: dict[tuple[DType, int], View] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pitch_bytes = len(self.data) // self.copies
+        self.claimed = self.size
         self.arena: Any = self
-        self.arena_start = 0
-        self.arena_end = size
-        self.array: Array | None = None
-        self.views: dict[tuple[DType, int], View] = {}
+        self.arena_start, self.arena_end = 0, self.size
 
     @classmethod
     def of_array(cls, name: str, array: Array) -> Allocation:
-        """The memory of a NumPy array, holes of a strided view included."""
+        """Return the memory of a NumPy array, holes of a strided view included. Raises TypeError for a dtype of no kernel."""
         dtype = dtype_from_numpy(array.dtype)
         if dtype is None:
             raise TypeError(f"array `{name}` has dtype {array.dtype}, which kernels do not know")
         low, high = byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         data = _bytes_at(low, high - low, array)
-        made = cls(name, Space.GLOBAL, dtype, data, low, size=high - low, copies=1, is_writable=array.flags.writeable)
-        made.shape, made.array = array.shape, array
-        made.size = _memory_behind(array, low, high)
-        return made
+        size, is_writable = high - low, array.flags.writeable
+        memory = cls(name, Space.GLOBAL, dtype, data, low, size=size, copies=1, is_writable=is_writable, array=array)
+        memory.size = _memory_behind(array, low, high)
+        return memory
 
     @classmethod
     def fresh(cls, name: str, space: Space, dtype: DType, base: int, *, size: int, copies: int) -> Allocation:
-        """New memory of the kernel's own, with unspecified contents."""
+        """Return new memory of the kernel's own, filled with a poison that stands for unspecified contents."""
         pitch = -(-size // _PITCH_BYTES) * _PITCH_BYTES
         data = np.full(pitch * copies, _POISON, np.uint8)
         return cls(name, space, dtype, data, base, size=size, copies=copies, is_writable=True)
 
     @classmethod
     def missing(cls, name: str, dtype: DType, address: int) -> Allocation:
-        """What a pointer to no known array points into: nothing."""
-        nothing = np.zeros(0, np.uint8)
-        made = cls(name, Space.GLOBAL, dtype, nothing, address, size=0, copies=1, is_writable=False)
-        made.claimed = 1
-        return made
+        """Return the empty memory that an address in no known array points into."""
+        memory = cls(name, Space.GLOBAL, dtype, np.zeros(0, np.uint8), address, size=0, copies=1, is_writable=False)
+        memory.claimed = 1
+        return memory
 
     def free(self) -> None:
         """End the allocation: every access through it is a fault from now on."""
@@ -105,29 +99,27 @@ class Allocation:
         self.views.clear()
 
     def is_gone_at(self, offset_bytes: int) -> bool:
-        """Does the array claim memory there, or anywhere if it has none at all, that is not its own?"""
+        """Return whether the byte is claimed but not owned. An array that owns no memory is gone at every byte."""
         return self.size < self.claimed and (self.size == 0 or self.size <= offset_bytes < self.claimed)
 
     def view(self, dtype: DType, phase: int = 0) -> View:
-        """All copies as elements of `dtype`, from byte `phase` on. A bool is seen as the byte that holds it."""
-        found = self.views.get((dtype, phase))
-        if found is None:
-            found = self.views[dtype, phase] = self._make_view(dtype, phase)
-        return found
-
-    def _make_view(self, dtype: DType, phase: int) -> View:
+        """Return all copies as elements of `dtype`, from byte `phase` on. A bool is viewed as the byte that holds it."""
+        if (dtype, phase) in self.views:
+            return self.views[dtype, phase]
         itemsize = dtype.itemsize
         stored = _BYTE if dtype.kind == "bool" else dtype.numpy
         usable = (len(self.data) - phase) // itemsize * itemsize
         elements = self.data[phase : phase + usable].view(stored)
         is_aligned = (self.base + phase) % itemsize == 0
-        return View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_aligned)
+        view = View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_aligned)
+        self.views[dtype, phase] = view
+        return view
 
 
 def _memory_behind(array: Array, low: int, high: int) -> int:
-    """How many of the bytes from `low` to `high` belong to the array that owns the memory.
+    """Return how many of the bytes from `low` to `high` belong to the array that owns the memory.
 
-    Fewer than all where the owner has been resized since, or `as_strided` went too far.
+    They are fewer than all where the owner has been resized since, or `as_strided` went too far.
     """
     owner: Any = array
     while owner is not None and not (isinstance(owner, np.ndarray) and owner.flags.owndata):
@@ -139,7 +131,7 @@ def _memory_behind(array: Array, low: int, high: int) -> int:
 
 
 def _bytes_at(address: int, size: int, owner: Array) -> Array:
-    """The memory there as bytes; the result keeps `owner` alive."""
+    """Return the memory at an address as bytes; the result keeps `owner` alive."""
     if not size:
         return np.zeros(0, np.uint8)
     shape = (min(size, sys.maxsize),)  # strides can span more than there are addresses
@@ -148,7 +140,7 @@ def _bytes_at(address: int, size: int, owner: Array) -> Array:
 
 
 def just_aligned(address: int, align: int) -> int:
-    """The next multiple of `align` that is none of twice as much: nothing of the kernel's own is better aligned by luck."""
+    """Return the next odd multiple of `align`, so that no memory of the kernel's own is better aligned by luck."""
     steps = -(-address // align)
     return (steps | 1) * align
 
@@ -165,7 +157,7 @@ def join_arenas(allocations: Sequence[Allocation]) -> None:
 
 
 def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: int) -> Pointers:
-    """The pointer with this address. Of allocations that hold it, the one called `name` is meant, if there is one."""
+    """Return the pointer with this address. Of the allocations that hold it, one called `name` is preferred."""
     for each in sorted(allocations, key=lambda a: a.name != name):
         if each.base <= address < each.base + each.size or address == each.base:
             return at_byte(each, np.int64(address - each.base), dtype)
@@ -178,7 +170,7 @@ def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: in
 class Pointers:
     """Pointers into one allocation: `index` elements and `phase` bytes from its start, each a scalar or one per lane.
 
-    A phase is less than an element: 0, unless the pointer points between the elements of its dtype.
+    A phase is smaller than an element, and 0 unless the pointer points between the elements of its dtype.
     """
 
     __slots__ = ("allocation", "index", "phase")
@@ -190,21 +182,21 @@ class Pointers:
         return Pointers(self.allocation, self.index + index, self.phase)
 
     def offset_bytes(self, dtype: DType) -> Any:
-        """From the start of the allocation, where this points to elements of `dtype`."""
+        """Return the distance from the start of the allocation, for a pointer to elements of `dtype`."""
         return self.index * np.int64(dtype.itemsize) + self.phase
 
     def seen_as(self, source: DType, target: DType) -> Pointers:
-        """The same place, pointing to elements of `target`."""
+        """Return a pointer to the same byte whose elements are of `target`."""
         if source.itemsize == target.itemsize:
             return self
         return at_byte(self.allocation, self.offset_bytes(source), target)
 
     def number(self, dtype: DType) -> Any:
-        """The address as an integer."""
+        """Return the address as an integer."""
         return np.int64(self.allocation.base) + self.offset_bytes(dtype)
 
     def parts(self, mask: Any) -> Iterable[tuple[Pointers, Any]]:
-        """Pieces with one allocation and one phase, and the lanes (of `mask`) that each concerns."""
+        """Return pointers with one allocation and one scalar phase each, and the lanes (of `mask`) that each holds for."""
         if not isinstance(self.phase, np.ndarray):
             return ((self, mask),)
         phases = ((phase, self.phase == phase) for phase in np.unique(self.phase).tolist())
@@ -215,13 +207,13 @@ class Pointers:
 
 
 def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Pointers:
-    """A pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
+    """Return a pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
     index, phase = divmod(offset_bytes, np.int64(dtype.itemsize))
     return Pointers(allocation, index, phase if np.count_nonzero(phase) else 0)
 
 
 class MixedPointers:
-    """Pointers of which lanes belong to different allocations. pieces: (lanes, address), no lane in two of them."""
+    """Pointers whose lanes belong to different allocations. pieces: (lanes, address); no lane is in two of them."""
 
     __slots__ = ("pieces",)
 
@@ -246,7 +238,7 @@ AnyPointers = Pointers | MixedPointers
 
 
 def _merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointers) -> AnyPointers:
-    """Lane by lane one of the two."""
+    """Return, lane by lane, one of the two pointers."""
     if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and if_true.allocation is if_false.allocation:
         return _merge_within(condition, if_true, if_false)
     pieces: dict[Allocation, tuple[Array, Pointers]] = {}
@@ -273,7 +265,7 @@ def _merge_within(condition: Array, if_true: Pointers, if_false: Pointers) -> Po
 
 
 def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """Lane by lane one of two values or pointers."""
+    """Return, lane by lane, one of two values or pointers."""
     if not isinstance(condition, np.ndarray):
         return if_true if condition else if_false
     if if_true is if_false:
@@ -284,7 +276,7 @@ def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def in_lane(value: Any, lane: int) -> Any:
-    """What `value` is in one lane, as a Python number or a pointer."""
+    """Return the value of one lane, as a Python number or a pointer."""
     if isinstance(value, Pointers):
         return Pointers(value.allocation, in_lane(value.index, lane))
     return (value[lane] if isinstance(value, np.ndarray) else value).item()

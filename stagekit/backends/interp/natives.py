@@ -1,26 +1,32 @@
 """Calls of intrinsics: one row per `Native`, and `evaluate` for all the others.
 
-A block barrier is a request to the scheduler, which answers when every team of the block is there.
+A block barrier is a request to the scheduler, which answers when every team of the block has arrived. Warp operations work on
+rows of 32 lanes; their masks and results are bit sets, lane 0 lowest. A lane reads another one's value only if that lane is
+active and named in the mask; otherwise it keeps its own, and the check of lanes reports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp import warps
 from stagekit.backends.interp.analysis import native_of
 from stagekit.backends.interp.atomics import ATOMICS, build_atomic
+from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step
 from stagekit.backends.interp.steps import computed
-from stagekit.backends.interp.team import AXES, Team, Values
-from stagekit.diagnostics import InternalError
+from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
+from stagekit.diagnostics import InternalError, Loc
 from stagekit.ir import Native, ops
+from stagekit.limits import WARP
 
 NativeBuilder = Callable[[Compiler, ops.IntrinsicOp, Native], Built]
+
+_LANES = np.arange(WARP)
+_BITS = np.uint32(1) << _LANES.astype(np.uint32)
 
 
 def _intrinsic(c: Compiler, op: ops.IntrinsicOp) -> Built:
@@ -48,7 +54,7 @@ _build_evaluated = computed(_evaluated)
 
 
 def _of_team(meaning: Callable[..., Any]) -> NativeBuilder:
-    """The builder of what depends on the team, compile-time parameters and arguments, of which the first is a mask."""
+    """Return the builder of an operation on the team, compile-time parameters and arguments, of which the first is a mask."""
 
     def build(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
         result, *args = c.numbers((op.result, *op.args))
@@ -63,15 +69,28 @@ def _of_team(meaning: Callable[..., Any]) -> NativeBuilder:
 
 
 def _member_check(c: Compiler, op: ops.IntrinsicOp) -> tuple[Step, ...]:
-    """The check of the mask that a warp operation takes as its first argument, if it takes one."""
+    """Return the check of the mask that a warp operation takes as its first argument, if it takes one."""
     if not (c.options.checks.lanes and op.args):
         return ()
     mask = c.number(op.args[0])
-    return (lambda values, team: warps.check_members(team, values[mask], op.loc),)
+    return (lambda values, team: _check_members(team, values[mask], op.loc),)
 
 
-def _extent(extents: tuple[int, int, int], axis: str) -> Any:
-    return np.int64(extents[AXES.index(axis)])
+def _check_members(team: Team, mask: Any, loc: Loc) -> None:
+    """Report lanes that are not in their own mask, and masks that name lanes which exist but are not here."""
+    masks = team.spread(mask)
+    outside = team.active_lanes() & ((masks & _BITS[team.lane_id]) == 0)
+    if outside.any():
+        lane = int(np.argmax(outside))
+        team.report(LaneOutsideMask(int(team.lane_id[lane]), int(masks[lane])), loc, outside)
+    elsewhere = team.existing_rows & ~team.active_rows()
+    if team.ended is not None:
+        elsewhere &= ~team.to_warps(team.ended)  # a mask may name lanes that have returned
+    absent = masks & team.from_warps(bit_sets(elsewhere)[:, None])
+    at_fault = team.active_lanes() & (absent != 0)
+    if at_fault.any():
+        lane = int(np.argmax(at_fault))
+        team.report(LaneNotHere(int(masks[lane]), int(absent[lane])), loc, at_fault)
 
 
 # -- synchronisation --------------------------------------------------------------------------------------------------
@@ -101,7 +120,7 @@ _ANSWERS: dict[Native, Callable[[Array, Array], Array]] = {
     Native.BARRIER_AND: lambda holds, present: np.asarray(holds == present),
     Native.BARRIER_OR: lambda holds, present: np.asarray(holds > 0),
 }
-"""What a barrier tells: of the threads of a block that are `present`, the predicate holds in so many."""
+"""The result of a barrier, by the number of threads of a block in which the predicate holds, and of those `present`."""
 
 
 def _syncwarp(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
@@ -122,29 +141,91 @@ def _fence(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     return (step,)
 
 
-# -- warps ------------------------------------------------------------------------------------------------------------
+# -- votes ------------------------------------------------------------------------------------------------------------
 
 
-def _shuffle(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+def _ballot(team: Team, mask: Any, predicate: Any) -> Array:
+    holds = team.to_warps(predicate) & team.active_rows()
+    return team.from_warps(bit_sets(holds)[:, None] & team.to_warps(mask))
+
+
+def _match_any(team: Team, mask: Any, value: Any) -> Array:
+    rows = team.to_warps(value)
+    is_equal = (rows[:, :, None] == rows[:, None, :]) & team.active_rows()[:, None, :]
+    return team.from_warps(bit_sets(is_equal) & team.to_warps(mask))
+
+
+# -- shuffles ---------------------------------------------------------------------------------------------------------
+
+
+_SOURCES: dict[Native, Callable[[Array], Array]] = {
+    Native.SHUFFLE_IDX: lambda lane: np.broadcast_to(lane, (len(lane), WARP)),
+    Native.SHUFFLE_UP: lambda distance: _LANES - distance,
+    Native.SHUFFLE_DOWN: lambda distance: _LANES + distance,
+    Native.SHUFFLE_XOR: lambda bits: _LANES ^ bits,
+}
+"""From the operand of a shuffle to the lane that each lane reads, which need not exist."""
+
+
+class _Shuffled(NamedTuple):
+    """The outcome of a shuffle, each per lane. source: the lane to read. is_absent: whether that lane does not take part."""
+
+    result: Array
+    source: Array
+    is_absent: Array
+
+
+def _shuffle(team: Team, native: Native, mask: Any, value: Any, operand: Any) -> _Shuffled:
+    """Shuffle as a GPU does, which takes an operand modulo 32; only `shfl_sync` promises that, so others count as absent."""
+    given = team.to_warps(operand)
+    source = _SOURCES[native](given & (WARP - 1))
+    if native in (Native.SHUFFLE_UP, Native.SHUFFLE_DOWN):
+        source = np.where((source >= 0) & (source < WARP), source, _LANES)  # at the ends, lanes keep their own
+    takes_part = team.active_rows() & ((team.to_warps(mask) & _BITS) != 0)
+    is_there = np.take_along_axis(takes_part, source, axis=1)
+    rows = team.to_warps(value)
+    result = np.where(is_there, np.take_along_axis(rows, source, axis=1), rows)
+    is_absent = ~is_there & (source != _LANES)
+    if native is not Native.SHUFFLE_IDX:
+        is_wild = (given < 0) | (given >= WARP)
+        source, is_absent = np.where(is_wild, _SOURCES[native](given), source), is_absent | is_wild
+    return _Shuffled(team.from_warps(result), team.from_warps(source), team.from_warps(is_absent))
+
+
+def _build_shuffle(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     result, mask, value, lane = c.numbers((op.result, *op.args))
-    kept = c.constant(None)
+    shuffled = c.constant(None)
 
     def step(values: Values, team: Team) -> None:
-        values[kept] = warps.shuffle(team, native, values[mask], values[value], values[lane])
-        values[result] = values[kept].result
+        values[shuffled] = _shuffle(team, native, values[mask], values[value], values[lane])
+        values[result] = values[shuffled].result
 
     def check(values: Values, team: Team, used: Any) -> None:
-        warps.report_absent(team, values[kept], used, op.loc)
+        _report_absent(team, values[shuffled], used, op.loc)
 
     later = c.check_where_used(op, check) if c.options.checks.lanes else ()
     return (*_member_check(c, op), step, *later)
 
 
+def _report_absent(team: Team, shuffled: _Shuffled, mask: Any, loc: Loc) -> None:
+    """Report the lanes of `mask` that read from a lane that does not take part."""
+    at_fault = shuffled.is_absent if mask is None else shuffled.is_absent & mask
+    if not at_fault.any():
+        return
+    lane = int(np.argmax(at_fault))
+    source, thread = int(shuffled.source[lane]), int(team.thread[lane])
+    is_lane = 0 <= source < WARP
+    is_real = is_lane and thread // WARP * WARP + source < team.launch.threads
+    where = f"a block of {team.launch.threads} threads" if is_lane else "a warp"
+    why = "does not take part" if is_real else f"does not exist in {where}"
+    team.report(AbsentLaneRead(thread % WARP, source, why), loc, at_fault)
+
+
 NATIVES: dict[Native, NativeBuilder] = {
     Native.THREAD_IDX: _of_team(lambda team, axis: team.thread_idx[AXES.index(axis)]),
     Native.BLOCK_IDX: _of_team(lambda team, axis: team.block_idx[AXES.index(axis)]),
-    Native.BLOCK_DIM: _of_team(lambda team, axis: _extent(team.launch.block, axis)),
-    Native.GRID_DIM: _of_team(lambda team, axis: _extent(team.launch.grid, axis)),
+    Native.BLOCK_DIM: _of_team(lambda team, axis: np.int64(team.launch.block[AXES.index(axis)])),
+    Native.GRID_DIM: _of_team(lambda team, axis: np.int64(team.launch.grid[AXES.index(axis)])),
     Native.LANE_ID: _of_team(lambda team: team.lane_id),
     Native.WARP_ID: _of_team(lambda team: team.warp_id),
     Native.BARRIER: _barrier,
@@ -153,12 +234,12 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.BARRIER_OR: _barrier,
     Native.WARP_BARRIER: _syncwarp,
     Native.FENCE: _fence,
-    **dict.fromkeys(warps.SOURCES, _shuffle),
-    Native.BALLOT: _of_team(warps.ballot),
-    Native.VOTE_ANY: _of_team(warps.vote_any),
-    Native.VOTE_ALL: _of_team(warps.vote_all),
-    Native.MATCH_ANY: _of_team(warps.match_any),
-    Native.ACTIVE_MASK: _of_team(warps.active_mask),
+    **dict.fromkeys(_SOURCES, _build_shuffle),
+    Native.BALLOT: _of_team(_ballot),
+    Native.VOTE_ANY: _of_team(lambda team, mask, predicate: _ballot(team, mask, predicate) != 0),
+    Native.VOTE_ALL: _of_team(lambda team, mask, predicate: _ballot(team, mask, ~predicate) == 0),
+    Native.MATCH_ANY: _of_team(_match_any),
+    Native.ACTIVE_MASK: _of_team(lambda team: team.from_warps(bit_sets(team.active_rows())[:, None])),
     **dict.fromkeys(ATOMICS, build_atomic),
 }
 

@@ -1,4 +1,4 @@
-"""What a run of the interpreter may be asked: which checks, in which order, how much to report."""
+"""The options of a run of the interpreter: which checks, in which order, how much to report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Order = Literal["forward", "backward", "random"]
 class Checks:
     """Switches of the sanitizer. Bounds, alignment, read-only arrays and barriers are always checked: they cost next to nothing.
 
-    axes: indices that leave their axis and hit another row of the array. races: unordered accesses. uninitialised: reads of
-    shared and local memory never written. lanes: masks and sources of warp operations. overflow: of arithmetic that leads to
-    an index. division, shifts: integers by zero, out of range. nan: NaN made from numbers. rounding: integers that
-    `float(x)` cannot hold.
+    axes: indices that leave their axis and hit another row of the array. races: accesses that nothing orders. uninitialised:
+    reads of shared and local memory that nothing has written. lanes: masks and sources of warp operations. overflow: of
+    arithmetic that leads to an index. division: of integers by zero. shifts: by amounts out of range. nan: NaN from operands
+    that are numbers. rounding: integers that `float(x)` cannot hold.
     """
 
     axes: bool = False
@@ -50,10 +50,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """schedule None: blocks in order, each as one vector where no thread waits for another (blocks side by side if small).
+    """The options of a run.
 
-    outputs: names of arrays that the launch must write in full. statistics: measure accesses, masks and branches.
-    max_findings: kinds × places reported. max_iterations: of one loop, before it is taken to be endless.
+    schedule: None for blocks in order, each as one team where no thread waits for another (small blocks side by side).
+    outputs: names of arrays that the launch must write in full. statistics: whether to measure accesses, masks and branches.
+    max_findings: how many to report, one per kind and place. max_iterations: of one loop, before it is taken to be endless.
     """
 
     checks: Checks = Checks()

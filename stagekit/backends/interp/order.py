@@ -1,17 +1,17 @@
-"""What is ordered before what: barriers, warp synchronisation, and data handed over by fences and atomics.
+"""The order of accesses: barriers, warp synchronisation, and data handed over by fences and atomics.
 
 Every warp has a clock of three parts: block barriers passed (from 1), warp synchronisations since, fences since. Of two
 accesses
 
-    in one block      the one before a barrier is ordered before the one behind it
-    in one warp       the same for `syncwarp`, between lanes that its mask names
+    in one block      the one before a barrier is ordered before the one after it
+    in one warp       the same holds for `syncwarp`, between lanes that its mask names
     anywhere          A is ordered before B if A's thread passed a fence after A, or met at a barrier a thread that then did,
-                      and an atomic behind that wrote what an atomic of B's warp read, before a fence or a barrier in front
-                      of B (and so on along a chain)
+                      and a later atomic wrote what an atomic of B's warp read, before a fence or a barrier in front of B
+                      (and so on along a chain)
 
-The third rule is kept by vector clocks of whole warps: the lanes that a fence of some lanes does not speak for are noted with
-it. A barrier also completes what an atomic read, and puts what one thread has fenced behind the atomics of all, as on real
-devices: `threadfence` is sequentially consistent there. Source: PTX ISA, "Memory Consistency Model".
+Vector clocks of whole warps implement the third rule; a fence of some lanes is noted with these lanes. A barrier also completes
+what an atomic read, and lets the atomics of all its threads release what one thread has fenced, as on real devices:
+`threadfence` is sequentially consistent there. Source: PTX ISA, "Memory Consistency Model".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, Launch, Scope, Team
+from stagekit.backends.interp.team import WARP_SHIFT, Launch, Scope, Team, Watcher, bit_sets
 from stagekit.ir import Native
 from stagekit.limits import WARP
 
@@ -34,17 +34,17 @@ _WHOLE = (1 << WARP) - 1
 
 
 class _Event(NamedTuple):
-    """At this time of a warp, lanes synchronised or passed a fence. groups: bit sets of those that did so together."""
+    """Lanes of a warp synchronised or passed a fence at this time of the warp. groups: bit sets of those that did so together."""
 
     time: int
     groups: tuple[int, ...]
 
 
-class Clocks:
+class Clocks(Watcher):
     """The clocks of all warps of a launch, by warp tag.
 
-    handovers: between blocks. within: inside a block, where a fence of the block is enough. partial: of each warp, the
-    synchronisations that left lanes out.
+    handovers: those between blocks. within: those inside a block, for which a fence of the block is enough. partial: by warp,
+    the synchronisations that left lanes out.
     """
 
     def __init__(self, launch: Launch, program: Program) -> None:
@@ -62,7 +62,7 @@ class Clocks:
         return tuple(h for h in {id(h): h for h in (self.handovers, self.within)}.values() if h is not None)
 
     def of(self, team: Team) -> Array:
-        """The time of each lane."""
+        """Return the time of each lane."""
         return np.asarray(self.time[team.warp_tag])
 
     # -- what threads do ----------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Clocks:
         self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
         for handovers in self.all_handovers:
             handovers.share(lanes.warps.tolist())
-        arrived = lanes.here | (lanes.all & ~lanes.alive)  # who has returned counts where it is named
+        arrived = lanes.here | (lanes.all & ~lanes.alive)  # a lane that has returned counts where it is named
         named = np.where(lanes.active, team.to_warps(mask), lanes.all[:, None])
         is_whole = (arrived == lanes.all) & ((named & lanes.all[:, None]) == lanes.all[:, None]).all(axis=1)
         for row in np.flatnonzero(~is_whole & (lanes.here != 0)).tolist():
@@ -100,15 +100,15 @@ class Clocks:
             self.time[warp] += 1
 
     def atomic(self, thread: Array, arena: object, units: Array) -> None:
-        """Threads (tags) read and write units of an arena, each by one atomic."""
+        """Note that threads (tags) read and write units of an arena, each by one atomic."""
         for handovers in self.all_handovers:
             for warp, unit in zip((thread >> WARP_SHIFT).tolist(), units.tolist(), strict=True):
                 handovers.atomic(warp, (arena, unit))
 
-    # -- what follows from it -----------------------------------------------------------------------------------------
+    # -- the order that follows ---------------------------------------------------------------------------------------
 
     def is_ordered(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
-        """Was what thread `before` (a tag) did at its time ordered before what thread `now` does?"""
+        """Return where an access of thread `before` (a tag) at `before_time` is ordered before one of `now` at `now_time`."""
         same_block = before >> self.shift == now >> self.shift
         ordered = same_block & (before_time >> BARRIER_SHIFT < now_time >> BARRIER_SHIFT)
         if np.count_nonzero(ordered) == len(ordered):
@@ -121,7 +121,7 @@ class Clocks:
         return np.asarray(ordered)
 
     def _is_synchronised(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
-        """By `syncwarp`, within a warp."""
+        """Return where `syncwarp` orders two accesses of one warp."""
         same_warp = before >> WARP_SHIFT == now >> WARP_SHIFT
         found = np.asarray(same_warp & (before_time >> SYNC_SHIFT < now_time >> SYNC_SHIFT))
         for i in np.flatnonzero(found).tolist() if self.partial else ():
@@ -131,23 +131,17 @@ class Clocks:
 
 
 class _Lanes:
-    """Rows of a team: its warps; and as bit sets the lanes that run, those that have not returned, and all that there are."""
+    """The warps of a team, and per warp the bit sets of its lanes that are active (`here`), have not returned, and exist."""
 
     def __init__(self, team: Team) -> None:
         self.warps = team.to_warps(team.warp_tag)[:, 0]
-        self.active = team.to_warps(team.active_lanes())
-        everyone = np.ones(team.lanes, np.bool_)
-        self.here, self.all = _bits(self.active), _bits(team.to_warps(everyone))
-        self.alive = self.all if team.ended is None else _bits(team.to_warps(everyone & ~team.ended))
-
-
-def _bits(flags: Array) -> Array:
-    """Rows of 32 bools as bit sets."""
-    return np.asarray(np.packbits(flags, axis=1, bitorder="little").view("<u4")[:, 0])
+        self.active = team.active_rows()
+        self.here, self.all = bit_sets(self.active), bit_sets(team.existing_rows)
+        self.alive = self.all if team.ended is None else bit_sets(team.to_warps(~team.ended))
 
 
 def _reaches(events: Sequence[_Event], before: int, before_time: int, now: int, now_time: int) -> bool:
-    """Did what one lane did reach another through synchronisations, some of which left lanes out?"""
+    """Return whether synchronisations of a warp, some of which left lanes out, order one lane before another."""
     between = [e for e in events if before_time < e.time <= now_time]
     if (now_time >> SYNC_SHIFT) - (before_time >> SYNC_SHIFT) > len(between):
         return True  # one of them was of the whole warp
@@ -159,12 +153,13 @@ def _reaches(events: Sequence[_Event], before: int, before_time: int, now: int, 
 
 
 class _Handovers:
-    """Vector clocks. A clock holds, per warp of the launch, up to which of its times everything is known to be over.
+    """Vector clocks. A clock holds, per warp of the launch, the time up to which all its accesses are known to be over.
 
-    time: the clocks of the warps themselves. known: by what each warp does next. read: by what its atomics have read, once
-    it passes a fence. learnt: by some of its lanes, which passed one alone. released: by what its atomics write, as of the
-    last fences. at: by who reads a location by an atomic. fences: of each warp; a time in a clock is that of one, and means
-    the lanes that passed it.
+    time: the present time of each warp. Each of the others maps a warp to a clock, except as stated:
+    known: what the warp knows. read: what its atomics have read, which it knows once it passes a fence. learnt: (lanes, clock)
+    of fences that only these lanes passed. released: what its atomics hand on, as of its last fence. stored: by location, what
+    an atomic that reads it learns. fences: the fences of each warp. A time in a clock is that of a fence, and counts for the
+    lanes that passed it.
     """
 
     def __init__(self, time: Array) -> None:
@@ -173,11 +168,11 @@ class _Handovers:
         self.read: dict[int, Array] = {}
         self.learnt: dict[int, list[tuple[int, Array]]] = {}
         self.released: dict[int, Array] = {}
-        self.at: dict[tuple[object, int], Array] = {}
+        self.stored: dict[tuple[object, int], Array] = {}
         self.fences: dict[int, list[_Event]] = {}
 
     def _complete(self, warp: int) -> Array:
-        """What `warp` knows, what its atomics have read and some of its lanes have learnt included."""
+        """Add what the atomics of `warp` have read and some of its lanes have learnt to what it knows, which is returned."""
         known = self.known.setdefault(warp, np.zeros_like(self.time))
         read = self.read.pop(warp, known)
         for _, clock in self.learnt.pop(warp, ()):
@@ -185,7 +180,7 @@ class _Handovers:
         return np.maximum(known, read, out=known)
 
     def share(self, warps: Iterable[int]) -> None:
-        """What lanes of these warps have learnt is known to all of each."""
+        """Let all lanes of each of these warps know what some of them have learnt."""
         for warp in warps:
             if warp in self.learnt:
                 read = self.read.pop(warp, None)
@@ -200,21 +195,21 @@ class _Handovers:
         self._note(warp, lanes)
 
     def _learn(self, warp: int, lanes: int) -> Array:
-        """What some lanes of `warp` know, and from now on what its atomics have read."""
+        """Let some lanes of `warp` learn what its atomics have read; return what these lanes know."""
         clock = self.known.get(warp, np.zeros_like(self.time))
         for others, theirs in self.learnt.get(warp, ()):
             clock = np.maximum(clock, theirs) if others & lanes else clock
         if warp in self.read:
             clock = np.maximum(clock, self.read.pop(warp))
-            kept = [(others & ~lanes, theirs) for others, theirs in self.learnt.get(warp, ()) if others & ~lanes]
-            self.learnt[warp] = [*kept, (lanes, clock)]
+            rest = [(others & ~lanes, theirs) for others, theirs in self.learnt.get(warp, ()) if others & ~lanes]
+            self.learnt[warp] = [*rest, (lanes, clock)]
         return clock
 
     def _note(self, warp: int, lanes: int) -> None:
         self.fences.setdefault(warp, []).append(_Event(int(self.time[warp]), (lanes,)))
 
     def meet(self, warps: Sequence[int]) -> None:
-        """The warps of a block share what they know, and what they have fenced."""
+        """Let the warps of a block share what they know and what they release."""
         joined = np.maximum.reduce([self._complete(w) for w in warps])
         joined[warps] = self.time[warps]
         fenced = [self.released[w] for w in warps if w in self.released]
@@ -226,16 +221,16 @@ class _Handovers:
                 self.released[warp] = released
 
     def atomic(self, warp: int, location: tuple[object, int]) -> None:
-        """`warp` reads and writes `location` by one atomic."""
-        there = self.at.get(location)
+        """Note that `warp` reads and writes `location` by one atomic."""
+        there = self.stored.get(location)
         if there is not None:
             self.read[warp] = np.maximum(self.read.get(warp, there), there)
         released = self.released.get(warp)
         if released is not None:
-            self.at[location] = released if there is None else np.maximum(there, released)
+            self.stored[location] = released if there is None else np.maximum(there, released)
 
     def covers(self, now: Array, before: Array, before_time: Array) -> Array:
-        """Does each thread `now` (a tag) know that what thread `before` did at its time is over?"""
+        """Return where thread `now` (a tag) knows that an access of thread `before` at `before_time` is over."""
         found = np.zeros(len(now), np.bool_)
         for warp in np.unique(now >> WARP_SHIFT).tolist():
             here = now >> WARP_SHIFT == warp
@@ -248,7 +243,7 @@ class _Handovers:
         return found
 
     def _has_fenced(self, thread: int, since: int, until: int) -> bool:
-        """Did the thread pass a fence between, or meet one that then did?"""
+        """Return whether the thread passed a fence between these times, or synchronised with a lane that then did."""
         lane = 1 << thread % WARP
         return any(
             since <= event.time <= until and (event.groups[0] & lane or since >> SYNC_SHIFT < event.time >> SYNC_SHIFT)

@@ -1,9 +1,9 @@
-"""A function turned into Python closures, once per set of options; running it costs one call per op.
+"""A function compiled into Python closures, once per set of options; running it costs one call per op.
 
     program = prepare(fn, options)                               # `engine.py`
     for request in execute(program.code, team.values, team): ...
 
-Every SSA value has a number; `team.values[number]` is what it is now. Straight-line ops are *steps*, called in a row.
+Every SSA value has a number; `team.values[number]` is its present value. Straight-line ops are *steps*, called in a row.
 Control flow, and whatever may have to wait for another warp, is a generator that yields a request to the scheduler.
 """
 
@@ -27,9 +27,9 @@ Step = Callable[[Values, Team], None]
 
 
 class Arrive(NamedTuple):
-    """This team is at a block barrier: per block, the lanes that are `present` and those of them where the predicate `holds`.
+    """The request of a team at a block barrier: per block, how many lanes are `present`, and in how many the predicate `holds`.
 
-    The answer: both, summed over the teams of the block.
+    The answer is (holds, present), summed over the teams of the block.
     """
 
     op: Op
@@ -38,7 +38,7 @@ class Arrive(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Others may go now. is_idle: nothing has changed in this team since it last asked; `op`: what it repeats."""
+    """The request to let others run. op: what the team repeats. is_idle: nothing has changed in it since it last asked."""
 
     op: Op
     is_idle: bool
@@ -52,7 +52,7 @@ Builders = Mapping[type[Op], Builder]
 
 
 class Code(NamedTuple):
-    """A block of ops. parts: steps, then perhaps a control. `yields`: numbers of the values that its terminator reads."""
+    """A compiled block. parts: steps, then a control or None. params, yields: numbers of what it takes, and of what it gives."""
 
     parts: tuple[tuple[tuple[Step, ...], Control | None], ...]
     params: tuple[int, ...]
@@ -60,7 +60,7 @@ class Code(NamedTuple):
 
 
 def execute(code: Code, values: Values, team: Team) -> Running:
-    """Run `code`; yields requests, to be answered by `send`."""
+    """Run `code`, yielding requests that `send` answers."""
     for steps, control in code.parts:
         for step in steps:
             step(values, team)
@@ -70,11 +70,11 @@ def execute(code: Code, values: Values, team: Team) -> Running:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A function ready to run. constants: initial values by number. shared: what each block allocates, by number.
+    """A function ready to run. constants: initial values by number. shared: the allocations of each block, by number.
 
-    extra: values that the function itself does without; a launch gives them behind the parameters.
-    written: the parameters and allocations that the kernel may write. natives: what it asks of a target, with parameters.
-    is_scheduled: warps take turns; else teams of whole blocks run from barrier to barrier.
+    extra: values that only the accesses' shapes need; a launch passes them after the parameters.
+    written: the parameters and allocations that the kernel may write. natives: its native operations and their parameters.
+    is_scheduled: whether warps take turns; otherwise teams of whole blocks run from barrier to barrier.
     """
 
     fn: Function
@@ -93,7 +93,7 @@ class Program:
         return any(found is native for found, _ in self.natives)
 
     def with_seed(self, seed: int) -> Program:
-        """The same, in the random order of `seed` if a random order was asked for."""
+        """Return the same program with the schedule of `seed`, if it has a schedule."""
         schedule = self.options.schedule
         if schedule is None or schedule.seed == seed:
             return self
@@ -107,7 +107,7 @@ class Program:
 
 
 class Compiler:
-    """What the builders of steps share. Builders ask it for numbers, nested code and the registration of accesses."""
+    """Compiles one function. Builders of steps ask it for numbers of values and nested code, and register accesses with it."""
 
     def __init__(self, fn: Function, options: Options, builders: Builders) -> None:
         sources = flow.sources(fn.body)
@@ -126,7 +126,7 @@ class Compiler:
         self.tails = frozenset(_tails(fn.body))
         self._numbers: dict[Value, int] = {}
         self._offsets: dict[Value, ops.Offset] = {}  # by the pointer that they make
-        self._later: dict[Op, list[Step]] = {}  # checks that wait for the conditions they depend on
+        self._deferred: dict[Op, list[Step]] = {}  # checks, by the op that makes the last of their conditions
 
     def program(self, extra: tuple[Value, ...]) -> Program:
         """Compile the whole function."""
@@ -158,23 +158,23 @@ class Compiler:
         return tuple(self.number(v) for v in values)
 
     def constant(self, value: Any) -> int:
-        """A number for what no op makes: a constant, or, starting as None, what a step keeps for another."""
+        """Return a new number for a constant, or for what one step passes to another (then it starts as None)."""
         self.constants.append(value)
         return len(self.constants) - 1
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def access(self, op: Op, role: Role, pointer: Value) -> Access:
-        """Register `op` as touching memory through `pointer`."""
+        """Register that `op` accesses memory through `pointer`."""
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
-        made = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer))
-        self.accesses.append(made)
-        return made
+        access = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer))
+        self.accesses.append(access)
+        return access
 
     def _axes_of(self, pointer: Value) -> Axes | None:
-        """None where no indexing made `pointer`, or one from sizes that this function does not have."""
+        """Return the indexings that made `pointer`; None where none did, or where this function lacks their sizes."""
         links: list[LaneIndexing] = []
         op = self._offsets.get(pointer)
         while op is not None:
@@ -184,23 +184,21 @@ class Compiler:
             op = self._offsets.get(op.pointer)
         if not links:
             return None
-        worth = [link for link in links if self.options.checks.axes and not link.is_whole_row]
-        pairs = (pair for link in worth for pair in zip(link.indices, link.shape))
+        checked = [link for link in links if self.options.checks.axes and not link.is_whole_row]
+        pairs = (pair for link in checked for pair in zip(link.indices, link.shape))
         return Axes(tuple(links), tuple((index, size) for index, size in pairs if index is not None))
 
     def _link(self, op: ops.Offset) -> LaneIndexing | None:
-        """The numbers of what `op` was written as."""
+        """Return the indexing that `op` was written as, in numbers of values."""
         if op.indexed is None:
             return None
         indices, shape = op.indexed.indices, op.indexed.shape
         if any(isinstance(each, Value) and each not in self._numbers for each in (*indices, *shape)):
             return None
-        is_view = op.pointer in self._offsets
-        return LaneIndexing(
-            tuple(None if i is None else self._known(i) for i in indices), tuple(map(self._known, shape)), is_view
-        )
+        numbers = tuple(None if i is None else self._number_of_size(i) for i in indices)
+        return LaneIndexing(numbers, tuple(map(self._number_of_size, shape)), op.pointer in self._offsets)
 
-    def _known(self, size: Value | int) -> int:
+    def _number_of_size(self, size: Value | int) -> int:
         return self.constant(np.int64(size)) if isinstance(size, int) else self.number(size)
 
     # -- code ---------------------------------------------------------------------------------------------------------
@@ -208,8 +206,8 @@ class Compiler:
     def check_where_used(self, op: Op, check: Callable[[Values, Team, Any], None]) -> tuple[Step, ...]:
         """Run `check(values, team, mask)` on the lanes in which the result of `op` is used.
 
-        The step to run right after `op`; none where it must wait for conditions computed later (it then runs behind those),
-        or where the result is used nowhere.
+        Return the step to run right after `op`: none where the result is never used, or where the check has to wait for
+        conditions computed later; `block` then puts it behind those.
         """
         guard = self.guards.of(op)
         if guard is None:
@@ -223,23 +221,23 @@ class Compiler:
 
         if guard.last is op:
             return (step,)
-        self._later.setdefault(guard.last, []).append(step)
+        self._deferred.setdefault(guard.last, []).append(step)
         return ()
 
     def block(self, block: Block) -> Code:
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
         for op in block.ops[:-1]:
-            control = self._one(op, steps)
+            control = self._build(op, steps)
             if control is not None:
                 parts.append((tuple(steps), control))
                 steps = []
-            steps.extend(self._later.pop(op, ()))
+            steps.extend(self._deferred.pop(op, ()))
         parts.append((tuple(steps), None))
         return Code(tuple(parts), self.numbers(block.params), self.numbers(block.ops[-1].operands()))
 
-    def _one(self, op: Op, steps: list[Step]) -> Control | None:
-        """Append the steps of `op`, or give the control that runs it."""
+    def _build(self, op: Op, steps: list[Step]) -> Control | None:
+        """Append the steps of `op` and return the control that runs behind them, if there is one."""
         if isinstance(op, ops.Constant):
             self.constants[self.number(op.result)] = semantics.typed(op.value, scalar_dtype(op.result))
             return None
@@ -255,6 +253,8 @@ class Compiler:
 
 
 def _giving_way(op: Op) -> Control:
+    """Return a control that lets other warps run."""
+
     def control(values: Values, team: Team) -> Running:
         yield Turn(op, False)
 
@@ -262,7 +262,7 @@ def _giving_way(op: Op) -> Control:
 
 
 def _tails(block: Block) -> Iterator[Op]:
-    """Each `if` behind which nothing is left to do in the kernel: who takes an empty arm there has returned."""
+    """Yield each `if` behind which the kernel does nothing more: a lane that takes an empty arm there has returned."""
     last = block.ops[-2] if len(block.ops) > 1 else None
     if isinstance(last, ops.If):
         yield last

@@ -1,4 +1,4 @@
-"""Data races: for every element, who touched it last, held against who touches it now.
+"""Data races: each access of an element is compared with the last accesses of it by other threads.
 
 Shadow memory per arena, one entry per unit of the smallest element accessed in that space:
 
@@ -8,8 +8,8 @@ Shadow memory per arena, one entry per unit of the smallest element accessed in 
     the last atomics      the same
 
 Two accesses of different threads race if one of them writes, not both are atomic, and neither is ordered before the other
-(`order.py`). Two writes of the same value do not count. Threads are tags (`Launch.tag_shift`).
-Source for keeping one reader where readers are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
+(`order.py`). Two writes of the same value are no race. Threads are tags (`Launch.tag_shift`).
+Source of keeping one reader where readers are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
 from stagekit.backends.interp.memory import Allocation, Array, Pointers
 from stagekit.backends.interp.order import BARRIER_SHIFT, Clocks
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, Access, Launch, Role, Scope, Team, Touch, Watcher
+from stagekit.backends.interp.team import WARP_SHIFT, Access, Launch, Role, Touch, Watcher
 from stagekit.diagnostics import Note
 from stagekit.ir import Space
 
 
 class LastAccesses(NamedTuple):
-    """Of each of some units: a thread (its tag), its time and access. Clear ones are 0: nobody, before all time."""
+    """For each unit of memory, the last thread (its tag) that accessed it, when, and by which access. 0: no thread yet."""
 
     thread: Array
     time: Array
@@ -47,7 +47,7 @@ class LastAccesses(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What lanes touch, in units, and the thread and time of each. lanes: which lane of the touch each belongs to."""
+    """A touch as entries, one per lane and unit: the unit, the thread, its time, and the lane's position in the touch."""
 
     touch: Touch
     units: Array
@@ -56,36 +56,37 @@ class Now(NamedTuple):
     lanes: Array
 
     def only(self, some: Array) -> tuple[Array, Array, Array]:
-        """Unit, thread and time of the entries `some`."""
+        """Return unit, thread and time of the entries `some`."""
         return self.units[some], self.thread[some], self.time[some]
 
 
 class Crowd:
-    """Threads that touched a unit in no order with each other: the extremes in one block, and one of another block.
+    """Per unit, threads that touched it in no order with each other: the lowest and highest of one block, and one of another.
 
-    Of two threads in one warp all between are in that warp, so the extremes tell whether a crowd is one warp's.
+    highest: also holds the latest time and access of the crowd. elsewhere: the thread of another block. All threads between two
+    of one warp are of that warp, so the extremes tell whether a crowd is of one warp.
     """
 
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.clocks = clocks
         self.is_shared = is_shared
-        self.highest = LastAccesses.clear(units)  # with the latest time and access of anyone
+        self.highest = LastAccesses.clear(units)
         self.lowest = np.zeros(units, np.int64)
         self.elsewhere = LastAccesses.clear(0 if is_shared else units)
 
     def join(self, now: Now) -> None:
-        """Add threads. Those ordered before a newcomer are forgotten: who conflicts with them conflicts with it."""
+        """Add threads. Those ordered before a newcomer are forgotten: what conflicts with them conflicts with it."""
         units = now.units
         is_new = self._is_over(units, now.thread, now.time)
         if not self.is_shared:
-            is_new |= self._step_aside(now, is_new)
+            is_new |= self._set_aside(now, is_new)
         new = units if np.count_nonzero(is_new) == len(units) else units[is_new]
         self.lowest[new] = self.highest.thread[new] = now.thread[is_new]
         self._stretch(now)
         self.highest.time[units], self.highest.access[units] = now.time, now.touch.access.number
 
     def _is_over(self, units: Array, thread: Array, time: Array) -> Array:
-        """Is everyone in the crowd of the thread's own block ordered before it? True where there is nobody."""
+        """Return where every thread of the crowd in the thread's own block is ordered before it; True for an empty crowd."""
         highest, then = self.highest.thread[units], self.highest.time[units]
         shift = self.clocks.shift
         is_over = then >> BARRIER_SHIFT < time >> BARRIER_SHIFT
@@ -97,15 +98,15 @@ class Crowd:
         return np.asarray(is_over)
 
     def _is_over_otherwise(self, units: Array, highest: Array, then: Array, thread: Array, time: Array) -> Array:
-        """The same by `syncwarp` or a hand-over. A crowd of several warps has no time of its own to go by."""
+        """Return the same by `syncwarp` or a hand-over. A crowd of several warps has no common time, so it is not over."""
         lowest = self.lowest[units]
         is_over = (highest >> WARP_SHIFT == lowest >> WARP_SHIFT) & self.clocks.is_ordered(highest, then, thread, time)
         if self.clocks.partial:
             is_over &= self.clocks.is_ordered(lowest, then, thread, time)
         return np.asarray(is_over)
 
-    def _step_aside(self, now: Now, is_new: Array) -> Array:
-        """Set crowds of other blocks aside for newcomers; which entries begin a new crowd thereby."""
+    def _set_aside(self, now: Now, is_new: Array) -> Array:
+        """Move crowds of other blocks to `elsewhere`; return the entries that thereby begin a new crowd."""
         highest, shift = self.highest.thread[now.units], self.clocks.shift
         aside = ~is_new & (highest >> shift != now.thread >> shift)
         if np.count_nonzero(aside):
@@ -114,7 +115,7 @@ class Crowd:
         return np.asarray(aside)
 
     def _stretch(self, now: Now) -> None:
-        """Let the extremes cover every newcomer; of several blocks at once, one is kept and one set aside."""
+        """Let the extremes cover every newcomer; where several blocks come at once, one stays and one is set aside."""
         units, thread = now.units, now.thread
         highest = self.highest.thread[units]
         if np.array_equal(highest, thread) and np.array_equal(self.lowest[units], thread):
@@ -129,7 +130,7 @@ class Crowd:
         np.maximum.at(self.highest.thread, units, thread)
 
     def conflicts(self, now: Now) -> tuple[Array, Array]:
-        """The entries of `now` that someone else in the crowd is in no order with, and who."""
+        """Return the entries of `now` that another thread of the crowd is in no order with, and these threads."""
         highest, lowest = self.highest.thread[now.units], self.lowest[now.units]
         some = np.flatnonzero((highest != now.thread) | (lowest != now.thread))
         some = some[~self._is_over(*now.only(some))]
@@ -137,7 +138,7 @@ class Crowd:
         return some, other
 
     def conflicts_elsewhere(self, now: Now) -> tuple[Array, Array]:
-        """The same for the thread that was set aside."""
+        """Return the same for the thread that was set aside."""
         if self.is_shared:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         other = self.elsewhere.thread[now.units]
@@ -149,25 +150,25 @@ class Crowd:
 
 
 class Shadow:
-    """What is known of one arena. A crowd is made when somebody joins it: many an array is only written, most without atomics."""
+    """The last accesses of one arena: the write, and by role ("read", "atomic") the crowds, made when a thread first joins."""
 
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.write = LastAccesses.clear(units)
-        self._crowds: dict[str, Crowd] = {}
-        self._make = functools.partial(Crowd, units, clocks, is_shared)
-
-    def crowd(self, role: Role) -> Crowd | None:
-        """Who has read the arena, or updated it; None for nobody."""
-        return self._crowds.get(role)
+        self.crowds: dict[Role, Crowd] = {}
+        self._make_crowd = functools.partial(Crowd, units, clocks, is_shared)
 
     def join(self, role: Role, now: Now) -> None:
-        if role not in self._crowds:
-            self._crowds[role] = self._make()
-        self._crowds[role].join(now)
+        if role not in self.crowds:
+            self.crowds[role] = self._make_crowd()
+        self.crowds[role].join(now)
+
+
+_RIVALS: dict[Role, tuple[Role, ...]] = {"read": ("atomic",), "write": ("read", "atomic"), "atomic": ("read",)}
+"""The crowds that an access conflicts with; all conflict with writes."""
 
 
 class Races(Watcher):
-    """Finds races in one launch."""
+    """Finds races in one launch. clocks: another watcher of the launch, which has to be registered with it."""
 
     def __init__(self, launch: Launch, program: Program) -> None:
         self.clocks = Clocks(launch, program)
@@ -180,25 +181,25 @@ class Races(Watcher):
         starts = [a.arena_start for a in launch.allocations]
         self.unit_bytes = {space: math.gcd(*given, *starts) for space, given in sizes.items()}
 
-    def barrier(self, blocks: Array) -> None:
-        self.clocks.barrier(blocks)
-
-    def syncwarp(self, team: Team, mask: Any) -> None:
-        self.clocks.syncwarp(team, mask)
-
-    def fence(self, team: Team, scope: Scope) -> None:
-        self.clocks.fence(team, scope)
-
     def access(self, touch: Touch, value: Any) -> None:
-        arena = touch.allocation.arena
+        arena, role = touch.allocation.arena, touch.access.role
         if arena.space is Space.LOCAL or arena in self.constant_arenas:
             return
         now, shadow = self._now(touch), self.shadows.get(arena)
         if shadow is None:
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
             shadow = self.shadows[arena] = Shadow(units, self.clocks, arena.space is Space.SHARED)
-        for check in _CHECKS[touch.access.role]:
-            check(self, shadow, now, value)
+        self._compare_with_write(shadow.write, now, value)
+        for crowd in (shadow.crowds.get(rival) for rival in _RIVALS[role]):
+            if crowd is not None:
+                self._report(now, *crowd.conflicts(now), crowd.highest)
+                self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
+        if role == "write":
+            self._note_write(shadow.write, now, value)
+        else:
+            shadow.join(role, now)
+        if role == "atomic":
+            self.clocks.atomic(now.thread, arena, now.units)
 
     def forget(self, memory: Iterable[Allocation]) -> None:
         for arena in memory:
@@ -219,50 +220,29 @@ class Races(Watcher):
         units = (index[:, None] * pieces + np.arange(start, start + pieces)).reshape(-1)
         return Now(touch, units, *(np.repeat(each, pieces) for each in (thread, time, lanes)))
 
-    # -- the rules ----------------------------------------------------------------------------------------------------
-
-    def against_write(self, shadow: Shadow, now: Now, value: Any) -> None:
-        writer = shadow.write.thread[now.units]
+    def _compare_with_write(self, last: LastAccesses, now: Now, value: Any) -> None:
+        """Report the entries that are in no order with the last write of another thread, and store another value."""
+        writer = last.thread[now.units]
         some = np.flatnonzero((writer != now.thread) & (writer != 0))
         if not len(some):
             return
         units, thread, time = now.only(some)
-        some = some[~self.clocks.is_ordered(writer[some], shadow.write.time[units], thread, time)]
+        some = some[~self.clocks.is_ordered(writer[some], last.time[units], thread, time)]
         if len(some) and now.touch.access.role == "write":
             some = some[_changes(now, value, some)]
-        self._report(now, some, writer[some], shadow.write)
+        self._report(now, some, writer[some], last)
 
-    def against_reads(self, shadow: Shadow, now: Now, value: Any) -> None:
-        self._against_crowd(shadow.crowd("read"), now)
-
-    def against_atomics(self, shadow: Shadow, now: Now, value: Any) -> None:
-        self._against_crowd(shadow.crowd("atomic"), now)
-
-    def _against_crowd(self, crowd: Crowd | None, now: Now) -> None:
-        if crowd is None:
-            return
-        self._report(now, *crowd.conflicts(now), crowd.highest)
-        self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
-
-    def note_read(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.join("read", now)
-
-    def note_atomic(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.join("atomic", now)
-        self.clocks.atomic(now.thread, now.touch.allocation.arena, now.units)
-
-    def note_write(self, shadow: Shadow, now: Now, value: Any) -> None:
-        shadow.write.put(now.units, now.thread, now.time, now.touch.access.number)
-        winner = shadow.write.thread[now.units]
+    def _note_write(self, last: LastAccesses, now: Now, value: Any) -> None:
+        """Record a write, and report lanes of it that store different values to one element."""
+        last.put(now.units, now.thread, now.time, now.touch.access.number)
+        winner = last.thread[now.units]
         some = np.flatnonzero(winner != now.thread)
         if len(some):
             some = some[_differs_from_winner(now, value, some)]
-            self._report(now, some, winner[some], shadow.write)
-
-    # -- the words ----------------------------------------------------------------------------------------------------
+            self._report(now, some, winner[some], last)
 
     def _report(self, now: Now, some: Array, other: Array, known: LastAccesses) -> None:
-        """Report the entries `some` against the threads `other`, whose access is the one in `known`."""
+        """Report the entries `some` as races with the threads `other`, whose accesses `known` holds."""
         if not len(some):
             return
         other_access = known.access[now.units[some]]
@@ -271,7 +251,7 @@ class Races(Watcher):
             self._report_pairs(now, some[these], other[these], self.accesses[number - 1])
 
     def _report_pairs(self, now: Now, some: Array, other: Array, other_access: Access) -> None:
-        """Of pairs that differ in how far apart they are, the farthest: what orders blocks orders warps, not so vice versa."""
+        """Report the pair that is farthest apart: what orders two blocks also orders warps, but not the other way round."""
         touch, launch = now.touch, now.touch.team.launch
         apart = now.thread[some] ^ other  # tags differ in high bits only where blocks or warps do
         first = int(np.argmax((apart >> WARP_SHIFT != 0) + (apart >> launch.tag_shift != 0).astype(np.int8)))
@@ -293,33 +273,26 @@ class Races(Watcher):
 
 
 def _constant_arenas(launch: Launch, program: Program) -> frozenset[Allocation]:
-    """Memory that the kernel can only read: nothing can race there."""
+    """Return the memory that the kernel only reads, where nothing can race."""
     pairs = zip(program.fn.params, launch.params)
     written = {p.allocation.arena for value, p in pairs if value in program.written and isinstance(p, Pointers)}
     return frozenset(a.arena for a in launch.allocations) - written
 
 
-_CHECKS: dict[str, tuple[Any, ...]] = {
-    "read": (Races.against_write, Races.against_atomics, Races.note_read),
-    "write": (Races.against_write, Races.against_reads, Races.against_atomics, Races.note_write),
-    "atomic": (Races.against_write, Races.against_reads, Races.note_atomic),
-}
-
-
 def _bits(values: Array) -> Array:
-    """Values as integers that are equal where the bits are."""
+    """Return values as integers that are equal where the bits are."""
     return values.view(f"u{values.dtype.itemsize}") if values.dtype.itemsize in (1, 2, 4, 8) else values
 
 
 def _changes(now: Now, value: Any, some: Array) -> Array:
-    """Of the entries `some`: does the store put other bits there than lie there?"""
+    """Return for which of the entries `some` the store changes the bits in memory."""
     lanes = now.lanes[some]
     there = now.touch.view.elements[now.touch.indices()[lanes]]
     return np.asarray(_stored(now, value)[lanes] != _bits(there))
 
 
 def _differs_from_winner(now: Now, value: Any, some: Array) -> Array:
-    """Of the entries `some`, which lose to another lane of the same store: did they want other bits than the winner?"""
+    """Return which of the entries `some`, all overwritten by another lane of the store, store other bits than that lane."""
     stored = _stored(now, value)
     _, group = np.unique(now.touch.indices(), return_inverse=True)
     winner = np.empty(int(group.max()) + 1, stored.dtype)
@@ -329,6 +302,6 @@ def _differs_from_winner(now: Now, value: Any, some: Array) -> Array:
 
 
 def _stored(now: Now, value: Any) -> Array:
-    """The bits that each lane of the touch stores."""
+    """Return the bits that each lane of the touch stores."""
     spread = np.broadcast_to(value, now.touch.indices().shape)
     return _bits(spread.astype(now.touch.view.elements.dtype))

@@ -1,10 +1,10 @@
-"""Which threads run when: blocks start one after another, and the teams of those that run take turns.
+"""The scheduler: blocks start one after another, and the teams of those that run take turns.
 
-A kernel whose threads never wait for each other but at barriers runs as teams of whole blocks, as many side by side as there
-is room for. Where warps wait for each other, and for trying orders, each warp of a block is a team of its own. A team runs
-until it asks: `Arrive` at a block barrier, which all teams of the block have to reach, or `Turn`, after which others may go.
-When every team in sight waits in vain, the next block is started too, so that blocks may wait for blocks. When there is none
-left to start, the kernel is stuck, and says where.
+A kernel whose threads wait for each other only at barriers runs as teams of whole blocks, as many side by side as there is
+room for. Where warps wait for each other, or an order is asked for, each warp of a block is a team of its own. A team runs
+until it makes a request: `Arrive` at a block barrier, which all teams of the block have to reach, or `Turn`, after which others
+may run. When every running team waits in vain, the next block is started too, so that blocks may wait for blocks. When no block
+is left to start, the kernel is stuck, and a finding says where.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from stagekit.limits import WARP
 
 _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
 _TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team
-_SHARED_BASE = 0x1000  # shared memory has addresses of its own; what counts is their alignment
+_SHARED_BASE = 0x1000  # shared memory has addresses of its own, of which only the alignment matters
 _DYNAMIC_ALIGN = 16  # bytes, of dynamic shared memory
 _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Blocks that have been started side by side, as so many `teams`. spoken: how many prints and failures came before theirs."""
+    """Blocks started side by side, as `teams` teams. messages_before: how many prints and failures came before theirs."""
 
     blocks: Array
     memory: list[Allocation]
     teams: int
-    spoken: tuple[int, int]
+    messages_before: tuple[int, int]
 
 
 @dataclass(eq=False)
 class TeamRun:
-    """One team under way. arrived: the barrier it waits at. turn: what it last repeated.
+    """One running team. arrived: the barrier it waits at. turn: its last request for a turn, if it has not run since.
 
-    rounds: launch.writes at the start of the present round of each loop. idle_since: the same where the round that has just
-    ended changed nothing, in the team or in memory: as long as nobody writes, the next would be no different.
+    rounds: by loop, `launch.writes` at the start of its present round. idle_since: the same where the round that has just
+    ended changed nothing in the team; while `launch.writes` is still this, the next round would change nothing either. Else -1.
     """
 
     team: Team
@@ -63,7 +63,7 @@ class TeamRun:
 
 
 def _blocks_to_start(launch: Launch, program: Program) -> Iterator[Array]:
-    """Blocks that start together, in the order that the schedule asks for. A fence may order blocks: then each runs alone."""
+    """Return groups of blocks that start together, in the order of the schedule. A fence may order blocks: then one each."""
     numbers = np.arange(launch.blocks)
     schedule = launch.options.schedule
     if schedule is not None and schedule.order == "backward":
@@ -79,6 +79,7 @@ def _blocks_to_start(launch: Launch, program: Program) -> Iterator[Array]:
 
 
 def _start(launch: Launch, program: Program, blocks: Array) -> list[TeamRun]:
+    """Return the teams of blocks that start together."""
     memory = _shared_memory(launch, program, len(blocks))
     lanes = WARP if program.is_scheduled else launch.threads
     firsts = range(0, launch.threads, lanes)
@@ -92,30 +93,30 @@ def _start(launch: Launch, program: Program, blocks: Array) -> list[TeamRun]:
 
 
 def _shared_memory(launch: Launch, program: Program, copies: int) -> list[Allocation]:
-    """The shared memory of so many blocks: one allocation per `alloc`, and one for all that ask for the dynamic bytes."""
-    made: list[Allocation] = []
+    """Return the shared memory of blocks: one allocation per `alloc`, except that all `alloc`s of the dynamic bytes share one."""
+    memory: list[Allocation] = []
     base, dynamic = _SHARED_BASE, None
     for op in program.shared:
         if op.count is None and dynamic is not None:
-            made.append(dynamic)
+            memory.append(dynamic)
             continue
         size = launch.dynamic_shared_bytes if op.count is None else op.count * op.dtype.itemsize
         base = just_aligned(base, max(op.align, op.dtype.itemsize, _DYNAMIC_ALIGN if op.count is None else 1))
         name = op.result.name or "shared"
-        made.append(Allocation.fresh(name, Space.SHARED, op.dtype, base, size=size, copies=copies))
+        memory.append(Allocation.fresh(name, Space.SHARED, op.dtype, base, size=size, copies=copies))
         base += size
-        dynamic = made[-1] if op.count is None else dynamic
-    return made
+        dynamic = memory[-1] if op.count is None else dynamic
+    return memory
 
 
 # -- taking turns -----------------------------------------------------------------------------------------------------
 
 Pick = Callable[[list[TeamRun], TeamRun | None], TeamRun]
-"""Who runs next: of those that can, given who ran last."""
+"""From the teams that can run, and the one that ran last, to the one that runs next."""
 
 
 def _picker(schedule: Schedule | None) -> Pick:
-    """The order that `schedule` stands for; None is "forward"."""
+    """Return what picks teams in the order of `schedule`; None is "forward"."""
     if schedule is not None and schedule.order == "random":
         generator = np.random.default_rng(schedule.seed)
         return lambda ready, last: ready[int(generator.integers(len(ready)))]
@@ -132,7 +133,7 @@ def _picker(schedule: Schedule | None) -> Pick:
 
 
 class Scheduler:
-    """Runs all blocks of a launch. running: the teams that have started and not ended, in the order in which they started."""
+    """Runs all blocks of a launch. running: the teams that have started and not ended, in the order of their start."""
 
     def __init__(self, launch: Launch, program: Program) -> None:
         self.launch = launch
@@ -141,7 +142,7 @@ class Scheduler:
         self.running: list[TeamRun] = []
 
     def run(self) -> None:
-        """To the end, or until nothing goes on any more."""
+        """Run to the end, or until no team can go on; the findings say why."""
         last: TeamRun | None = None
         try:
             while self.running or self._start_next():
@@ -162,7 +163,7 @@ class Scheduler:
         return bool(started)
 
     def _unstick(self, waiting: TeamRun) -> None:
-        """Everyone waits in vain: let another block in, or say that nobody can come."""
+        """Start another block when all teams wait in vain; without one, report it and abandon the launch."""
         if waiting.turn is None or self._start_next():
             return
         why = "every warp that can run waits for memory that nobody will change"
@@ -170,7 +171,7 @@ class Scheduler:
         raise Abandoned
 
     def _advance(self, each: TeamRun) -> None:
-        """Let a team run until it asks."""
+        """Let a team run until its next request."""
         if each.turn is not None:
             each.rounds[each.turn.op] = self.launch.writes
         answer, each.answer, each.turn = each.answer, None, None
@@ -192,7 +193,7 @@ class Scheduler:
             self._release(each.group)
 
     def _release(self, group: Group) -> None:
-        """Let the teams that wait at a barrier go. If it is not the same for all of the block, report it."""
+        """Let the teams that wait at a barrier go on. If they are not all teams of the block at one barrier, report it."""
         waiting = [(t, t.arrived) for t in self.running if t.group is group and t.arrived is not None]
         (first, at), *_ = waiting
         here = sum(request.op is at.op for _, request in waiting)
@@ -208,12 +209,12 @@ class Scheduler:
             each.arrived, each.answer = None, (holds, present)
 
     def _end(self, each: TeamRun) -> None:
-        """Forget what was watched of memory that ends; put together what each of several blocks said."""
+        """Remove a team that has ended; when it was the last of its group, sort the messages of the blocks by block."""
         self.running.remove(each)
         group, is_last = each.group, all(t.group is not each.group for t in self.running)
         for watcher in self.launch.watchers:
             watcher.forget(each.team.local.values())
             watcher.forget(group.memory if is_last else ())
         if is_last and len(group.blocks) > 1:
-            for messages, start in zip((self.launch.prints, self.launch.failures), group.spoken):
+            for messages, start in zip((self.launch.prints, self.launch.failures), group.messages_before):
                 messages[start:] = sorted(messages[start:], key=lambda m: m.who.block[::-1])

@@ -1,7 +1,7 @@
-"""Measurements of a launch, from the actual addresses: bytes, sectors, bank conflicts, masks and branches.
+"""Measurements of a launch, from its actual addresses: bytes, sectors, bank conflicts, masks and branches.
 
 A *request* is one warp running one access. Global memory moves in sectors of 32 bytes: a warp that reads 32 neighbouring
-float32 needs 4. Shared memory has 32 banks of 4 bytes: a request is served in as many passes as one bank has to give
+float32 needs 4. Shared memory has 32 banks of 4 bytes: a request takes as many passes as the busiest bank has to give
 different words. Source: CUDA C++ Programming Guide, "Device Memory Accesses"; "Shared Memory" under compute capability 5.x.
 """
 
@@ -28,9 +28,9 @@ BANKS = 32
 
 @dataclass(frozen=True)
 class AccessStatistics:
-    """One access of the kernel. lanes: accesses by single threads. bytes: what they asked for.
+    """The figures of one access of the kernel. lanes: accesses by single threads. bytes: what they asked for.
 
-    sectors: global memory only, fetched or written. passes: shared memory only, 1 per request without bank conflicts.
+    sectors: sectors moved, of global memory only. passes: of shared memory only; 1 per request without bank conflicts.
     """
 
     loc: Loc
@@ -49,18 +49,18 @@ class AccessStatistics:
 
     @property
     def bank_conflicts(self) -> int:
-        """Passes beyond the first of each request."""
+        """The passes beyond the first of each request."""
         return self.passes - self.requests if self.space == Space.SHARED.value else 0
 
     @property
     def mask_efficiency(self) -> float:
-        """Lanes that took part, of those that could have."""
+        """The share of lanes that took part, 0 to 1."""
         return self.lanes / (self.requests * WARP)
 
 
 @dataclass(frozen=True)
 class BranchStatistics:
-    """One `if` whose condition differs from thread to thread. warps: that ran it; diverged: of those, with both arms."""
+    """One `if` whose condition may differ between threads. warps: how many ran it; diverged: how many of those ran both arms."""
 
     loc: Loc
     warps: int
@@ -69,14 +69,14 @@ class BranchStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """accesses: by their place in the kernel and array; branches: by place."""
+    """The measurements of a launch. accesses: one per place in the kernel and array. branches: one per place."""
 
     accesses: tuple[AccessStatistics, ...]
     branches: tuple[BranchStatistics, ...]
 
     @property
     def bytes_read(self) -> int:
-        """From global memory, as asked for by the threads."""
+        """The bytes of global memory that threads asked for."""
         return self._bytes("read", "atomic")
 
     @property
@@ -87,7 +87,7 @@ class Statistics:
         return sum(a.bytes for a in self.accesses if a.space == Space.GLOBAL.value and a.role in roles)
 
     def __str__(self) -> str:
-        """Tables: one row per access, one per branch that differs between threads."""
+        """Return tables with one row per access and one per branch that may differ between threads."""
         lines = [f"global memory: {self.bytes_read} bytes read, {self.bytes_written} bytes written", ""]
         lines += _table(("access", "array", "requests", "bytes", "sectors/request", "bank conflicts", "mask"), [
             (_place(a.loc), f"{a.role} {a.array} ({a.space})", a.requests, a.bytes,
@@ -108,7 +108,7 @@ def _place(loc: Loc) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Lines in columns: words left, numbers right."""
+    """Return lines in columns: words to the left, numbers to the right."""
     texts = [tuple(head), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts)]
     columns = [str.ljust if any(c.isalpha() for c in texts[-1][i]) else str.rjust for i in range(len(head))]
@@ -116,7 +116,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 class Measured(Watcher):
-    """Adds up while the launch runs."""
+    """The watcher that adds up the statistics of a launch."""
 
     def __init__(self) -> None:
         self._accesses: defaultdict[tuple[Access, str], Any] = defaultdict(int)
@@ -133,11 +133,12 @@ class Measured(Watcher):
         self._accesses[access, touch.allocation.name] += row
 
     def branch(self, team: Team, loc: Loc, taken: Array) -> None:
-        rows = team.to_warps(team.active_lanes())
+        rows = team.active_rows()
         both = team.to_warps(taken).any(axis=1) & (rows & ~team.to_warps(taken)).any(axis=1)
         self._branches[loc] += np.array([np.count_nonzero(rows.any(axis=1)), np.count_nonzero(both)])
 
-    def done(self) -> Statistics:
+    def statistics(self) -> Statistics:
+        """Return what the launch has added up so far."""
         accesses = (
             AccessStatistics(access.loc, access.role, access.space.value, array, *row.tolist())
             for (access, array), row in self._accesses.items()
@@ -147,13 +148,13 @@ class Measured(Watcher):
 
 
 def _sectors(warp: Array, start: Array) -> int:
-    """Different (warp, sector) pairs; an element is within one sector as it is aligned."""
+    """Return the number of different (warp, sector) pairs. An element lies within one sector because it is aligned."""
     pairs = np.stack([warp, start // SECTOR_BYTES], axis=1)
     return len(np.unique(pairs, axis=0))
 
 
 def _passes(warp: Array, start: Array, itemsize: int) -> int:
-    """Summed over warps: the most different words that one bank has to give. An 8-byte element takes two words."""
+    """Return the passes of all warps: of each, the different words of its busiest bank. An 8-byte element takes two words."""
     words = (start[:, None] // BANK_BYTES + np.arange(max(itemsize // BANK_BYTES, 1))).reshape(-1)
     warps = np.repeat(warp, len(words) // len(warp))
     pairs = np.unique(np.stack([warps, words], axis=1), axis=0)

@@ -1,4 +1,4 @@
-"""Straight-line ops as steps: arithmetic by the table of meaning, memory through `access.py`, prints and asserts.
+"""Straight-line ops as steps: arithmetic by the tables of `semantics`, memory through `access.py`, prints and asserts.
 
 A step reads and writes `values` by number. Rows of `semantics` that are plain NumPy functions of the operands' own dtype are
 called directly; the run sets NumPy's error state once for all of them.
@@ -25,14 +25,14 @@ from stagekit.ir import Op, Pointer, Space, ops, semantics
 Meaning = Callable[..., Any]
 
 _NARROW_BITS = 16  # floats this small compute in float32, see `semantics`
-_LOCAL_BASE = 0x8000_0000  # local memory has addresses of its own; what counts is their alignment
+_LOCAL_BASE = 0x8000_0000  # local memory has addresses of its own, of which only the alignment matters
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 def computed(meaning_of: Callable[[Any], Meaning]) -> Builder:
-    """The builder of ops whose result is a function of their operands, lane by lane."""
+    """Return the builder of ops whose result is a function of their operands, lane by lane."""
 
     def build(c: Compiler, op: Op) -> Built:
         result, *operands = c.numbers((op.result, *op.operands()))
@@ -90,8 +90,8 @@ def _conversion(op: ops.Cast) -> Meaning:
     source, target = scalar_dtype(op.operand), scalar_dtype(op.result)
     if source is target:
         return lambda value: value
-    kinds = tuple("int" if d.is_integer else d.kind for d in (source, target))
-    row = semantics.CAST[kinds[0], kinds[1]]
+    from_kind, to_kind = ("int" if d.is_integer else d.kind for d in (source, target))
+    row = semantics.CAST[from_kind, to_kind]
 
     def convert(value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -128,8 +128,8 @@ def _load(c: Compiler, op: ops.Load) -> Built:
 
     def masked_load(values: Values, team: Team) -> None:
         lanes = both(team.mask, values[mask])
-        found = None if lanes is False else read(team, values[pointer], lanes, access)
-        values[result] = choose(values[mask], found, values[other])
+        loaded = None if lanes is False else read(team, values[pointer], lanes, access)
+        values[result] = choose(values[mask], loaded, values[other])
 
     return (masked_load,)
 
@@ -158,11 +158,11 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
     if op.space is Space.GLOBAL:
         raise InternalError("alloc in global memory")
     if op.space is Space.SHARED:
-        place = len(c.shared)
+        number = len(c.shared)
         c.shared.append(op)
 
         def shared(values: Values, team: Team) -> None:
-            values[result] = Pointers(team.memory[place], np.int64(0))
+            values[result] = Pointers(team.memory[number], np.int64(0))
 
         return (shared,)
     size = (op.count or 0) * op.dtype.itemsize
@@ -171,8 +171,8 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
 
     def local(values: Values, team: Team) -> None:
         if result not in team.local:
-            made = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
-            team.local[result] = made
+            memory = Allocation.fresh(name, Space.LOCAL, op.dtype, base, size=size, copies=team.lanes)
+            team.local[result] = memory
         values[result] = Pointers(team.local[result], np.int64(0))
 
     return (local,)
@@ -182,18 +182,18 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
 
 
 def _print(c: Compiler, op: ops.Print) -> Built:
-    read_out = _messages(c, op, op.format)
-    return (lambda values, team: team.launch.prints.extend(read_out(values, team, team.mask)),)
+    messages_of = _messages(c, op, op.format)
+    return (lambda values, team: team.launch.prints.extend(messages_of(values, team, team.mask)),)
 
 
 def _assert(c: Compiler, op: ops.Assert) -> Built:
     condition = c.number(op.condition)
-    read_out = _messages(c, op, op.message)
+    messages_of = _messages(c, op, op.message)
 
     def step(values: Values, team: Team) -> None:
         failed = both(team.mask, ~values[condition])
         if failed is not False:
-            team.launch.failures.extend(read_out(values, team, failed))
+            team.launch.failures.extend(messages_of(values, team, failed))
 
     return (step,)
 

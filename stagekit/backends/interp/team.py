@@ -1,4 +1,4 @@
-"""Who runs, what they touch, and who is told: a launch, its teams of threads, their accesses of memory, and its watchers.
+"""A launch, its teams of threads, their accesses of memory, and the watchers that are told of them.
 
 A team is a whole block, several blocks side by side, or one warp of a block that takes turns with the others. `Team.mask`
 says which lanes are active (None: all), `ended` which have returned from the kernel. `values` holds every SSA value by number:
@@ -37,12 +37,12 @@ Scope = Literal["block", "device", "system"]
 
 @dataclass(eq=False)
 class Launch:
-    """One launch while it runs: its extents, its arrays, and where everything that is seen goes.
+    """One launch while it runs: its extents, its arrays, and what has been seen so far.
 
     grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
-    writes: counts accesses that changed memory; as long as it stands still, a waiting warp waits in vain.
-    tag_shift: a thread's *tag* is one more than its block's number, shifted left by this, or its number in the block: so
-    0 is nobody, and block and warp are a shift away.
+    writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
+    tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
+    and shifting a tag right gives its block or its warp.
     """
 
     grid: Index3
@@ -52,7 +52,7 @@ class Launch:
     allocations: tuple[Allocation, ...]
     options: Options
     sink: FindingSink
-    watchers: tuple[Watcher, ...] = ()
+    watchers: list[Watcher] = field(default_factory=list)
     prints: list[Message] = field(default_factory=list)
     failures: list[Message] = field(default_factory=list)
     writes: int = 0
@@ -64,14 +64,14 @@ class Launch:
         self.tag_shift = max((self.threads - 1).bit_length(), WARP_SHIFT)
 
     def who(self, tag: int) -> Who:
-        """The thread that a tag stands for."""
+        """Return the thread that a tag stands for."""
         block, thread = (tag >> self.tag_shift) - 1, tag & ((1 << self.tag_shift) - 1)
         (bx, by, bz), (tx, ty, tz) = unravel(block, self.grid), unravel(thread, self.block)
         return Who((int(bx), int(by), int(bz)), (int(tx), int(ty), int(tz)))
 
 
 def unravel(number: Any, extents: Index3) -> tuple[Any, Any, Any]:
-    """The index along x, y, z of a linear number; 0 along an axis of one."""
+    """Return the index along x, y, z of a linear number, where x counts fastest."""
     x, y, _ = extents
     if extents[1:] == (1, 1):
         return number, np.int64(0), np.int64(0)
@@ -81,56 +81,54 @@ def unravel(number: Any, extents: Index3) -> tuple[Any, Any, Any]:
 # -- threads that run as one ------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class Team:
-    """Some threads of one or more blocks. `first`: number of the first thread of each block that belongs to it.
+    """Some threads of one or more blocks: `block_lanes` of each block, from its thread `first` on. Every lane is a real thread.
 
-    blocks: linear block numbers. lanes: threads in all. `block_lanes`: threads per block. Every lane is a real thread.
-    memory: shared allocations of these blocks by number. local: as `memory`, of these lanes.
+    blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
+    of the pointer. lanes, active: how many threads there are, and how many of them are active.
     """
 
-    def __init__(
-        self, launch: Launch, blocks: Array, first: int, block_lanes: int, memory: list[Allocation], values: Values
-    ) -> None:
-        self.launch = launch
-        self.blocks = blocks
-        self.first = first
-        self.block_lanes = block_lanes
-        self.lanes = block_lanes * len(blocks)
-        self.memory = memory
-        self.local: dict[int, Allocation] = {}
-        self.mask: Array | None = None
-        self.active = self.lanes
-        self.ended: Array | None = None
-        self.values = values
+    launch: Launch
+    blocks: Array
+    first: int
+    block_lanes: int
+    memory: list[Allocation]
+    values: Values
+    local: dict[int, Allocation] = field(default_factory=dict)
+    mask: Array | None = None
+    ended: Array | None = None
+
+    def __post_init__(self) -> None:
+        self.lanes = self.active = self.block_lanes * len(self.blocks)
 
     @cached_property
     def thread(self) -> Array:
-        """Number of each lane's thread within its block."""
+        """The number of each lane's thread within its block."""
         return np.tile(np.arange(self.first, self.first + self.block_lanes), len(self.blocks))
 
     @cached_property
     def row(self) -> Array:
-        """Which of the team's blocks each lane belongs to."""
+        """The place in `blocks` of each lane's block."""
         return np.repeat(np.arange(len(self.blocks)), self.block_lanes)
 
     @cached_property
     def block(self) -> Any:
-        """Linear number of each lane's block: a scalar for one block."""
+        """The linear number of each lane's block, a scalar where there is one block."""
         return self.blocks[0] if len(self.blocks) == 1 else np.repeat(self.blocks, self.block_lanes)
 
     @cached_property
     def tag(self) -> Array:
-        """Each lane's thread, unique within the launch; see `Launch.tag_shift`."""
+        """The tag of each lane's thread; see `Launch.tag_shift`."""
         return np.asarray(((self.block + 1) << self.launch.tag_shift) | self.thread)
 
     @cached_property
     def warp_tag(self) -> Array:
-        """Each lane's warp, unique within the launch."""
+        """The number of each lane's warp, unique within the launch."""
         return self.tag >> WARP_SHIFT
 
     @cached_property
     def thread_idx(self) -> tuple[Any, ...]:
-        """Along x, y, z."""
         return unravel(self.thread, self.launch.block)
 
     @cached_property
@@ -150,7 +148,7 @@ class Team:
         return np.arange(self.lanes)
 
     def copy_of(self, space: Space) -> Array | None:
-        """Which copy of an allocation each lane uses; None: there is one."""
+        """Return which copy of an allocation each lane uses; None where there is one copy."""
         if space is Space.LOCAL:
             return self.lane_numbers
         return self.row if space is Space.SHARED and len(self.blocks) > 1 else None
@@ -164,49 +162,45 @@ class Team:
         notes: tuple[Note, ...] = (),
         lane: int | None = None,
     ) -> None:
-        """Record what is wrong in the lanes `at_fault`: once per kind of fault, place and `key`.
-
-        lane: the one to name; left out, the first.
-        """
+        """Report a fault of the lanes `at_fault`, once per kind, place and `key`. lane: the one to name, else the first."""
         named = int(np.argmax(at_fault)) if lane is None else lane
-        count = int(np.count_nonzero(at_fault))
-        self.launch.sink.report(
-            diagnostic, loc, count, key=key, who=lambda: self.launch.who(int(self.tag[named])), notes=notes
-        )
+        count, tag = int(np.count_nonzero(at_fault)), int(self.tag[named])
+        self.launch.sink.report(diagnostic, loc, count, key=key, who=lambda: self.launch.who(tag), notes=notes)
 
     # -- masks --------------------------------------------------------------------------------------------------------
 
     def enter(self, mask: Array | None, active: int) -> None:
-        """Go on with the lanes of `mask`, `active` in number."""
+        """Make the lanes of `mask` the active ones; there are `active` of them."""
         self.mask, self.active = mask, active
 
     def end(self, lanes: Array) -> None:
-        """`lanes` have returned from the kernel."""
+        """Note that `lanes` have returned from the kernel."""
         self.ended = lanes if self.ended is None else self.ended | lanes
 
     def active_lanes(self) -> Array:
-        """The mask as an array."""
+        """Return the mask as an array."""
         return np.ones(self.lanes, np.bool_) if self.mask is None else self.mask
 
     def spread(self, value: Any) -> Array:
-        """`value` with one element per lane."""
+        """Return `value` with one element per lane."""
         return value if isinstance(value, np.ndarray) else np.full(self.lanes, value)
 
     # -- warps --------------------------------------------------------------------------------------------------------
 
     @cached_property
     def warp_rows(self) -> int:
+        """How many warps the team has."""
         return len(self.blocks) * -(-self.block_lanes // WARP)
 
     @cached_property
     def _places(self) -> Array | None:
-        """Where each lane stands among the rows of warps; None when rows have no holes."""
+        """The place of each lane in the rows of all warps; None where rows have no holes."""
         if self.block_lanes % WARP == 0:
             return None
         return np.asarray(self.row * (self.warp_rows // len(self.blocks) * WARP) + self.thread - self.first)
 
     def to_warps(self, value: Any) -> Array:
-        """One row of 32 per warp; holes are 0."""
+        """Return one row of 32 per warp; holes are 0."""
         spread = self.spread(value)
         if self._places is None:
             return spread.reshape(-1, WARP)
@@ -215,16 +209,30 @@ class Team:
         return padded.reshape(-1, WARP)
 
     def from_warps(self, rows: Array) -> Array:
-        """One element per lane; `rows` has one row per warp, of 32 elements or of one that all lanes share."""
+        """Return one element per lane. rows: one row per warp, of 32 elements or of one that all its lanes share."""
         full = np.broadcast_to(rows, (self.warp_rows, WARP)).reshape(-1)
         return full.copy() if self._places is None else full[self._places]
 
+    @cached_property
+    def existing_rows(self) -> Array:
+        """Which places of the rows are threads, as rows of 32 bools; False in holes."""
+        return self.to_warps(np.True_)
 
-# -- what they touch --------------------------------------------------------------------------------------------------
+    def active_rows(self) -> Array:
+        """Return which lanes are active, as rows of 32 bools; False in holes."""
+        return self.existing_rows if self.mask is None else self.to_warps(self.mask)
+
+
+def bit_sets(rows: Array) -> Array:
+    """Return each row of 32 bools as one uint32, lane 0 in the lowest bit: shape (..., 32) becomes (...)."""
+    return np.asarray(np.packbits(rows, axis=-1, bitorder="little").view("<u4")[..., 0])
+
+
+# -- accesses of memory -----------------------------------------------------------------------------------------------
 
 
 class LaneIndexing(NamedTuple):
-    """`A[i, j]` as one lane sees it. An index is None where a slice stands; is_view: the array begins inside another."""
+    """`A[i, j]` in one lane. An index is None where a slice stands. is_view: the array is a part of another."""
 
     indices: tuple[int | None, ...]
     shape: tuple[int, ...]
@@ -232,35 +240,35 @@ class LaneIndexing(NamedTuple):
 
     @property
     def missed(self) -> tuple[int, ...]:
-        """Axes that their index leaves."""
+        """The axes whose index is out of range."""
         pairs = enumerate(zip(self.indices, self.shape))
         return tuple(axis for axis, (index, size) in pairs if index is not None and not 0 <= index < size)
 
     @property
     def is_whole_row(self) -> bool:
-        """Is this an element of the whole of an array of one axis? An index that leaves it leaves the array."""
+        """Whether this indexes an array of one axis that is no view: an index out of range is then outside the array."""
         return len(self.shape) == 1 and not self.is_view
 
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """What an access was written as, so that each index can be held against its own axis: one that leaves it may hit another row.
+    """The indexing that an access was written as. Each index is compared with its own axis: one past its end may hit another row.
 
-    links: from the first view to the element, each with numbers of values. checked: index and size of axes worth a look.
+    links: the indexings from the first view to the element, in numbers of values. checked: (index, size) of each axis to check.
     """
 
     links: tuple[LaneIndexing, ...]
     checked: tuple[tuple[int, int], ...]
 
     def outside(self, values: Values) -> Any:
-        """Which lanes leave an axis: one bool for all, or one per lane. A negative index is a very large one without sign."""
+        """Return which lanes leave an axis: one bool for all, or one per lane. Seen as uint64, a negative index is very large."""
         found: Any = np.False_
         for index, size in self.checked:
             found = found | (values[index].view(np.uint64) >= values[size].view(np.uint64))
         return found
 
     def missed(self, values: Values, lane: int) -> LaneIndexing | None:
-        """The first indexing in which a lane leaves an axis; None for an array of one axis, where its end says as much."""
+        """Return the first indexing in which a lane leaves an axis; None for an array of one axis, where its end says as much."""
         for link in self.links:
             indices = tuple(None if n is None else in_lane(values[n], lane) for n in link.indices)
             meant = LaneIndexing(indices, tuple(in_lane(values[n], lane) for n in link.shape), link.is_view)
@@ -271,7 +279,7 @@ class Axes:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A place in the kernel that touches memory. number: its position among all of them, from 1. axes: of `A[i, j]`."""
+    """An op of the kernel that accesses memory. number: its position among all of them, from 1. axes: of `A[i, j]`."""
 
     number: int
     role: Role
@@ -282,7 +290,7 @@ class Access:
 
 
 class Touch(NamedTuple):
-    """Lanes of a team touch elements of one allocation, by one access.
+    """One access by lanes of a team to elements of one allocation.
 
     lanes: a mask of those lanes, None for all. index: into `view.elements`, one per such lane, or a scalar for all of them.
     """
@@ -300,41 +308,41 @@ class Touch(NamedTuple):
         return self.team.lane_numbers if self.lanes is None else np.flatnonzero(self.lanes)
 
     def indices(self) -> Array:
-        """`index` with one element per lane."""
+        """Return `index` with one element per lane that touches."""
         return self.index if isinstance(self.index, np.ndarray) else np.full(len(self.lane_numbers), self.index)
 
     def pick(self, value: Any) -> Any:
-        """Of a value per lane of the team, those of the lanes that touch."""
+        """Return the values of the lanes that touch, out of one value per lane of the team or a scalar."""
         return value if self.lanes is None or not isinstance(value, np.ndarray) else value[self.lanes]
 
     def element(self, lane: int) -> int:
-        """Which element of its copy of the allocation the lane touches. lane: counts those that touch."""
+        """Return which element of its copy of the allocation a lane touches. lane: its position among those that touch."""
         return int(self.indices()[lane]) % max(self.view.pitch, 1)
 
     def at_fault(self, lanes: Any) -> Array:
-        """Some of the lanes that touch as a mask of the team."""
-        found = np.zeros(self.team.lanes, np.bool_)
-        found[self.lane_numbers[lanes]] = True
-        return found
+        """Return some of the lanes that touch, as a mask of the team. lanes: positions or a mask among those that touch."""
+        mask = np.zeros(self.team.lanes, np.bool_)
+        mask[self.lane_numbers[lanes]] = True
+        return mask
 
 
 class Watcher:
-    """Is told what threads of a launch do, before they do it; a kind of watcher overrides what it wants to know."""
+    """An observer of a launch, called before threads do something. A subclass overrides the methods that it needs."""
 
     def access(self, touch: Touch, value: Any) -> None:
-        """Lanes touch memory. value: what they store, one per such lane or a scalar; None for a read."""
+        """Observe lanes that touch memory. value: what they store, one per such lane or a scalar; None for a read."""
 
     def barrier(self, blocks: Array) -> None:
-        """Every thread of these blocks is at a block barrier."""
+        """Observe that every thread of these blocks has reached a block barrier."""
 
     def syncwarp(self, team: Team, mask: Any) -> None:
-        """The active lanes synchronise with those that their masks name."""
+        """Observe the active lanes synchronise with those that their masks name."""
 
     def fence(self, team: Team, scope: Scope) -> None:
-        """The active lanes pass a fence."""
+        """Observe the active lanes pass a fence."""
 
     def branch(self, team: Team, loc: Loc, taken: Array) -> None:
-        """Of the active lanes, those that are `taken` go into the first arm of an `if`."""
+        """Observe an `if`, whose first arm the active lanes `taken` run."""
 
     def forget(self, memory: Iterable[Allocation]) -> None:
-        """The blocks that had this memory have ended."""
+        """Drop what is known of memory whose blocks have ended."""
