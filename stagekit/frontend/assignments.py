@@ -126,18 +126,18 @@ def target_of(frame: Frame, target: ast.expr) -> Assignable:
     if isinstance(target, ast.Subscript):
         owner = evaluate(frame, target.value)
         index = evaluate(frame, target.slice)
-        return item_place(Site(frame, target), owner, index)
+        return target_item(Site(frame, target), owner, index)
     raise frame.error(UnsupportedSyntax("this assignment target", "assign to a name, an item or an attribute"), target)
 
 
 def binding_scope(frame: Frame, name: str) -> Scope:
-    """The scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
+    """Return the scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
     scope = frame.scope.owner_of(name)
     return scope if scope is not None else frame.scope
 
 
-def item_place(site: Site, owner: Any, index: Any) -> Assignable:
-    """`owner[index]` as a place."""
+def target_item(site: Site, owner: Any, index: Any) -> Assignable:
+    """Return `owner[index]` as something that can be assigned to."""
     if isinstance(owner, Array):
         pointer = arrays.element_pointer(site, owner, index)
         return Assignable(lambda: arrays.load(site, pointer), lambda value: arrays.store(site, pointer, value))

@@ -13,7 +13,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.frontend import arrays, objects
-from stagekit.frontend.assignments import item_place
+from stagekit.frontend.assignments import target_item
 from stagekit.frontend.control import describe, parts_of, with_parts
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
@@ -142,7 +142,7 @@ def _getitem(site: Site, a: Any, b: Any, /) -> Any:
 
 
 def _setitem(site: Site, a: Any, b: Any, c: Any, /) -> None:
-    item_place(site, a, b).put(c)
+    target_item(site, a, b).put(c)
 
 
 def _index(site: Site, a: Any, /) -> Any:

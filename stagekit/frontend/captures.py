@@ -1,8 +1,8 @@
-"""What the tracer read from outside the kernel: the evidence on which a compiled kernel stays valid.
+"""What the tracer read from outside the kernel: a compiled kernel stays valid as long as all of it is unchanged.
 
-Every read of a global, a closure cell, a default or an attribute of a captured object is noted as rows of `state.py`, and so is
-what CPython could read of what it was handed. `is_current()` says whether all is as it was; `changes()` says in words what
-differs.
+Every read of a global, a closure cell, a default or an attribute of a captured object is recorded as rows of `state.py`, and so
+is all that CPython could read of what it was handed. `is_current()` returns whether every place still holds an object that means
+the same; `changes()` describes those that do not.
 """
 
 from __future__ import annotations
@@ -38,38 +38,36 @@ from stagekit.native_tables import ABSENT
 
 Rows = Callable[[], list[Row]]
 _MOST_READS = 5_000
-_NAMELESS = ("state", "contents", "type")  # a person would call them otherwise; mostly they were read by a name too
+_NAMELESS = ("state", "contents", "type")  # places without a name of their own; most were also read by a name
 
 
 class Read:
-    """One place that was read. make: the rows for what stands there now, that of the place itself first."""
+    """One place that was read. what: its name in messages. make: returns its rows as of now, that of the place itself first."""
 
-    __slots__ = ("_make", "looked", "rows", "what")
+    __slots__ = ("_make", "rows", "text", "what")
 
     def __init__(self, what: str, make: Rows, rows: list[Row]) -> None:
         self.what = what
         self._make = make
         self.rows = rows
-        self.looked = shown(self._value()) if len(self.rows) > 1 else ""
+        self.text = shown(rows[0][3]) if len(rows) > 1 else ""  # as it was, for a value that can change inside
 
     def renew(self) -> bool:
-        """Where equal values stand in place of those that were seen, make the rows anew; else return False."""
+        """Where each value is equal to the one that was seen, renew the rows and return True; else return False."""
         if not all(map(is_equal, self.rows)):
             return False
         self.rows = self._make()
         return True
 
-    def _value(self) -> Any:
-        return self.rows[0][3]
-
     def describe_change(self) -> str:
-        value = now(self.rows[0])
+        row = self.rows[0]
+        value, seen = now(row), row[3]
         if value is ABSENT:
             return f"{self.what} is gone"
-        before, after = self.looked or shown(self._value()), shown(value)
-        if before == after and not callable(value) and isinstance(freeze(value), ById) and value is not self._value():
+        before, after = self.text or shown(seen), shown(value)
+        if before == after and not callable(value) and isinstance(freeze(value), ById) and value is not seen:
             return f"{self.what} is another object, which counts by identity ({ANOTHER_OBJECT})"
-        if type(value) is types.FunctionType or before == after or self.rows[0][0] == "ask":  # its text says nothing
+        if type(value) is types.FunctionType or before == after or row[0] == "ask":  # its text says nothing
             return f"{self.what} {'was redefined' if callable(value) else 'changed inside'}"
         return f"{self.what} changed {before} -> {after}"
 
@@ -79,12 +77,12 @@ class Captures:
 
     def __init__(self) -> None:
         self._reads: dict[Any, Read] = {}
-        self.times_renewed = 0  # rows are others since
-        self._is_too_much = False  # to be watched
-        self._given: dict[int, Any] = {}  # by id: what CPython was handed, and what that leads to
+        self.times_renewed = 0  # how often `is_current` has replaced rows
+        self._is_too_much = False  # there are too many reads to watch
+        self._given: dict[int, Any] = {}  # by id: what CPython was handed, and everything that can be reached from it
 
     def _note(self, owner: Any, place: str, what: str, make: Rows) -> None:
-        """Rows keep the owner alive, so its id stands for it."""
+        """Record the rows of a place, once. They keep its owner alive, whose id is the key."""
         if (id(owner), place) not in self._reads and (rows := make()):
             self._reads[id(owner), place] = Read(what, make, rows)
 
@@ -94,12 +92,12 @@ class Captures:
     # -- reads of the tracer ------------------------------------------------------------------------------------
 
     def note_variable(self, fn: types.FunctionType | None, name: str) -> None:
-        """Record what a name that `fn` does not bind means. What installed libraries read is as fixed as their code."""
+        """Record what a name that `fn` does not bind means; nothing for functions of installed libraries, which do not change."""
         if fn is not None and not self.has(fn, name) and not is_fixed(fn.__globals__.get("__name__")):
             self._note(fn, name, name_of_free(fn, name), lambda: _variable(fn, name))
 
     def note_attribute(self, owner: Any, name: str, what: str) -> None:
-        """Record what an object, a class or a module gives as its attribute."""
+        """Record the attribute of an object, a class or a module."""
         if not is_atomic(owner) and type(owner) is not np.ndarray and not self.has(owner, f".{name}"):
             self._note(owner, f".{name}", what, lambda: _with_contents(_attribute(owner, name)))
             self.note_type(owner)
@@ -118,14 +116,14 @@ class Captures:
             self._note(cls, f".{name}", what, lambda: _with_contents(("member", cls, name, lookup(cls, name))))
 
     def note_own(self, owner: Any, name: str) -> None:
-        """Record that an object leaves an attribute to its class: one of its own by that name would hide it."""
+        """Record that an object has no attribute of its own by this name, which would hide that of its class."""
         if type(getattr(owner, "__dict__", None)) is dict:
             places = ("item", vars(owner), name), ("attribute", owner, "__dict__")
             self._note(owner, f".{name}", f"`.{name}`", lambda: [_seen(*place) for place in places])
             self.note_type(owner)
 
     def note_type(self, owner: Any) -> None:
-        """Record of which class an object is."""
+        """Record the class of an object."""
         if not self.has(owner, "type") and not isinstance(owner, type) and not is_atomic(owner):
             what = f"the class of a {type(owner).__name__}"
             self._note(owner, "type", what, lambda: [("type", owner, None, type(owner))])
@@ -136,12 +134,12 @@ class Captures:
             self._note(fn, "code", f"`{fn.__name__}`", lambda: _function(fn))
 
     def note_contents(self, owner: Any) -> None:
-        """Record what a container holds that is known by something else, such as a constexpr."""
+        """Record what a container holds that was not read by a name, such as a constexpr."""
         if not is_atomic(owner):
             self._note(owner, "contents", f"the contents of a {type(owner).__name__}", lambda: contents(owner))
 
     def note_state(self, owner: Any) -> None:
-        """Record all that an object or a container holds, read part by part."""
+        """Record everything that an object or a container holds."""
         self._note(owner, "state", f"the state of a {type(owner).__name__}", lambda: _state(owner))
 
     # -- what CPython was handed --------------------------------------------------------------------------------
@@ -149,7 +147,7 @@ class Captures:
     def note_given(self, value: Any, is_born: Callable[[Any], bool]) -> None:
         """Record all that CPython can read of a value it was handed: state, classes, and the free names of functions.
 
-        is_born: was an object made by the kernel? Its state is the kernel's own.
+        is_born: whether the kernel made an object, whose state is then not recorded.
         """
         ahead = [value]
         own: dict[int, Any] = {}
@@ -160,14 +158,16 @@ class Captures:
             if len(self._reads) > _MOST_READS:
                 self._is_too_much = True
                 return
-            known = own if is_born(each) else self._given  # what the kernel made may hold something else the next time
+            known = (
+                own if is_born(each) else self._given
+            )  # what the kernel made may hold something else at the next call
             known[id(each)] = each
             ahead += self._take_in(each, is_own=known is own)
 
     def note_derived(self, made: Any) -> None:
         """Record that a value was computed from what CPython was handed: an array, or a number such as a `Fraction`.
 
-        What it follows from is noted already. What may hold objects of others is not such a value.
+        What it was computed from is recorded already. An object that may hold objects of others is not such a value.
         """
         kind = type(made)
         is_value = is_fixed(kind.__module__) and kind not in BUILT_IN_CONTAINERS and not hasattr(made, "__dict__")
@@ -175,7 +175,7 @@ class Captures:
             self._given.setdefault(id(made), made)
 
     def _take_in(self, value: Any, *, is_own: bool) -> Iterable[Any]:
-        """Note one object; gives what it leads to."""
+        """Record one object; return what can be reached from it."""
         if isinstance(value, types.FunctionType):
             return self._take_in_function(value)
         if isinstance(value, type):
@@ -193,7 +193,7 @@ class Captures:
         for name in names:
             try:
                 value = read_free(fn, name)
-            except (NameError, ValueError):  # perhaps an attribute's name, or not assigned yet
+            except (NameError, ValueError):  # it is the name of an attribute, or not assigned yet
                 continue
             self.note_variable(fn, name)
             yield value
@@ -201,7 +201,7 @@ class Captures:
                 yield from self._take_in_module(value, names)
 
     def _take_in_module(self, module: types.ModuleType, names: Iterable[str]) -> Iterator[Any]:
-        """The attributes of a module that a function mentions, through further modules too."""
+        """Record the attributes of a module that a function mentions, and those of modules among them; yield their values."""
         for name in names:
             if name in vars(module) and not self.has(module, f".{name}") and not is_fixed(module.__name__):
                 self.note_attribute(module, name, f"`{module.__name__}.{name}`")
@@ -221,13 +221,13 @@ class Captures:
     # -- checks -------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[Row]:
-        """All rows, each once."""
+        """Return all rows, each once."""
         rows = (row for read in self._reads.values() for row in read.rows)
         found = {(row[0], id(row[1]), row[2] if isinstance(row[2], str) else None): row for row in rows}
         return list(found.values())
 
     def is_current(self) -> bool:
-        """Would reading everything again give the same values?"""
+        """Return whether reading everything again would give the same values; renew the rows of those that are only equal."""
         if self._is_too_much:
             return False
         stale = [read for read in self._reads.values() if not all(map(holds, read.rows))]
@@ -237,6 +237,7 @@ class Captures:
         return True
 
     def changes(self) -> list[str]:
+        """Return what has changed, in words."""
         stale = {key: read for key, read in self._reads.items() if not all(map(is_equal, read.rows))}
         named = [read for (_, place), read in stale.items() if place not in _NAMELESS]
         found = [read.describe_change() for read in named or stale.values()]
@@ -247,7 +248,7 @@ class Captures:
 
 
 def _with_contents(*rows: Row) -> list[Row]:
-    """Rows of a place, and of what the value there holds."""
+    """Return rows of a place, and of what the value there holds."""
     return [*rows, *contents(rows[0][3])]
 
 
@@ -265,7 +266,7 @@ def _variable(fn: types.FunctionType, name: str) -> list[Row]:
 
 
 def _attribute(owner: Any, name: str) -> Row:
-    """The cheapest row that says what Python's lookup gives."""
+    """Return the cheapest row that tells what Python's lookup gives."""
     row = _seen("attribute", owner, name)
     if type(owner) is types.ModuleType and vars(owner).get(name, ABSENT) is row[3]:
         return _seen("item", vars(owner), name)
@@ -275,7 +276,7 @@ def _attribute(owner: Any, name: str) -> Row:
 
 
 def _by_pointer(owner: Any, name: str, look: Callable[[], Any]) -> Row:
-    """A row for an attribute: where each look at it makes another object, Python is asked by `look`."""
+    """Return a row for an attribute; where each look at it makes a new object, `look` is asked at each call."""
     row = _seen("attribute", owner, name)
     return row if holds(row) else asking(look)
 
@@ -306,11 +307,11 @@ _ASKED_BY_PYTHON = frozenset({
     "__getattr__", "__getattribute__", "__eq__", "__hash__", "__lt__", "__bool__", "__len__", "__iter__", "__getitem__",
     "__contains__", "__str__", "__repr__", "__format__", "__index__", "__int__", "__float__",
 })  # fmt: skip
-"""What a class need not say, and what changes the meaning of its objects when it comes to say it."""
+"""Names in a class that mean nothing to its objects, and those by which Python asks, whether a class has them or not."""
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
-    """The names in code that may be free, nested functions' too."""
+    """Yield the names in code that may be free, and those in nested functions."""
     yield from (*code.co_freevars, *code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -318,7 +319,7 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 def _is_fixed_object(value: Any) -> bool:
-    """Does nothing that can change follow from it: a module as such, code known by its version, an object of a class of ours?"""
+    """Return whether nothing that can change is reached from it: a module as such, a library's code, an object of ours."""
     if isinstance(value, types.FunctionType):
         return is_fixed(value.__globals__.get("__name__"))
     if isinstance(value, type):
@@ -327,7 +328,7 @@ def _is_fixed_object(value: Any) -> bool:
 
 
 def name_of_free(function: types.FunctionType | None, name: str) -> str:
-    """What to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
+    """Return how to call a name that the function does not bind: global `EPS`, captured `scale`, `len`."""
     if function is None:
         return f"`{name}`"
     if name in function.__code__.co_freevars:
@@ -336,7 +337,7 @@ def name_of_free(function: types.FunctionType | None, name: str) -> str:
 
 
 def read_free(function: types.FunctionType | None, name: str) -> Any:
-    """What a name that the function does not bind means now: its cell, else its module's global, else a builtin.
+    """Return what a name that the function does not bind means now: its cell, else its module's global, else a builtin.
 
     Raises NameError where there is none, and ValueError for an empty cell.
     """

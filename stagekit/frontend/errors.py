@@ -48,9 +48,6 @@ class NotConstexpr(Diagnostic):
     title = "Not a constexpr parameter"
     label = "`{name}` of `{kernel}` is a run-time parameter, it cannot be fixed to {value}"
     help = "annotate it as constexpr, or give its type here: {name}=sk.Tensor(...), a dtype, or None"
-    kernel: str
-    name: str
-    value: str
 
 
 class MissingConstexpr(Diagnostic):
@@ -293,7 +290,7 @@ class NestingBudget(Diagnostic):
 
 
 class SharedMemoryExceeded(Diagnostic):
-    """Of arrays whose size is known; dynamic shared memory is the launch's."""
+    """For arrays whose size is known at compile time; a launch checks dynamic shared memory."""
 
     title = "Too much shared memory"
     label = "{shared_bytes} bytes per block; {whose} {limit}"

@@ -5,15 +5,15 @@ each location's former value, can undo back to a mark, and says which locations 
 
     mark = journal.mark()
     ...                                  # the code of one arm, run for real
-    changes = journal.undo(mark)         # {location: (before, after)}; everything is as it was at the mark
+    changes = journal.undo(mark)         # {identity of a location: Change}; every location holds what it held at the mark
 
-Objects made while tracing are *born* in it. What is born after a mark is private to that piece of code: its changes are not
-undone and not reported, since nobody outside can see them. What is not born in the trace at all belongs to the user's program
-and may not be changed.
+Objects made while tracing are *born* in the journal. What is born after a mark is private to that piece of code: its changes are
+neither undone nor reported, since nobody outside can see them. An object that was never born belongs to the user's program and
+may not be changed.
 
-All that the traced code makes and can change is born here, the variables of calls too. So a walk over it finds each place that
-holds a container (`holders`). Two containers that meet after a run-time `if` become one that may be changed, where no other place
-holds either: nobody can tell that they were two.
+Everything that the traced code makes and can change is born, the variables of calls too. So a walk over it finds each place that
+holds a container (`holders`). Two containers that meet after a run-time `if` become one that may be changed if no other place
+holds either, since then nobody can tell that they were two.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class Location:
             self.container[self.key] = value
 
     def describe(self) -> str:
-        """How a person would name it."""
+        """Return how a person would name it."""
         if self.is_attribute:
             return f".{self.key}"
         return str(self.key) if isinstance(self.container, dict) else f"[{self.key}]"
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """What an attribute holds, without running the code of a property: the object's own, else a plain one of its class."""
+    """Return an attribute, the object's own or a plain one of its class, without running the code of a property."""
     state = getattr(owner, "__dict__", {})
     if name in state:
         return state[name]
@@ -93,6 +93,8 @@ def _attribute(owner: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
+    """A moment of a trace: the length of the log, and the time."""
+
     length: int
     time: int
 
@@ -111,8 +113,8 @@ class Change:
 class _Entry:
     """A location that was assigned, or (`location` is None) a container that gained or lost items.
 
-    before: what the location held, or a function that brings the old items back. note: the line of the assignment in the user's
-    text, or what was done to the items, in words.
+    before: what the location held, or a function that restores the old items. note: the line of the assignment, or in words what
+    was done to the items.
     """
 
     container: Any
@@ -132,52 +134,52 @@ class Journal:
 
     def __init__(self) -> None:
         self._log: list[_Entry] = []
-        self._births: dict[int, tuple[Any, int]] = {}  # id -> (the object, kept alive; when)
-        self._sealed: dict[int, tuple[Any, ...]] = {}  # by id: what it may stand for, and itself
-        self._copies: dict[int, list[Any]] = {}  # by the id of a container that was born: what stands for it or another
+        self._births: dict[int, tuple[Any, int]] = {}  # by id: the object, which this keeps alive, and when it was born
+        self._sealed: dict[int, tuple[Any, ...]] = {}  # by id: the containers that it may stand for, and itself
+        self._copies: dict[int, list[Any]] = {}  # by id: the sealed containers that may stand for it
         self._buried: set[int] = set()
         self._time = 0
 
-    def born(self, made: Any) -> Any:
-        """Note that `made` was created by the code being traced; returns it."""
-        if id(made) not in self._births:
+    def born(self, new: Any) -> Any:
+        """Record that the code being traced made `new`; return it."""
+        if id(new) not in self._births:
             self._time += 1
-            self._births[id(made)] = (made, self._time)
-        return made
+            self._births[id(new)] = (new, self._time)
+        return new
 
     def is_born(self, container: Any) -> bool:
         return id(container) in self._births
 
-    def seal(self, made: Any, origins: Iterable[Any] = ()) -> Any:
-        """Forbid changes of a container that stands for one of `origins`: which one it is is known only at run time."""
+    def seal(self, joined: Any, origins: Iterable[Any] = ()) -> Any:
+        """Forbid changes of a container that stands for one of `origins`, since which one is known only at run time."""
         origins = tuple(origins)
-        self._sealed[id(made)] = (*origins, made)
+        self._sealed[id(joined)] = (*origins, joined)
         for origin in filter(self.is_born, origins):
-            self._copies.setdefault(id(origin), []).append(made)
-        return self.born(made)
+            self._copies.setdefault(id(origin), []).append(joined)
+        return self.born(joined)
 
     def copies(self, container: Any) -> Iterator[Any]:
-        """What was made to stand for this container or another, and so does not follow when it changes."""
-        for made in self._copies.get(id(container), ()):
-            yield made
-            yield from self.copies(made)
+        """Yield the sealed containers that may stand for this one, and so do not follow when it changes."""
+        for copy in self._copies.get(id(container), ()):
+            yield copy
+            yield from self.copies(copy)
 
     def bury(self, variables: dict[str, Any]) -> None:
-        """These are of a call that is over: nobody can read them any more."""
+        """Record that the call with these variables is over: nobody can read them any more."""
         self._buried.add(id(variables))
 
     def living(self) -> list[Any]:
-        """All that was born, but for what is buried."""
-        return [made for identity, (made, _) in self._births.items() if identity not in self._buried]
+        """Return everything that was born and is not buried."""
+        return [born for identity, (born, _) in self._births.items() if identity not in self._buried]
 
     def is_sealed(self, container: Any) -> bool:
         return id(container) in self._sealed
 
-    def birth_time(self, made: Any) -> int:
-        return self._births[id(made)][1]
+    def birth_time(self, born: Any) -> int:
+        return self._births[id(born)][1]
 
     def older_roots(self, container: Any, mark: Mark) -> Iterator[int]:
-        """The ids of what was born before the mark among this container and what it may stand for."""
+        """Yield the ids of those born before the mark among this container and what it may stand for."""
         birth = self._births.get(id(container))
         if birth is not None and birth[1] < mark.time:
             yield id(container)
@@ -190,12 +192,12 @@ class Journal:
         return Mark(len(self._log), self._time)
 
     def assign(self, location: Location, value: Any, place: Loc | None = None) -> None:
-        """Store a value. place: of the line that does so; None for what only a join or a loop says."""
+        """Store a value. place: the line that does so; None for a join or a loop."""
         self._log.append(_Entry(location.container, location, location.get(), place))
         location.put(value)
 
     def place_of(self, location: Location) -> Loc | None:
-        """The line that last assigned this location, for error texts."""
+        """Return the line that last assigned this location, for error texts."""
         wanted = location.identity
         for entry in reversed(self._log):
             if entry.location is not None and entry.note and entry.location.identity == wanted:
@@ -207,19 +209,19 @@ class Journal:
         self._log.append(_Entry(container, None, restore, what))
 
     def _since(self, mark: Mark) -> Iterator[_Entry]:
-        """The entries since the mark about what is older than it, newest first."""
+        """Yield the entries since the mark about what is older than it, newest first."""
         for entry in reversed(self._log[mark.length :]):
             birth = self._births.get(id(entry.container))
             if birth is None or birth[1] <= mark.time:
                 yield entry
 
     def restructured_since(self, mark: Mark) -> str | None:
-        """What was first done since the mark to the items of a container older than it; None where nothing was."""
+        """Return what was first done since the mark to the items of a container older than it; None if nothing was."""
         found = [entry.note for entry in self._since(mark) if entry.location is None]
         return found[-1] if found else None
 
     def changes(self, mark: Mark) -> dict[Any, Change]:
-        """What changed since the mark in locations that are older than it, by location identity, in order."""
+        """Return what changed since the mark in locations older than it, by their identity, in order."""
         found: dict[Any, Change] = {}
         for entry in [*self._since(mark)][::-1]:
             location = entry.location
@@ -233,7 +235,7 @@ class Journal:
         return found
 
     def undo(self, mark: Mark, found: dict[Any, Change] | None = None) -> dict[Any, Change]:
-        """Bring every older location back to what it held at the mark; says what had changed (`found`, if asked before)."""
+        """Restore every older location to what it held at the mark; return what had changed (`found`, if known)."""
         found = self.changes(mark) if found is None else found
         for entry in self._since(mark):
             entry.undo()
@@ -244,39 +246,30 @@ class Journal:
 # -- who holds what -------------------------------------------------------------------------------------------------------
 
 _HOLD_NOTHING = (
-    *(*STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic),
-    *(
-        type(None),
-        _Missing,
-        np.ndarray,
-        set,
-        frozenset,
-        types.ModuleType,
-        types.FunctionType,
-        types.BuiltinFunctionType,
-    ),
-)
-UNKNOWN = -1  # counted where something holds others in a way that is not looked into
+    *STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic, type(None),
+    _Missing, np.ndarray, set, frozenset, types.ModuleType, types.FunctionType, types.BuiltinFunctionType,
+)  # fmt: skip
+UNKNOWN = -1  # the key that counts what holds others in a way that is not looked into
 
 
 def holders(journal: Journal) -> Counter[int]:
-    """By the id of each container: in how many places the traced program holds it."""
+    """Return in how many places the traced program holds each container, by its id."""
     found: Counter[int] = Counter()
-    for made in journal.living():
-        for held in _contents(made):
+    for living in journal.living():
+        for held in _contents(living):
             _count(held, found)
     return found
 
 
 def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
-    """Does one place hold this container, which the traced code has made, and one place each container in it?"""
+    """Return whether the traced code made this container and each one in it, and one place alone holds each of them."""
     if is_changeable(value) and (not journal.is_born(value) or journal.is_sealed(value) or counts[id(value)] > 1):
         return False
     return not counts[UNKNOWN] and all(is_alone(journal, part, counts) for part in _contents(value) if may_merge(part))
 
 
 def is_changeable(value: Any) -> bool:
-    """Is this a container that the program could change?"""
+    """Return whether this is a container that the program could change."""
     if isinstance(value, list | dict):
         return True
     parameters = getattr(type(value), "__dataclass_params__", None)
@@ -284,16 +277,16 @@ def is_changeable(value: Any) -> bool:
 
 
 def may_merge(value: Any) -> bool:
-    """Is this, or holds it, a container that the program could change?"""
+    """Return whether this is, or a tuple that holds, a container that the program could change."""
     return is_changeable(value) or (isinstance(value, tuple) and any(map(may_merge, value)))
 
 
-def _contents(made: Any) -> Iterable[Any]:
-    if isinstance(made, dict):
-        return list(made.values())
-    if isinstance(made, list | tuple | set | frozenset):
-        return list(made)
-    return stored(made).values() if is_open(made) else ()  # an iterator matters where a variable or a `for` holds it
+def _contents(holder: Any) -> Iterable[Any]:
+    if isinstance(holder, dict):
+        return list(holder.values())
+    if isinstance(holder, list | tuple | set | frozenset):
+        return list(holder)
+    return stored(holder).values() if is_open(holder) else ()  # an iterator counts where a variable or a `for` holds it
 
 
 def _count(held: Any, found: Counter[int]) -> None:

@@ -1,6 +1,6 @@
 """Trace one specialisation of a kernel: from the function, its constexprs and argument types to IR and a launch signature.
 
-In: `KernelRequest`. Out: `Traced`, frozen: an `ir.Function`, the `Signature` of the launcher, how it is launched, what was read.
+In: `KernelRequest`. Out: `Traced`, frozen: an `ir.Function`, the launcher's `Signature`, how it is launched, and what was read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
-from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables a trace goes by
+from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables of expressions and statements
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -49,8 +49,9 @@ from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSl
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What to trace. constexprs: all of them. arg_types: one per run-time parameter. symbol: the name in machine code.
-    has_hosts: trace what inline assembly means on targets that have no PTX?
+    """What to trace. arg_types: one per run-time parameter. symbol: the name in machine code.
+
+    has_hosts: also trace what inline assembly means on targets that have no PTX.
     """
 
     parameters: Parameters
@@ -65,8 +66,8 @@ class KernelRequest:
 class Traced:
     """The result: everything the driver needs to compile and launch.
 
-    pruned: sizes and strides that no target needs as parameters, and of which argument they are. lacks_hosts: was the meaning of
-    inline assembly elsewhere left out, so that only cuda can run it? widened: which variables are wider than a path gives them.
+    pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
+    other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths.
     """
 
     function: Function
@@ -82,14 +83,14 @@ class Traced:
 
     @cached_property
     def ir(self) -> str:
-        """The IR as text, without places."""
+        """Return the IR as text, without places."""
         return print_function(self.function)
 
 
 def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
-    """Interpret the kernel. meaning: what annotates a run-time parameter.
+    """Interpret the kernel. meaning: returns the marker that annotates a run-time parameter, by its name.
 
-    Traces again, with more threads, when a tile turns out longer than the block assumed so far.
+    Trace again, with more threads, when a tile turns out longer than the block assumed so far.
     """
     threads: int | None = None
     while True:
@@ -213,7 +214,7 @@ class _Trace:
         return tuple(strides)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:
-        """Sizes that another argument decides, as host expressions for the launcher to check; declared strides likewise."""
+        """Give an array's spec the sizes that another argument decides, and declared strides, as host expressions to check."""
         inner = meaning.inner if isinstance(meaning, Optional) else meaning
         spec = self.specs[position]
         if not isinstance(inner, Tensor) or not isinstance(spec, ArraySpec):
@@ -227,7 +228,10 @@ class _Trace:
             return None
         found = self._host_size(size)
         slot = self.slots[found.index] if isinstance(found, Slot) else None
-        is_own = slot is not None and (slot.argument, slot.axis) == (position, axis)  # it gives the size itself
+        is_own = slot is not None and (slot.argument, slot.axis) == (
+            position,
+            axis,
+        )  # the size that it is to be compared with
         return None if is_own else found
 
     def _host_size(self, size: Any) -> HostExpr:
@@ -252,11 +256,11 @@ class _Trace:
             if param in written and isinstance(spec, ArraySpec | PointerSpec):
                 self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
         needs = self._shared_needs(body)
-        kept = self._needed_slots(body, launch, needs)
-        number = {old: new for new, old in enumerate(kept)}
+        needed = self._needed_slots(body, launch, needs)
+        number = {old: new for new, old in enumerate(needed)}
         specs, launch, needs = _renumbered((tuple(self.specs), launch, needs), number)
-        slots = tuple(self.slots[i] for i in kept)
-        body = Block(tuple(self.params[i] for i in kept), body.ops)
+        slots = tuple(self.slots[i] for i in needed)
+        body = Block(tuple(self.params[i] for i in needed), body.ops)
         function = Function(self.request.symbol, body, self._attributes(block, slots))
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         return Traced(
@@ -273,7 +277,7 @@ class _Trace:
         )
 
     def _needed_slots(self, body: Block, launch: LaunchSpec | None, needs: tuple[HostExpr, ...]) -> list[int]:
-        """All but sizes and strides that neither the body nor the host looks at."""
+        """Return the slots that stay: all but sizes and strides that neither the body nor the host looks at."""
         used = {v for op in walk(body) for v in op.operands()}
         checked = [e for s in self.specs if isinstance(s, ArraySpec) for e in (*s.shape, *(s.strides or ()))]
         launched = (*launch.grid, *launch.block, launch.shared_bytes) if launch else ()
@@ -284,8 +288,9 @@ class _Trace:
     def _attributes(
         self, block: tuple[int, int, int] | None, slots: tuple[ParamSlot, ...]
     ) -> tuple[tuple[str, Any], ...]:
-        """The facts about the function that were asked for; where an alignment was, that of each address: neighbours are then
-        loaded and stored together.
+        """Return the function's attributes that say something.
+
+        `align` is there where an argument is aligned to more than its elements: neighbours are then loaded and stored together.
         """
         pointed = {i: s for i, s in enumerate(self.specs) if isinstance(s, ArraySpec | PointerSpec)}
         aligns = tuple(pointed[s.argument].align if s.kind == "address" else 0 for s in slots)
@@ -302,7 +307,7 @@ class _Trace:
         return tuple((name, value) for name, value in rows.items() if value)
 
     def _style(self, launch: LaunchSpec | None) -> tuple[Style, tuple[int, int, int] | None]:
-        """What stands in the brackets, and the block when it is known at compile time."""
+        """Return what the brackets of a launch take, and the block where it is known at compile time."""
         uses = self.tracer.uses
         threads = sorted(name for name, level in uses.items() if level == "thread")
         is_by_block = "block" in uses.values()
@@ -316,7 +321,7 @@ class _Trace:
         return "thread", None
 
     def _whole_block(self, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
-        """The block that a launch must give: `fixed`, or else, along x, the threads that a reduction over it was written for."""
+        """Return the block that a launch must give: `fixed`, or else, along x, the threads that a block-wide reduction is for."""
         wanted = self.tracer.whole_block
         if wanted is None:
             return fixed
@@ -342,7 +347,7 @@ class _Trace:
         return LaunchSpec(grid, block, host.of(launch.shared_bytes, "shared_bytes"))
 
     def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
-        """Dynamic shared bytes that a launch must give at least, as far as the host can tell."""
+        """Return the least dynamic shared memory of a launch in bytes, as far as the host can tell: the greatest of these."""
         host = _HostExpressions(body, self.loc)
         found: list[HostExpr] = []
         for elements, itemsize in self.tracer.shared_needs:
@@ -394,7 +399,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
-    """Is it known at compile time that there are no gaps?"""
+    """Return whether it is known at compile time that there are no gaps."""
     step: Extent | None = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         is_packed = stride == step if isinstance(stride, int) and isinstance(step, int) else stride is step
@@ -408,7 +413,7 @@ def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> boo
 
 
 def _renumbered(tree: Any, number: dict[int, int]) -> Any:
-    """Host expressions, or what holds some, with the numbers that the slots have now."""
+    """Return host expressions, or what holds some, with the new numbers of their slots."""
     if isinstance(tree, Slot):
         return Slot(number[tree.index])
     if isinstance(tree, tuple):

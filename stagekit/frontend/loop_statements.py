@@ -66,12 +66,12 @@ def _enter_loop(frame: Frame) -> LoopFlags:
 
 
 def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> None:
-    """The loop is over; its `else` runs where no `break` or `return` ended it, and belongs to the loop around."""
+    """Close a loop: trace its `else`, where no `break` or `return` ended it, and join the paths that broke."""
     frame.loops.pop()
-    left = exit_taken(frame, [RETURN, flags.broken])
-    if not node.orelse or left is True:
+    exited = exit_taken(frame, [RETURN, flags.broken])
+    if not node.orelse or exited is True:
         join_exits(frame, flags.broken, flags.first_exit)
-    elif left is False:
+    elif exited is False:
         run_body(frame, node.orelse)
     else:
 
@@ -82,22 +82,22 @@ def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> No
         def broken() -> None:
             join_exits(frame, flags.broken, flags.first_exit, only_exited=True)
 
-        branch(frame.tracer, frame.tracer.builder.not_(left.value), otherwise, broken, frame.loc(node), frame=frame)
-    _clear(frame, flags.broken)
+        branch(frame.tracer, frame.tracer.builder.not_(exited.value), otherwise, broken, frame.loc(node), frame=frame)
+    _reset(frame, flags.broken)
     if exit_taken(frame, frame.flags()) is False:
         define_partials(frame)
 
 
 def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
-    """One pass through a loop's body; `continue` ends here."""
-    _clear(frame, flags.continued)
-    first = len(frame.tracer.exits)
+    """Trace one pass through a loop's body; `continue` ends here."""
+    _reset(frame, flags.continued)
+    first_exit = len(frame.tracer.exits)
     run_body(frame, body)
-    join_exits(frame, flags.continued, first)
-    _clear(frame, flags.continued)
+    join_exits(frame, flags.continued, first_exit)
+    _reset(frame, flags.continued)
 
 
-def _clear(frame: Frame, flag: str) -> None:
+def _reset(frame: Frame, flag: str) -> None:
     if frame.control[flag] is not False:
         frame.tracer.assign(frame.control, flag, False)
 
@@ -106,14 +106,14 @@ def _clear(frame: Frame, flag: str) -> None:
 
 
 def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> None:
-    """A loop over compile-time values: its body once per value."""
+    """Trace a loop over compile-time values: its body once per value."""
     loc, counted_at = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
     is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
-    if is_known and not _exits_in(node.body):  # then its length tells at once whether it is too long
+    if is_known and not _exits_in(node.body):  # then the length alone says whether it is too long
         frame.tracer.expect_unrolled(len(values[: sys.maxsize] if isinstance(values, range) else values), loc)
-    held = f"<iterated{len(frame.control)}>"
-    frame.tracer.assign(frame.control, held, iterable)  # what the loop goes through is not the body's alone
+    iterated = f"<iterated{len(frame.control)}>"
+    frame.tracer.assign(frame.control, iterated, iterable)  # the loop holds what it goes through: see `holders`
     outer, target = frame.iteration, ast.unparse(node.target)
 
     def once(thunk: Thunk) -> None:
@@ -139,11 +139,11 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
             break  # before the next item is asked for
     if isinstance(stopped, Number):
         forget_position(frame.tracer, iterable)
-    frame.tracer.assign(frame.control, held, None)
+    frame.tracer.assign(frame.control, iterated, None)
 
 
 def _static_iteration(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
-    """Try one iteration at compile time; says whether the loop has ended. A run-time test or exit undoes it and is remembered."""
+    """Try one iteration at compile time; return whether the loop has ended. A run-time test or exit undoes it, for good."""
     loc = frame.loc(node)
     start = frame.tracer.checkpoint()
     with frame.tracer.builder.block() as trial:
@@ -182,28 +182,31 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
     variable = Location(scope.variables, node.target.id, False)
     before = variable.get()
     is_read_after = scope is not frame.scope or node.target.id in _read_outside(frame, node)
-    is_kept = is_read_after and rangeloop.may_carry(before, loop)
-    if is_kept:
+    is_carried = is_read_after and rangeloop.may_carry(before, loop)
+    if is_carried:
         carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
 
     def body(counter: Value) -> None:
         frame.tracer.journal.assign(variable, Number(counter))
         _iteration(frame, flags, node.body)
-        if not is_kept and before is not MISSING:
-            frame.tracer.journal.assign(variable, before)  # an inner loop over the same name hands nothing on
+        if not is_carried and before is not MISSING:
+            frame.tracer.journal.assign(variable, before)  # an inner loop over the same name changes nothing
 
     exits, first_exit = _exits_of(node, flags), len(frame.tracer.exits)
-    if exits or loop.is_any is not None:
+    if exits or loop.is_nonempty is not None:
         _counted_while(loop, carried, exits, body)
     else:
         _plain_for(loop, carried, body)
     if before is not MISSING and not is_read_after:
-        frame.tracer.journal.assign(variable, before)  # nobody sees what it holds: the loop around need not know
-    elif not is_kept or (before is MISSING and not loop.runs):
-        undefined = rangeloop.after(node.target.id, before, loop, loc)
-        left = frozenset(range(first_exit, len(frame.tracer.exits))) if is_kept else frozenset()  # each in an iteration
-        held = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, left) if left else undefined
-        frame.tracer.journal.assign(variable, held)
+        frame.tracer.journal.assign(variable, before)  # nobody reads it, so the loop around need not carry it
+    elif not is_carried or (before is MISSING and not loop.runs):
+        undefined = rangeloop.poison_after(node.target.id, before, loop, loc)
+        exits_taken = (
+            frozenset(range(first_exit, len(frame.tracer.exits))) if is_carried else None
+        )  # each in an iteration
+        if exits_taken:
+            undefined = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, exits_taken)
+        frame.tracer.journal.assign(variable, undefined)
 
 
 def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]) -> None:
@@ -223,24 +226,27 @@ def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Calla
     builder.loc = carried.loc
     results = builder.for_(loop.bounds, carried.inits(), block.done(), unroll=loop.unroll)
     carried.bind(results, is_after=True)
-    carried.leave(changes, runs=loop.runs)
+    carried.finish(changes, runs=loop.runs)
 
 
 def _counted_while(
     loop: rangeloop.LoopRange, carried: CarriedLocations, exits: list[str], body: Callable[[Value], None]
 ) -> None:
-    """A `for` that may be left early: a `while` with its own counter. Where the counter may wrap at the end of its dtype, it is
-    not tested: whether there is another number is carried too.
+    """Trace a `for` that may be left early as a `while` with its own counter.
+
+    Where the counter may wrap at the end of its dtype it is not tested; whether there is another number is carried too.
     """
 
-    def own(name: str, start: Value) -> Location:
-        made = Location(carried.tracer.journal.born({}), name, False)
-        made.put(Number(start))
-        carried.add(made, Number(start), Number(start), [LeafType(start.type, False)])
-        return made
+    def carry(name: str, start: Value) -> Location:
+        location = Location(carried.tracer.journal.born({}), name, False)
+        location.put(Number(start))
+        carried.add(location, Number(start), Number(start), [LeafType(start.type, False)])
+        return location
 
-    builder, trips, counter = carried.tracer.builder, loop.trips(carried.tracer), own("counter", loop.start)
-    is_more = None if trips.never_wraps and loop.is_any is None else own("more", loop.is_any or trips.begins())
+    builder, trips, counter = carried.tracer.builder, loop.trips(carried.tracer), carry("counter", loop.start)
+    is_more = (
+        None if trips.never_wraps and loop.is_nonempty is None else carry("more", loop.is_nonempty or trips.begins())
+    )
 
     def test() -> bool | Number:
         return is_more.get() if is_more else Number(trips.holds(counter.get().value))
@@ -250,7 +256,7 @@ def _counted_while(
         body(now)
         following = trips.following(now)
         if is_more:
-            to_last = loop.is_any is not None
+            to_last = loop.is_nonempty is not None
             more = builder.compare(CompareKind.NE, now, loop.stop) if to_last else trips.goes_on(now, following)
             carried.tracer.journal.assign(is_more, Number(more))
         carried.tracer.journal.assign(counter, Number(following))
@@ -266,7 +272,7 @@ def _staged_while(
     *,
     runs: bool,
 ) -> None:
-    """A run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
+    """Trace a run-time loop that goes on while `test()` holds and no exit is taken. runs: its first test is known to hold."""
     frame, tracer, builder, loc = carried.frame, carried.tracer, carried.tracer.builder, carried.loc
     first_exit = len(tracer.exits)
     tested: bool | Number = True  # what the test gave in the last round
@@ -286,14 +292,14 @@ def _staged_while(
             mark = tracer.journal.mark()
             goes_on = negate_condition(tracer, exit_taken(frame, exits))
             wanted = both(tracer, goes_on, run_test, loc)
-            carried.assumed.update(assume(tracer, wanted, True))  # what the body finds; see `CarriedLocations.leave`
+            carried.assumed.update(assume(tracer, wanted, True))  # for the body alone; see `CarriedLocations.finish`
             flag = builder.constant(wanted, dtypes.bool_) if isinstance(wanted, bool) else wanted.value
             carried.tested.update(tracer.journal.changes(mark))
             builder.condition(flag, *carried.current())
         with builder.block(params := carried.params()) as after:
             carried.bind(params)
             for name in exits:
-                tracer.assign(frame.control, name, False)  # or this iteration would not have begun
+                tracer.assign(frame.control, name, False)  # an exit would have ended the loop before this iteration
             body()
             last.update((name, frame.control[name]) for name in exits)
             builder.yield_(*carried.current())
@@ -305,7 +311,7 @@ def _staged_while(
     carried.bind(results, is_after=True)
     broken, returned = (frame.exits_by(flag, first_exit) for flag in (frame.loops[-1].broken, RETURN))
     is_endless = tested is True
-    carried.leave(changes, runs=runs or is_endless, is_endless=is_endless, broken=broken, returned=returned)
+    carried.finish(changes, runs=runs or is_endless, is_endless=is_endless, broken=broken, returned=returned)
     sure = [name for name in exits if last[name] is not False]
     if not is_endless or len(sure) != 1:  # else it can only have been ended by that one
         sure = [name for name in exits if runs and last[name] is True][:1]
@@ -314,30 +320,28 @@ def _staged_while(
 
 
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
-    """Variables of this call that the loop's text assigns: the first guess of what it carries."""
+    """Return the variables that the loop's text assigns: the first guess of what it carries."""
     owners = {name: binding_scope(frame, name).variables for name in _assigned_names(node)}
     return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
 
 
 def _assigned_names(node: ast.For | ast.While) -> dict[str, None]:
-    """In the order of the text. Remembered on the node."""
-    names: dict[str, None] = getattr(node, "_assigned", None) or {}
-    if not names:
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                names[inner.id] = None
-        node._assigned = names  # type: ignore[union-attr]
+    """Return the names that the loop's text assigns, in its order. The node remembers them."""
+    names: dict[str, None] | None = getattr(node, "_assigned", None)
+    if names is None:
+        stores = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        names = node._assigned = dict.fromkeys(stores)  # type: ignore[union-attr]
     return names
 
 
 def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:
-    """The flags that may end the loop before its test does."""
+    """Return the flags that may end the loop before its test does."""
     found = _exits_in(node.body)
     return [name for name, kind in ((flags.broken, ast.Break), (RETURN, ast.Return)) if kind in found]
 
 
 def _exits_in(body: Iterable[ast.stmt]) -> set[type[ast.stmt]]:
-    """Which of `return` and `break` may end the loop that has this body."""
+    """Return which of `return` and `break` may end the loop that has this body."""
     found: set[type[ast.stmt]] = set()
     for statement in body:
         if isinstance(statement, ast.Return | ast.Break):
@@ -350,21 +354,18 @@ def _exits_in(body: Iterable[ast.stmt]) -> set[type[ast.stmt]]:
 
 
 def _read_after(frame: Frame, node: ast.For | ast.While) -> set[Any]:
-    """Locations of this call that the loop's text assigns, and that are read outside of its body."""
+    """Return the locations that the loop's text assigns and that are read outside of its body."""
     names = _assigned_names(node).keys() & _read_outside(frame, node)
     return {Location(binding_scope(frame, name).variables, name, False).identity for name in names}
 
 
 def _read_outside(frame: Frame, loop: ast.For | ast.While) -> frozenset[str]:
-    """The names that are read anywhere in the function but in the body of this loop. Its range may be read again later.
-    Remembered on the node.
-    """
+    """Return the names read in the function but outside of the loop's body: its range counts. The node remembers them."""
     found: frozenset[str] | None = getattr(loop, "_read_outside", None)
     if found is None:
         inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
         names = (n for n in ast.walk(frame.source.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-        found = frozenset(n.id for n in names if id(n) not in inside)
-        loop._read_outside = found  # type: ignore[union-attr]
+        found = loop._read_outside = frozenset(n.id for n in names if id(n) not in inside)  # type: ignore[union-attr]
     return found
 
 

@@ -1,10 +1,10 @@
 """What a run-time loop carries from one iteration to the next, found by tracing its body until nothing new turns up.
 
-First guess: the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal is
-left as it is for one round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added). Then the
-changed locations are carried as block parameters, with those types, and the body is traced again. A round that finds a new
-location or a new type is thrown away, journal and blocks together; so are its errors, which may come of a type that was wrong.
-Each round joins what the body gives with what there was before the loop, and not with the types of earlier rounds.
+The first guess is the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal
+stays one for a round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added). Then the changed
+locations are carried as block parameters of those types, and the body is traced again. A round that finds a new location or a
+new type is thrown away, journal and blocks together; so are its errors, which a wrong type may have caused. Each round joins what
+the body gives with what there was before the loop, and not with the types of earlier rounds.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from stagekit.frontend.values import Address, Generator, Number, Partial, Poison
 from stagekit.ir import Pointer, Type, Value, of_dtype
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
-_STILL = 8  # from this round on types only widen, so that they cannot alternate for ever
+_ONLY_WIDENING = 8  # the round from which types only widen, so that they cannot alternate for ever
 
 
 @dataclass(frozen=True)
 class LeafType:
-    """The type of one carried IR value. weak: made from literals only so far."""
+    """The type of one carried IR value. is_weak: it was made from literals only so far."""
 
     type: Type
     is_weak: bool
@@ -56,26 +56,26 @@ Leaves = list[LeafType | None]
 
 @dataclass
 class Item:
-    """A carried location. shape: a value with the structure to rebuild (`start`, or the body's when there was none before).
+    """A carried location. shape: a value with the structure to rebuild (`start`, or where there is none the body's).
 
-    leaves: per leaf of `shape` the type that this round assumes; None for a compile-time part of a container that no iteration
-    changes. found: the types that it should have had, None before the round has come to its end. is_late: the body alone gives it
-    a value, in each iteration anew: it is carried out of the loop, and no iteration sees what one before it has left (`handed`).
+    leaves: for each leaf of `shape` the type that this round assumes; None for a compile-time part of a container that no
+    iteration changes. found: the types that the end of the round asks for, None before. is_body_only: each iteration sets it
+    anew; its value is carried out of the loop, but no iteration sees the one of the iteration before (`incoming`).
     """
 
     location: Location
     start: Any
     shape: Any
     leaves: Leaves
-    place: Loc | None  # of the line that assigned `start`
+    place: Loc | None  # the line that assigned `start`
     found: Leaves | None = None
-    is_late: bool = False
-    handed: Sequence[Value] = ()
-    unset: Any = MISSING  # what a late one holds before its iteration has set it
-    last: Any = None  # what it held at the end of the last round's body
+    is_body_only: bool = False
+    incoming: Sequence[Value] = ()
+    unset: Any = MISSING  # what a body-only one holds before its iteration has set it
+    at_end: Any = None  # what it held at the end of the last round's body
     is_free: bool = False  # a container that no other place holds, before the loop and at the end of each iteration
-    others: list[Any] = field(default_factory=list)  # that it holds at the end of an iteration, in place of `start`
-    roots: set[int] = field(default_factory=set)  # by id: the containers older than the loop that it may be or hold
+    others: list[Any] = field(default_factory=list)  # other containers that it holds at the end of an iteration
+    roots: set[int] = field(default_factory=set)  # ids of the containers older than the loop that it may be or hold
 
     @property
     def name(self) -> str:
@@ -83,16 +83,16 @@ class Item:
 
 
 def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, others: Sequence[Any] = ()) -> Any:
-    """`value` with its numbers and addresses replaced, in order; takes them from the front of `leaves`.
+    """Return `value` with its numbers and addresses replaced, in order, by those taken from the front of `leaves`.
 
-    others: what the new one may stand for besides, of the same structure.
+    others: containers that the new one may stand for besides, where they have the same structure.
     """
     parts = parts_of(value)
     if parts is not None:
         others = [each for each in others if same_shape(value, each)]
         rows = zip(parts, *(parts_of(each) or [] for each in others))
-        made = [with_leaves(tracer, part, leaves, is_free, rest) for part, *rest in rows]
-        return rebuild(tracer, (value, *others), made, is_free=is_free)
+        replaced = [with_leaves(tracer, part, leaves, is_free, rest) for part, *rest in rows]
+        return rebuild(tracer, (value, *others), replaced, is_free=is_free)
     return leaves.pop(0) if is_numeric(value) or isinstance(value, Address) else value
 
 
@@ -107,14 +107,14 @@ class CarriedLocations:
 
     def __init__(self, frame: Frame, loc: Loc) -> None:
         self.frame, self.tracer, self.loc = frame, frame.tracer, loc
-        self.is_shared = False  # did this round find that a container is held elsewhere?
+        self.is_shared = False  # this round found that a container is held elsewhere
         self.began = frame.tracer.journal.mark()
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # of this round
-        self.candidates: Sequence[Location] = ()  # of this call, assigned in the body's text
+        self.candidates: Sequence[Location] = ()  # variables of this call that the body's text assigns
         self.read_after: set[Any] = set()  # locations that are read outside of a loop whose body surely runs
         self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
-        self.assumed: Assigned = {}  # by a walrus behind `and` in the loop's test: known in the body only
+        self.assumed: Assigned = {}  # what a walrus behind `and` in the loop's test assigns: known in the body only
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
 
     def add(self, location: Location, start: Any, shape: Any, leaves: Leaves) -> None:
@@ -141,29 +141,29 @@ class CarriedLocations:
         return [Value(leaf.type, item.name) for item in self.items.values() for leaf in item.leaves if leaf]
 
     def bind(self, values: Sequence[Value], *, is_after: bool = False) -> None:
-        """Let every carried location hold its part of `values`: at the start of an iteration, or after the loop."""
+        """Assign each carried location its part of `values`, at the start of an iteration or after the loop."""
         queue = list(values)
         for item in self.items.values():
-            kept = zip(item.leaves, leaves_of(item.shape), strict=True)
-            item.handed = queue[: sum(leaf is not None for leaf in item.leaves)]
-            leaves = [wrapped(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in kept]
-            if is_after or not item.is_late:
+            pairs = zip(item.leaves, leaves_of(item.shape), strict=True)
+            item.incoming = queue[: sum(leaf is not None for leaf in item.leaves)]
+            leaves = [wrapped(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in pairs]
+            if is_after or not item.is_body_only:
                 held = with_leaves(self.tracer, item.shape, leaves, item.is_free, item.others)
                 self.tracer.journal.assign(item.location, held)
 
     def current(self) -> list[Value]:
-        """What the carried locations hold now, in the carried types. Where those are wrong, the item says so afterwards."""
+        """Return what the carried locations hold now, in the carried types. Where those are wrong, `Item.found` says so."""
         return [value for item in self.items.values() for value in self._current(item)]
 
     def _current(self, item: Item) -> list[Value]:
         now = item.location.get()
-        if item.is_late and now is item.unset:
-            return list(item.handed)
-        item.last = now
+        if item.is_body_only and now is item.unset:
+            return list(item.incoming)
+        item.at_end = now
         now = now.value if isinstance(now, Partial) else now
         if item.is_free and not self._is_alone(now):
             item.is_free, self.is_shared = False, True
-        self._note_other(item, now)
+        self._note_container(item, now)
         try:
             found = self._types_of(item, now)
         except StagingError as error:
@@ -174,11 +174,11 @@ class CarriedLocations:
             item.found = found if item.found is None else [_wider(a, b) for a, b in zip(item.found, found, strict=True)]
         if found is None or item.found != item.leaves or before != item.leaves:  # the round counts for nothing
             return [zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf]
-        kept = zip(leaves_of(now), item.leaves, strict=True)
-        return [self._init(leaf, expected) for leaf, expected in kept if expected]
+        pairs = zip(leaves_of(now), item.leaves, strict=True)
+        return [self._init(leaf, expected) for leaf, expected in pairs if expected]
 
-    def _note_other(self, item: Item, now: Any) -> None:
-        """What an item holds at the end of an iteration, the next one finds as a copy: it must not change behind that."""
+    def _note_container(self, item: Item, now: Any) -> None:
+        """Record the container that an item holds now: the next iteration finds a copy, which would not follow its changes."""
         roots = set(self._older_in(now)) if may_merge(now) and not item.is_free else set()
         if roots - item.roots:
             item.others.append(now)
@@ -186,16 +186,16 @@ class CarriedLocations:
             self.is_shared = True
 
     def _older_in(self, value: Any) -> Iterator[int]:
-        """By id: the containers older than the loop that a value may be or hold."""
+        """Yield the ids of the containers older than the loop that a value may be or hold."""
         yield from self.tracer.journal.older_roots(value, self.began)
         for part in parts_of(value) or ():
             yield from self._older_in(part)
 
     def _types_of(self, item: Item, now: Any) -> Leaves:
-        """The types in which what an item holds now meets what it was before the loop."""
+        """Return the types in which what an item holds now meets what it was before the loop."""
         if isinstance(now, Poison):
-            if item.is_late:  # with these types it is not set on every path
-                item.is_late, self.dropped = False, {*self.dropped, item.location.identity}
+            if item.is_body_only:  # it turned out not to be set on every path
+                item.is_body_only, self.dropped = False, {*self.dropped, item.location.identity}
             raise now.error(self.loc)
 
         places = lambda: (item.place, self.tracer.journal.place_of(item.location))  # noqa: E731  most need none
@@ -207,7 +207,7 @@ class CarriedLocations:
         return found
 
     def inits(self) -> tuple[Value, ...]:
-        """The values before the loop, in the carried types."""
+        """Return the values before the loop, in the carried types."""
         found: list[Value] = []
         for item in self.items.values():
             starts = leaves_of(item.start) if item.start is not MISSING else [None] * len(item.leaves)
@@ -223,16 +223,16 @@ class CarriedLocations:
 
     # -- between rounds -----------------------------------------------------------------------------------------
 
-    def revise(self, is_final: bool) -> bool:
-        """Take the types that the round found for the next one; says whether any are new."""
+    def revise(self, only_widening: bool) -> bool:
+        """Take the types that the round found for the next one; return whether any are new."""
         before, is_shared, self.is_shared = self.types(), self.is_shared, False
-        lost = [key for key, item in self.items.items() if item.is_late and key not in self.read_after]
+        lost = [key for key, item in self.items.items() if item.is_body_only and key not in self.read_after]
         lost += [key for key in self.dropped if key in self.items]
         for identity in lost:
             del self.items[identity]
         for item in self.items.values():
             if item.found is not None:
-                item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if is_final else item.found
+                item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if only_widening else item.found
             item.found = None
         return bool(lost) or is_shared or self.types() != before
 
@@ -240,34 +240,34 @@ class CarriedLocations:
         return [leaf for item in self.items.values() for leaf in item.leaves]
 
     def extend(self, changes: dict[Any, Change]) -> bool:
-        """Carry what a round changed and was not carried yet; says whether there was anything."""
+        """Carry what a round changed and was not carried yet; return whether there was anything."""
         is_new = False
         for identity, change in changes.items():
-            is_back = same_static(change.before, change.after) and identity not in self.tested
-            if identity in self.items or is_back:
-                continue  # what the test changes, the body sees changed, whatever it makes of it
+            is_restored = same_static(change.before, change.after) and identity not in self.tested
+            if identity in self.items or is_restored:
+                continue  # what the test changes, the body sees changed, even where it restores it
             is_unset = change.before is MISSING or isinstance(change.before, Poison)
-            is_late = is_unset and change.location.key != VALUE and identity not in self.tested
+            is_body_only = is_unset and change.location.key != VALUE and identity not in self.tested
             after = change.after.value if isinstance(change.after, Partial) else change.after
-            if is_late and (identity not in self.read_after - self.dropped or isinstance(after, Poison)):
-                continue  # see `leave`
-            if is_unset and not is_late and change.before is not MISSING:
+            if is_body_only and (identity not in self.read_after - self.dropped or isinstance(after, Poison)):
+                continue  # `finish` makes it undefined
+            if is_unset and not is_body_only and change.before is not MISSING:
                 continue
             try:
-                self._carry(replace(change, before=MISSING if is_late else change.before, after=after))
-                self.items[identity].is_late, self.items[identity].unset = is_late, change.before
+                self._carry(replace(change, before=MISSING if is_body_only else change.before, after=after))
+                self.items[identity].is_body_only, self.items[identity].unset = is_body_only, change.before
                 is_new = True
             except StagingError as error:
                 self.errors.append(error)
         return is_new
 
     def carry_literals(self) -> bool:
-        """Carry the numbers that the body may change and that it was taken to begin with in every iteration; says whether any."""
-        kept = [place for place in self.candidates if place.identity not in self.items and is_numeric(place.get())]
-        for location in kept:
+        """Carry the candidates that were taken for the same literal in every iteration; return whether there are any."""
+        literals = [each for each in self.candidates if each.identity not in self.items and is_numeric(each.get())]
+        for location in literals:
             self.add(location, location.get(), location.get(), [leaf_type(location.get())])
         self.candidates = ()
-        return bool(kept)
+        return bool(literals)
 
     def _carry(self, change: Change) -> None:
         if isinstance(change.after, Poison):
@@ -310,7 +310,7 @@ class CarriedLocations:
         notes = assigned_here(name, (before, after), places())
         return StagingError(LoopTypeChange(name, describe(before), describe(after), repair), self.loc, notes)
 
-    def leave(
+    def finish(
         self,
         changes: dict[Any, Change],
         *,
@@ -319,22 +319,22 @@ class CarriedLocations:
         broken: frozenset[int] = frozenset(),
         returned: frozenset[int] = frozenset(),
     ) -> None:
-        """After the loop: what only the body assigned may have no value.
+        """After the loop, make undefined what only the body assigned, wherever it may have no value.
 
-        runs: at least one iteration does. is_endless: only its exits, `broken` and `returned` by number, end the loop.
+        runs: at least one iteration runs. is_endless: only its exits end the loop. broken, returned: their numbers.
         """
         taken = broken | returned
         for identity, item in self.items.items():
             self._note_widening(item, changes.get(identity))
-            if not item.is_late:
+            if not item.is_body_only:
                 continue
-            is_partial = isinstance(item.last, Partial)
-            exits = taken & item.last.exits if is_partial else taken
-            is_set = runs and broken <= exits and (is_endless or not is_partial or item.last.is_set)
+            is_partial = isinstance(item.at_end, Partial)
+            exits = taken & item.at_end.exits if is_partial else taken
+            is_set = runs and broken <= exits and (is_endless or not is_partial or item.at_end.is_set)
             if not (is_set and exits == taken):  # else each way that leads out of the loop sets it
                 poison = self._undefined(item.location)
-                kept = Partial(poison.diagnostic, poison.notes, item.location.get(), is_set, exits)
-                self.tracer.journal.assign(item.location, kept)
+                partial = Partial(poison.diagnostic, poison.notes, item.location.get(), is_set, exits)
+                self.tracer.journal.assign(item.location, partial)
         own = [each for identity, each in changes.items() if identity not in self.items and each.before is MISSING]
         for location in (*(each.location for each in own), *(location for location, _ in self.assumed.values())):
             self.tracer.journal.assign(location, self._undefined(location))
@@ -354,13 +354,13 @@ class CarriedLocations:
 
 
 def _new_leaves(value: Any) -> Leaves:
-    """The types of what had no value before; what a container holds at compile time stays so."""
+    """Return the types of a value where there was none before; compile-time parts of a container stay so."""
     is_part = parts_of(value) is not None
     return [None if is_part and not is_run_time(leaf) else leaf_type(leaf) for leaf in leaves_of(value)]
 
 
 def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
-    """The type that holds both; `b` where there is none."""
+    """Return the type that holds both; `b` where there is none."""
     if a is None or b is None or a == b:
         return a or b
     left, right = (Number(Value(each.type), each.is_weak) for each in (a, b))
@@ -370,7 +370,7 @@ def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:
 
 
 def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, dict[Any, Change]]:
-    """Run rounds of `trace` until what is carried is right. Returns the last round's blocks and the changes it made."""
+    """Run rounds of `trace` until what is carried is right; return the last round's blocks and the changes it made."""
     refused: list[StagingError] = []
     tracer = carried.tracer
     for count in range(MAX_ROUNDS):
@@ -380,21 +380,21 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
         if not carried.errors:
             tracer.refuse_structure_change(start.journal, carried.loc)
         changes = tracer.journal.undo(start.journal)
-        is_revised = carried.revise(count >= _STILL)
+        is_revised = carried.revise(count >= _ONLY_WIDENING)
         if not carried.extend(changes) and not is_revised:
             if not carried.errors:
                 return blocks, changes
             if not carried.carry_literals():
-                # as the types are in the end, or as before, if it is only that a literal was carried
-                is_late = refused and carried.errors[0].id == RunTimeValue.id
-                raise refused[0] if is_late else carried.errors[0]
+                # the error with the final types; or the one before, where carrying literals is all that caused this one
+                is_caused = refused and carried.errors[0].id == RunTimeValue.id
+                raise refused[0] if is_caused else carried.errors[0]
             refused = carried.errors
         tracer.forget(start)
     raise InternalError(f"the loop at {carried.loc} did not settle")
 
 
 def _round(carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
-    """Trace once. Where a statement is refused, the round goes on: what follows may show that a type was wrong."""
+    """Trace once. Where a statement is refused the round goes on, since what follows may show that a type was wrong."""
     frame, tracer = carried.frame, carried.tracer
     tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors

@@ -1,4 +1,4 @@
-"""What a user writes in annotations and at module level: constexpr, Tensor, Pointer, dynamic sizes. Plain descriptions.
+"""What a user writes in annotations and at module level: constexpr, Tensor, Pointer, dynamic sizes.
 
 def k(A: Tensor((n, 4), float32), p: Pointer(int32), scale: float32, bias: Tensor((n,), float32) | None, *, N: constexpr[int])
 """
@@ -20,10 +20,10 @@ from stagekit.frontend.errors import BadOperands, SpecializeError
 class _Constexpr:
     """Marks a parameter as fixed at specialise time: `BLOCK: constexpr`, or with its type checked, `constexpr[int]`.
 
-    Called, `constexpr(x)` returns x and refuses a run-time value.
+    `constexpr(x)` returns x; in a kernel it refuses a run-time value.
     """
 
-    __iter__ = None  # Python would take `__getitem__` for the items of a sequence without end
+    __iter__ = None  # or Python would iterate for ever by `__getitem__`
 
     def __init__(self, type_: Any = ...) -> None:
         self.type = type_  # what stands in the brackets; `...` where there are none
@@ -42,8 +42,8 @@ class _Constexpr:
 constexpr = _Constexpr()
 
 
-def _built(kind: str, sign: str, *, is_swapped: bool = False) -> Any:
-    """An operator of sizes."""
+def _operator(kind: str, sign: str, *, is_swapped: bool = False) -> Any:
+    """Return an operator of sizes."""
 
     @hide_frames
     def operator(self: SizeExpr, other: SizeLike) -> SizeExpr:
@@ -56,7 +56,7 @@ def _built(kind: str, sign: str, *, is_swapped: bool = False) -> Any:
 
 
 def _refused(sign: str) -> Any:
-    """An operator that sizes do not have."""
+    """Return an operator that sizes do not have."""
 
     @hide_frames
     def operator(self: SizeExpr, other: Any) -> Any:
@@ -73,16 +73,16 @@ def _no_size(sign: str, left: Any, right: Any) -> SpecializeError:
 class SizeExpr:
     """Integer arithmetic over dynamic sizes: `n + 1`, `2 * n`, `n // 4`. Built by operators, never evaluated by itself."""
 
-    __add__ = _built("add", "+")
-    __radd__ = _built("add", "+", is_swapped=True)
-    __sub__ = _built("sub", "-")
-    __rsub__ = _built("sub", "-", is_swapped=True)
-    __mul__ = _built("mul", "*")
-    __rmul__ = _built("mul", "*", is_swapped=True)
-    __floordiv__ = _built("floordiv", "//")
-    __rfloordiv__ = _built("floordiv", "//", is_swapped=True)
-    __mod__ = _built("mod", "%")
-    __rmod__ = _built("mod", "%", is_swapped=True)
+    __add__ = _operator("add", "+")
+    __radd__ = _operator("add", "+", is_swapped=True)
+    __sub__ = _operator("sub", "-")
+    __rsub__ = _operator("sub", "-", is_swapped=True)
+    __mul__ = _operator("mul", "*")
+    __rmul__ = _operator("mul", "*", is_swapped=True)
+    __floordiv__ = _operator("floordiv", "//")
+    __rfloordiv__ = _operator("floordiv", "//", is_swapped=True)
+    __mod__ = _operator("mod", "%")
+    __rmod__ = _operator("mod", "%", is_swapped=True)
     __lt__, __le__, __gt__, __ge__ = map(_refused, ("<", "<=", ">", ">="))
     __truediv__ = __rtruediv__ = _refused("/")
     __pow__ = __rpow__ = _refused("**")
@@ -120,7 +120,7 @@ class Dynamic(SizeExpr):
 
 @dataclass(frozen=True, eq=False)
 class SizeOp(SizeExpr):
-    """`kind` is a key of `hostexpr.KINDS`."""
+    """Arithmetic on sizes. kind: a key of `hostexpr.KINDS`."""
 
     kind: str
     args: tuple[SizeLike, ...]
@@ -179,7 +179,7 @@ class Tensor(_Annotation):
 
 
 def _dtype(given: Any) -> Any:
-    """The dtype that a name or NumPy's own dtype means. Anything else is refused where the parameter is known."""
+    """Return the dtype that a name or NumPy's own dtype means. Anything else is refused where the parameter is known."""
     kind = type(given)
     if kind is str:
         return next((dtype for dtype in ALL_DTYPES if dtype.name == given), given)
@@ -192,7 +192,7 @@ MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
 
 
 def is_alignment(align: Any) -> bool:
-    """May a parameter or an allocation ask for this? None asks for nothing."""
+    """Return whether a parameter or an allocation may ask for this alignment in bytes; None asks for none."""
     return align is None or (type(align) is int and 1 <= align <= MAX_ALIGN and align & (align - 1) == 0)
 
 
@@ -200,7 +200,7 @@ MAX_AXES = 64  # as NumPy has it
 
 
 def _axes(what: str, given: Any) -> tuple[Any, ...]:
-    """One entry per axis. What the entries are is checked where the parameter is known."""
+    """Return one entry per axis. The entries are checked where the parameter is known."""
     try:
         if isinstance(given, int | str | SizeExpr) or given is None:
             return (given,)
@@ -236,7 +236,7 @@ def ceildiv(a: Any, b: Any) -> Any:
     """`a / b` rounded up: how many blocks of `b` cover `a` elements. Integers of any sign; compile-time, run-time or sizes."""
     if isinstance(a, SizeExpr) or isinstance(b, SizeExpr):
         return -(-a // b)  # sizes are signed
-    return a // b + (a % b != 0)  # nothing is negated, so unsigned numbers and the least signed one stay right
+    return a // b + (a % b != 0)  # without a negation, which unsigned numbers and the least signed one do not have
 
 
 cdiv = ceildiv

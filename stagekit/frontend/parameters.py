@@ -27,7 +27,7 @@ from stagekit.frontend.tracer import suggest
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
 NOTHING_KNOWN: Mapping[str, Any] = {}
-_MOST_QUOTES = 8  # a text may stand for itself: `Tensor(("N",), ...)` where the constexpr N is "N"
+_MOST_QUOTES = 8  # a text may mean itself without end: `Tensor(("N",), ...)` where the constexpr N is "N"
 MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
 
 
@@ -36,7 +36,7 @@ MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
 
 @dataclass(frozen=True, slots=True)
 class ArrayArg:
-    """The type of an array argument: sizes are not part of it."""
+    """The type of an array argument, without its sizes."""
 
     dtype: DType
     rank: int
@@ -63,7 +63,7 @@ class Parameter:
     name: str
     default: Any
     is_constexpr: bool
-    types: tuple[type, ...] = (object,)  # of `constexpr[int]`: the value is one of these
+    types: tuple[type, ...] = (object,)  # the classes that `constexpr[...]` allows the value
 
 
 class Parameters:
@@ -110,7 +110,7 @@ class Parameters:
     # -- annotations --------------------------------------------------------------------------------------------
 
     def _evaluate(self, annotation: Any, constexprs: Mapping[str, Any]) -> Any:
-        """The object an annotation stands for."""
+        """Return the object that an annotation stands for."""
         for _ in range(_MOST_QUOTES):  # quoted by the user, by postponed evaluation, or by both
             if not isinstance(annotation, str):
                 break
@@ -132,7 +132,7 @@ class Parameters:
         return {**self.outer, **type_params, **closure, **constexprs}
 
     def meaning(self, name: str, constexprs: Mapping[str, Any]) -> Meaning:
-        """The marker that annotates a run-time parameter, or None."""
+        """Return the marker that annotates a run-time parameter, or None."""
         annotation = self.signature.parameters[name].annotation
         try:
             value = strip(self._evaluate(annotation, constexprs))
@@ -145,14 +145,10 @@ class Parameters:
             value = Optional(value[0])
         if isinstance(value, _Constexpr):
             raise self._bad(name, annotation, "it means a constexpr, which an annotation has to spell")
-        return self._resolved(name, annotation, value, constexprs) if isinstance(value, MARKERS) else None
-
-    def said(self, name: str, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
-        """The same for what `.specialize(...)` says of the parameter."""
-        return self._resolved(name, value, value, constexprs)
+        return self.resolve(name, annotation, value, constexprs) if isinstance(value, MARKERS) else None
 
     def check_known(self, constexprs: Mapping[str, Any]) -> None:
-        """Refuse annotations that mean nothing with some of the constexprs known; those that need the others have to wait."""
+        """Refuse annotations that mean nothing now that these constexprs are known; those that need others have to wait."""
         for parameter in self.run_time:
             annotation = self.signature.parameters[parameter.name].annotation
             try:
@@ -166,8 +162,11 @@ class Parameters:
             if isinstance(resolved, MARKERS):
                 self._check(parameter.name, annotation, resolved, constexprs)
 
-    def _resolved(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
-        """The marker with its quoted sizes evaluated over the constexprs, if it is a good one."""
+    def resolve(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> Meaning:
+        """Return a marker with its quoted sizes evaluated over the constexprs; refuse one that does not fit.
+
+        annotation: what the error text quotes. The marker stands in it, or was given to `.specialize(...)`.
+        """
         try:
             resolved: Meaning = self._with_sizes(value, constexprs)
         except Exception as error:
@@ -178,7 +177,7 @@ class Parameters:
         return resolved
 
     def _with_sizes(self, value: Any, constexprs: Mapping[str, Any]) -> Any:
-        """A marker whose quoted sizes are replaced by what they mean; anything else as it is."""
+        """Return a marker with its quoted sizes replaced by what they mean; anything else unchanged."""
         if isinstance(value, Optional):
             return Optional(self._with_sizes(value.inner, constexprs))
         if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
@@ -206,7 +205,7 @@ class Parameters:
     def sizes_named(
         self, name: str, missing: Sequence[str], constexprs: Mapping[str, Any]
     ) -> Iterator[tuple[str, int]]:
-        """Parameters with an axis whose size is the constexpr `name`, for inferring it from arguments. missing: it and others."""
+        """Yield each parameter with an axis whose size is the constexpr `name`, and that axis. missing: the unknown ones."""
         known = {**constexprs, **{each: Dynamic(each) for each in missing}}
         for parameter in self.run_time:
             annotation = self.signature.parameters[parameter.name].annotation
@@ -220,7 +219,7 @@ class Parameters:
 
 
 def _misfit(value: Meaning) -> str | None:
-    """What is wrong with the parts of a marker, in words."""
+    """Return what is wrong with the parts of a marker, in words; None if nothing is."""
     if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
         hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
         return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
@@ -247,7 +246,7 @@ _REFUSED_KINDS: dict[object, tuple[str, str]] = {
 
 
 def _classes(annotation: Any) -> tuple[type, ...] | None:
-    """The classes that a value may have: `int | None` names two, `tuple[int, ...]` is a tuple. None: it does not say."""
+    """Return the classes that a value may have: two for `int | None`, tuple for `tuple[int, ...]`; None if it names none."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
         parts = [_classes(part) for part in typing.get_args(annotation)]
@@ -265,7 +264,7 @@ def _classes(annotation: Any) -> tuple[type, ...] | None:
 
 
 def strip(annotation: Any) -> Any:
-    """What stands inside `Annotated[...]`, aliases and quotes."""
+    """Return what stands inside `Annotated[...]` and aliases."""
     if typing.get_origin(annotation) is Annotated:
         inner, *extra = typing.get_args(annotation)
         return next((e for e in extra if isinstance(e, MARKERS)), strip(inner))
@@ -275,9 +274,7 @@ def strip(annotation: Any) -> Any:
 
 
 def _names_in_annotations(function: types.FunctionType) -> set[str]:
-    """Names in the annotations that are quoted or postponed. Python 3.14 gives the others as text too, rather than evaluate
-    them.
-    """
+    """Return the names in annotations that are quoted or postponed; from Python 3.14 on, which has text for all, in any."""
     texts: list[Any] = list(function.__annotations__.values()) if sys.version_info < (3, 14) else []
     if sys.version_info >= (3, 14):
         import annotationlib
@@ -285,17 +282,15 @@ def _names_in_annotations(function: types.FunctionType) -> set[str]:
         texts = list(annotationlib.get_annotations(function, format=annotationlib.Format.STRING).values())
     found: set[str] = set()
     for text in texts:
-        with (
-            contextlib.suppress(SyntaxError, ValueError),
-            without_warnings(),
-        ):  # a null character, half of a surrogate pair
+        # a null character or half of a surrogate pair is no syntax
+        with contextlib.suppress(SyntaxError, ValueError), without_warnings():
             tree = ast.parse(text, mode="eval") if type(text) is str else ast.Constant(text)
             found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
     return found
 
 
 def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> dict[str, Any]:
-    """Values, in the frames around a definition, of names that its annotations use and its closure and module lack."""
+    """Return the values, in the frames around a definition, of names in its annotations that closure and module lack."""
     wanted = _names_in_annotations(function) - set(function.__code__.co_freevars) - set(function.__globals__)
     found: dict[str, Any] = {}
     while frame is not None and wanted:

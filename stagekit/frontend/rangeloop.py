@@ -31,8 +31,10 @@ from stagekit.ir.trips import Trips
 
 @dataclass(frozen=True)
 class LoopRange:
-    """start, stop, step: values of `dtype`, int64 or uint64. is_empty, runs: known at compile time to run no iteration, or at
-    least one. is_any: if `stop` is the last number instead, and not the first that is none, whether there is a number at all.
+    """The numbers of a run-time `for`. start, stop, step: values of `dtype`, int64 or uint64.
+
+    is_empty, runs: it is known at compile time to run no iteration, or at least one. is_nonempty: None where `stop` is excluded,
+    as in Python; else `stop` is the last number, and this run-time bool says whether there is a number at all.
     """
 
     dtype: DType
@@ -42,7 +44,7 @@ class LoopRange:
     unroll: int | None
     is_empty: bool
     runs: bool
-    is_any: Value | None = None
+    is_nonempty: Value | None = None
 
     @property
     def bounds(self) -> tuple[Value, Value, Value]:
@@ -72,7 +74,7 @@ class _IrNumbers:
 
 
 def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange:
-    """Bring the bounds of a range to values of one dtype."""
+    """Return a range with its bounds brought to values of one dtype."""
     if isinstance(iterable, range):
         iterable = StagedRange(iterable.start, iterable.stop, iterable.step, None, _forward_of(iterable))
     if iterable.forward is not None:
@@ -86,7 +88,7 @@ def staged(tracer: Tracer, iterable: range | StagedRange, loc: Loc) -> LoopRange
 
 
 def _forward_of(numbers: range) -> StagedRange | None:
-    """The reverse of a known range whose numbers an int64 holds, but not its stop."""
+    """Return the reverse of a known range whose numbers an int64 holds, but not its stop; None for any other."""
     is_held = dtypes.INDEX.holds
     if not numbers or is_held(numbers.stop) or not (is_held(numbers[0]) and is_held(numbers[-1])):
         return None
@@ -94,18 +96,18 @@ def _forward_of(numbers: range) -> StagedRange | None:
 
 
 def _to_an_end(tracer: Tracer, iterable: StagedRange, forward: StagedRange, loc: Loc) -> LoopRange:
-    """The range whose last number is the first of `forward`."""
+    """Return the range whose last number is the first of `forward`."""
     start, stop, end = (_wide(tracer, forward, b, loc).value for b in (iterable.start, forward.start, forward.stop))
     dtype, step, builder = start.type.dtype, int(iterable.step), tracer.builder
     runs = not isinstance(iterable.start, Number)
     kind = CompareKind.GT if step > 0 else CompareKind.LT
-    is_any = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
+    is_nonempty = builder.constant(True, dtypes.bool_) if runs else builder.compare(kind, stop, end)
     by = builder.constant(dtype.wrap(step), dtype)
-    return LoopRange(dtype, start, stop, by, iterable.unroll, False, runs, is_any)
+    return LoopRange(dtype, start, stop, by, iterable.unroll, False, runs, is_nonempty)
 
 
 def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:
-    """Start, stop and step, which must be integers."""
+    """Return start, stop and step, which must be integers."""
     bounds = (iterable.start, iterable.stop, iterable.step)
     for bound in bounds:
         if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
@@ -115,7 +117,7 @@ def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:
 
 
 def _dtype(loc: Loc, *numbers: Any) -> DType:
-    """What a range counts in: int64, with a uint64 among its bounds uint64. That and a signed one do not mix, as in sums."""
+    """Return the dtype that a range counts in: int64, or uint64 where a bound is, which does not mix with signed ones."""
     found = [each.dtype for each in numbers if isinstance(each, Number) and not each.is_weak]
     if dtypes.uint64 not in found:
         return dtypes.INDEX
@@ -126,14 +128,14 @@ def _dtype(loc: Loc, *numbers: Any) -> DType:
 
 
 def may_carry(before: Any, loop: LoopRange) -> bool:
-    """Can the loop variable go on after the loop: was it an integer of its dtype before, or will the loop run for sure?"""
+    """Return whether the loop can carry its variable: it had no value before the loop, or is an integer of its dtype."""
     if before is MISSING:
         return True
     return is_numeric(before) and join_dtype(before, Number(loop.start)) is loop.dtype
 
 
-def after(name: str, before: Any, loop: LoopRange, loc: Loc) -> Poison:
-    """What the variable is after a loop that does not carry it."""
+def poison_after(name: str, before: Any, loop: LoopRange, loc: Loc) -> Poison:
+    """Return what the variable is after a loop that does not carry it."""
     note = (Note(f"the loop over `{name}`", loc),)
     if before is MISSING:
         return Poison(MaybeUndefined(name, f"the loop at line {loc.line} may run no iteration", "loop"), note)
@@ -145,7 +147,7 @@ def after(name: str, before: Any, loop: LoopRange, loc: Loc) -> Poison:
 
 
 def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
-    """How many numbers there are, int64. Where they may be too many for that, an assertion says so."""
+    """Return how many numbers there are, int64. Where they may be too many for that, a check is emitted."""
     if iterable.forward is not None:
         return length(tracer, iterable.forward, loc)
     count, step = _count(tracer, iterable, loc), _static_step(iterable, loc)
@@ -159,7 +161,7 @@ def length(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
 
 
 def _count(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
-    """How many numbers there are, int64, which may wrap. Ends are subtracted as uint64, which holds the distance of any two."""
+    """Return how many numbers there are, int64, which may wrap. uint64 holds the distance of any two ends."""
     step = _static_step(iterable, loc)
     ends = _wide(tracer, iterable, iterable.start, loc), _wide(tracer, iterable, iterable.stop, loc)
     low, high = ends if step > 0 else ends[::-1]
@@ -172,7 +174,7 @@ def _count(tracer: Tracer, iterable: StagedRange, loc: Loc) -> Number:
 
 
 def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
-    """`range(...)[index]`; a negative index known at compile time counts from the end."""
+    """Return `range(...)[index]`; a negative index known at compile time counts from the end."""
     if not is_numeric(index) or default_dtype(index).is_float:
         raise StagingError(BadOperands("range(...)[...]", describe(index), "an index is an integer"), loc)
     if is_literal(index) and index < 0:
@@ -186,7 +188,7 @@ def item(tracer: Tracer, iterable: StagedRange, index: Any, loc: Loc) -> Number:
 
 
 def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
-    """The same numbers from the last to the first; of none, from the new end to the new end."""
+    """Return the same numbers from the last to the first; a range without numbers becomes one from its new end to its new end."""
     if iterable.forward is not None:
         return iterable.forward
     step = _static_step(iterable, loc)
@@ -201,7 +203,7 @@ def reverse(tracer: Tracer, iterable: StagedRange, loc: Loc) -> StagedRange:
 
 
 def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Number:
-    """Is an integer one of the numbers?"""
+    """Return whether an integer is one of the numbers."""
     iterable = iterable if iterable.forward is None else iterable.forward
     builder, step = tracer.builder, _static_step(iterable, loc)
     given = (number, iterable.start, iterable.stop)
@@ -220,7 +222,7 @@ def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Numbe
 
 
 def _distance(tracer: Tracer, high: Number, low: Number) -> Number:
-    """`high - low` of int64 or uint64, as uint64."""
+    """Return `high - low` of int64 or uint64 numbers as uint64."""
     a, b = (tracer.arithmetic.convert(each, dtypes.uint64) for each in (high, low))
     found: Number = tracer.arithmetic.binary("-", a, b)
     return found

@@ -117,7 +117,7 @@ def without_warnings() -> Iterator[None]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """As of `ast.iter_child_nodes`, without two generators for each node: reading the text is half of a first trace."""
+    """Return the nodes of `ast.iter_child_nodes` without generators: reading the text is half of the time of a first trace."""
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
@@ -195,7 +195,7 @@ def _not_its_text(snapshot: Snapshot) -> StagingError:
 
 
 def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
-    """Does `node` compile to the function's code?"""
+    """Return whether `node` compiles to the function's code."""
     code = function.__code__
     outer = function.__globals__
     names = filter(str.isidentifier, code.co_names)  # pytest's own begin with `@`
@@ -230,7 +230,7 @@ _FUTURE_ANNOTATIONS = 0x1000000
 
 
 def bare_signature(args: ast.arguments) -> str:
-    """The same parameters without annotations. Defaults become None: they are evaluated outside the function's own code."""
+    """Return the parameters without annotations. Defaults become None, since the function's own code does not evaluate them."""
 
     def bare(*found: ast.arg | None) -> list[ast.arg]:
         return [ast.arg(each.arg) for each in found if each]
@@ -251,7 +251,7 @@ def bare_signature(args: ast.arguments) -> str:
 
 
 def _same_code(a: object, b: object) -> bool:
-    """Are two pieces of code, or constants in them, the same?"""
+    """Return whether two pieces of code, or constants in them, are the same."""
     if not (isinstance(a, types.CodeType) and isinstance(b, types.CodeType)):
         return type(a) is type(b) and _text(a) == _text(b)
     if a.co_varnames != b.co_varnames or len(a.co_consts) != len(b.co_consts):

@@ -1,8 +1,8 @@
-"""What the state of an object is: for a key in memory, and for the check at each call. docs/decisions/0016 has the rule.
+"""The state of an object: for a key in memory, and for the check at each call. docs/decisions/0016 has the rule.
 
     freeze(1.0)              the digest: equal for equal values of the same exact type, and for nothing else
-    contents(value)          rows: what must stay as it is for `value` to mean what it means
-    holds(row)               whether a row is as it was, by comparing pointers
+    contents(value)          rows: the places whose objects must stay the same for `value` to mean the same
+    holds(row)               whether the object that was seen is still at its place, by comparing pointers
 
 A value of one of a closed set of exact types has a digest. Everything else counts by identity, and rows say what was read of it.
 A row is (kind, holder, key, seen); `native_tables.GUARD_KINDS` lists the kinds, which native launchers compare too.
@@ -37,7 +37,7 @@ MOST_BYTES = 64 << 20  # of an array that a kernel captures: it is copied, and c
 
 
 class TooLarge(Exception):
-    """An array that nobody wants to see copied and compared at each call."""
+    """Raised for an array that is too large to be copied, and compared at each call."""
 
     def __init__(self, value: Any, nbytes: int) -> None:
         self.diagnostic = CaptureTooLarge(f"the {type(value).__name__}", nbytes, MOST_BYTES)
@@ -73,7 +73,7 @@ def freeze(value: Any) -> Token:
 
 
 def _freeze(value: Any, around: tuple[Any, ...]) -> Token:
-    """around: the containers that `value` is in, since a list may contain itself."""
+    """As `freeze`. around: the containers that `value` is in, since a list may contain itself."""
     kind = type(value)
     if kind in _PLAIN:
         return (kind, value)
@@ -104,7 +104,7 @@ _BY_PARTS: dict[type, Callable[[Any], Iterable[Any] | None]] = {
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """What makes up a value that has a digest; None for what counts by identity."""
+    """Return the parts that make up a value with a digest; None for one that counts by identity."""
     kind = type(value)
     if kind in _BY_PARTS:
         return _BY_PARTS[kind](value)
@@ -118,7 +118,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if issubclass(kind, np.generic):
         return (value.dtype, value.tobytes()) if kind is value.dtype.type and not value.dtype.hasobject else None
     if issubclass(kind, enum.Enum):
-        # What `Perm(4)` of a flag holds that names no 4. Members with a name are one object each.
+        # a named member is one object; a flag such as `Perm(4)` that names no 4 makes others, which hold these three
         return None if set(vars(value)) - {"_value_", "_name_", "_inverted_"} else (value._value_,)
     if (key := key_of(value)) is not None:
         return (key(),)
@@ -133,19 +133,15 @@ def _parts(value: Any) -> Iterable[Any] | None:
     return (*plain, *_flat(stored(value).items()))
 
 
-_OF_UNNAMED_MEMBERS = frozenset({"_value_", "_name_", "_inverted_"})
-"""What `Perm(4)` of a flag holds that names no 4. Members with a name are one object each."""
-
-
 _PLAIN_VALUES: dict[type, Callable[[Any], Any]] = {
     int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__,
     tuple: lambda value: tuple(tuple.__iter__(value)),
 }  # fmt: skip
-"""What classes derive from to make values of their own, such as named tuples: these have digests, of all that they hold."""
+"""The bases of classes whose objects are values, such as named tuples: their digests are of all that they hold."""
 
 
 def _is_plain_class(cls: type) -> bool:
-    """Does an object answer for its attributes by what is stored alone, and not by code of its class?"""
+    """Return whether the attributes of an object are what it stores, and not given by code of its class."""
     if type(cls) is not type:
         return False
     own = [vars(base) for base in cls.__mro__ if base not in (object, *_PLAIN_VALUES)]
@@ -153,7 +149,7 @@ def _is_plain_class(cls: type) -> bool:
 
 
 def _holds_more(cls: type, base: type) -> bool:
-    """Is there room in an object for more than `base` has, slots, a `__dict__` and weak references? `pickle` asks so, too."""
+    """Return whether an object has room for more than `base`, slots, a `__dict__` and weak references, as `pickle` asks."""
     pointers = len(_slot_names(cls)) + (cls.__dictoffset__ != 0) + (cls.__weakrefoffset__ != 0)
     return cls.__itemsize__ != base.__itemsize__ or cls.__basicsize__ > base.__basicsize__ + pointers * _POINTER_BYTES
 
@@ -164,13 +160,13 @@ def _slot_names(cls: type) -> list[str]:
 
 
 def stored(value: Any) -> dict[str, Any]:
-    """The attributes that an object itself holds, in slots or in its dict."""
+    """Return the attributes that an object itself holds, in slots or in its dict."""
     slots = ((name, _now_attribute(value, name)) for name in _slot_names(type(value)))
     return {**{name: held for name, held in slots if held is not ABSENT}, **own_attributes(value)}
 
 
 def own_attributes(value: Any) -> Mapping[str, Any]:
-    """The `__dict__` of an object, where it has a true one."""
+    """Return the `__dict__` of an object; an empty one where that is no dict."""
     own = getattr(value, "__dict__", None)
     return own if isinstance(own, dict | types.MappingProxyType) else {}
 
@@ -179,7 +175,7 @@ ANOTHER_OBJECT = "make it once, or let its class say its state by `__stagekit_ke
 
 
 def key_of(value: Any) -> Callable[[], Any] | None:
-    """How an object's class says its state (`__stagekit_key__`), where it does."""
+    """Return the bound `__stagekit_key__`, by which an object's class gives its state; None where it has none."""
     method = getattr(type(value), "__stagekit_key__", None)
     return functools.partial(method, value) if isinstance(method, types.FunctionType) else None
 
@@ -188,14 +184,14 @@ def key_of(value: Any) -> Callable[[], Any] | None:
 
 
 def lookup(cls: type, name: str) -> Any:
-    """What a class or its bases store under `name`, as it stands there; ABSENT where they store nothing."""
+    """Return what a class or its bases store under `name`, unbound; ABSENT where they store nothing."""
     return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), ABSENT)
 
 
 def _now_attribute(owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name)
-    except Exception:  # what a user's property raises says that there is nothing to be had
+    except Exception:  # a user's property may raise anything
         return ABSENT
 
 
@@ -222,12 +218,12 @@ _SEVERAL = frozenset({"list", "dict", "items"})  # kinds whose `seen` is a tuple
 
 
 def now(row: Row) -> Any:
-    """What stands at a row's place."""
+    """Return what is at a row's place now."""
     return _NOW[row[0]](row[1], row[2])
 
 
 def holds(row: Row) -> bool:
-    """Does the very object that was seen stand there? What is only equal to it does not count."""
+    """Return whether the object at a row's place is the one that was seen. An equal one is not enough."""
     kind, holder, key, seen = row
     found = now(row)
     if kind in _SEVERAL:
@@ -238,7 +234,7 @@ def holds(row: Row) -> bool:
 
 
 def is_equal(row: Row) -> bool:
-    """Does what stands there have the digest of what was seen?"""
+    """Return whether the object at a row's place has the digest of the one that was seen."""
     if row[0] in ("ask", "array"):
         return holds(row)
     try:
@@ -248,7 +244,7 @@ def is_equal(row: Row) -> bool:
 
 
 def is_atomic(value: Any) -> bool:
-    """Does the same object mean the same for ever, whatever is read of it?"""
+    """Return whether an object means the same for ever, whatever is read of it."""
     kind = type(value)
     return kind in ATOMIC_TYPES or isinstance(value, _ALWAYS_ATOMIC)
 
@@ -258,7 +254,7 @@ _ALWAYS_ATOMIC = (np.generic, np.dtype, DType, Intrinsic, types.BuiltinFunctionT
 
 
 def contents(value: Any) -> list[Row]:
-    """Rows for all that a container, an array or a dataclass holds, however deep; none for what counts by identity."""
+    """Return rows for all that a container, an array or a dataclass holds, however deep; none for other objects."""
     rows: list[Row] = []
     ahead, known = [value], {}
     while ahead:
@@ -274,7 +270,7 @@ _NEVER_INSIDE = (type, types.FunctionType, types.ModuleType)
 
 
 def _look_inside(value: Any, rows: list[Row]) -> Iterable[Any]:
-    """Add the rows of one object; gives what it holds."""
+    """Add the rows of one object; return what it holds."""
     for base, items, rows_of in _CONTENTS:
         if isinstance(value, base):
             held = tuple(items(value))
@@ -288,12 +284,12 @@ def _look_inside(value: Any, rows: list[Row]) -> Iterable[Any]:
 
 
 def held_by(value: Any) -> tuple[Any, ...]:
-    """What a container holds, whatever its class says of it; nothing for other objects."""
+    """Return the items of a container, past the methods of its class; nothing for other objects."""
     return next((tuple(items(value)) for base, items, _ in _CONTENTS if isinstance(value, base)), ())
 
 
 def state_rows(value: Any, rows: list[Row]) -> Iterable[Any]:
-    """Add rows for the class and all attributes of an object; gives their values."""
+    """Add rows for the class and all attributes of an object; return their values."""
     rows.append(("type", value, None, type(value)))
     own = getattr(value, "__dict__", None)
     found: list[Any] = []
@@ -308,7 +304,7 @@ def state_rows(value: Any, rows: list[Row]) -> Iterable[Any]:
 
 
 def asking(look: Callable[[], Any]) -> Row:
-    """A row for what pointers cannot say: Python is asked whether `look` still gives the same."""
+    """Return a row for what pointers cannot tell: Python is asked whether `look` still returns an equal value."""
     before = look()
 
     def is_same() -> bool:
@@ -322,11 +318,7 @@ def asking(look: Callable[[], Any]) -> Row:
 
 Items = Callable[[Any], Iterable[Any]]
 RowsOf = Callable[[Any, tuple[Any, ...]], list[Row]]
-"""The rows of one container, which holds these items."""
-
-
-def _none(value: Any, held: tuple[Any, ...]) -> list[Row]:
-    return []
+"""Returns the rows of a container, given its items."""
 
 
 def _rows_of_dict(value: Any, held: tuple[Any, ...]) -> list[Row]:
@@ -339,7 +331,7 @@ def _rows_of_dict(value: Any, held: tuple[Any, ...]) -> list[Row]:
 
 
 def _iterated(base: Any) -> tuple[Any, Items, RowsOf]:
-    """Of what gives its items by iterating alone."""
+    """Return the row of `_CONTENTS` for containers whose items only iterating gives."""
 
     def rows_of(value: Any, held: tuple[Any, ...]) -> list[Row]:
         is_native = type(value) is base  # else iterating may run code of its class
@@ -349,7 +341,7 @@ def _iterated(base: Any) -> tuple[Any, Items, RowsOf]:
 
 
 def _asked(bases: Any, items: Items) -> tuple[Any, Items, RowsOf]:
-    """Of what cannot be compared by addresses of its own: Python looks at its items."""
+    """Return the row of `_CONTENTS` for containers that hold no pointers to compare: Python looks at their items."""
     return bases, items, lambda value, _: [asking(lambda: [*map(ById, items(value))])]
 
 
@@ -366,7 +358,7 @@ def _rows_of_bytes(value: Any, held: tuple[Any, ...]) -> list[Row]:
 
 
 def _rows_of_array(value: Any, held: tuple[Any, ...]) -> list[Row]:
-    """Contents are compared by their bytes: natively where they lie in one piece, else in Python."""
+    """Return the row of an array, whose bytes are compared: natively where they are contiguous, else in Python."""
     _refuse_large(value, value.nbytes)
     if value.dtype.hasobject:
         return [asking(lambda: (_layout(value), [*map(ById, value.flat)]))]
@@ -376,14 +368,14 @@ def _rows_of_array(value: Any, held: tuple[Any, ...]) -> list[Row]:
 
 
 def _layout(value: Any) -> bytes:
-    """The address of an array's dtype, its flags, its shape and its strides, as a native launcher finds them."""
+    """Pack the address of an array's dtype, its flags, shape and strides, as a native launcher reads them."""
     words = (id(value.dtype), value.flags.num, *value.shape, *value.strides)
     return struct.pack(f"<{len(words)}q", *words)
 
 
 _CONTENTS: tuple[tuple[Any, Items, RowsOf], ...] = (
-    (tuple, tuple.__iter__, _none),
-    (frozenset, frozenset.__iter__, _none),
+    (tuple, tuple.__iter__, lambda value, held: []),
+    (frozenset, frozenset.__iter__, lambda value, held: []),
     (list, list.__iter__, lambda value, held: [("list", value, None, held)]),
     (dict, lambda value: _flat(dict.items(value)), _rows_of_dict),
     _iterated(set),
@@ -395,7 +387,7 @@ _CONTENTS: tuple[tuple[Any, Items, RowsOf], ...] = (
     ((bytearray, memoryview, array), lambda value: (), _rows_of_bytes),
     (np.ndarray, lambda value: value.flat if value.dtype.hasobject else (), _rows_of_array),
 )
-"""What holds other values, with those that derive from it: its items, whatever its class says of them."""
+"""For containers and those that derive from them: how to get the items, past the methods of the class, and the rows."""
 BUILT_IN_CONTAINERS = frozenset({
     tuple, frozenset, list, dict, set, deque, OrderedDict, defaultdict, types.MappingProxyType, bytearray, memoryview, array,
     np.ndarray, functools.partial, type({}.keys()), type({}.values()), type({}.items()),

@@ -50,7 +50,7 @@ MAX_NESTING = 2_000  # run-time branches and loops in each other
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """What the user asked of a specialisation, as far as tracing is concerned."""
+    """The options of a specialisation that tracing looks at."""
 
     fastmath: bool = False
     debug: bool = False
@@ -61,7 +61,7 @@ class TraceOptions:
 
 
 class NeedMoreThreads(Exception):
-    """A tile longer than the block assumed so far: trace again with more threads. Never leaves the front end."""
+    """Raised for a tile longer than the block assumed so far: `kernel.trace` traces again with more threads."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -82,7 +82,7 @@ class WholeBlock:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a trace had come. lengths: of the lists that only grow."""
+    """A point of a trace that it can return to. lengths: of the lists that only grow."""
 
     journal: Mark
     lengths: tuple[int, ...]
@@ -110,13 +110,13 @@ class Tracer:
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
-    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX?
+    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
     statement_began: int = 0  # the time when the innermost began: what it has made since, it may still hold
     waiting: list[tuple[int, int]] = field(default_factory=list)  # from when to when callers' statements made things
-    lacks_hosts: bool = False  # was there such a meaning, and was it left out?
+    lacks_hosts: bool = False  # there was such a meaning, and it was left out
     hints: set[Loc] = field(default_factory=set)  # of each `while` that was found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
-    """What walruses in a condition are known to have assigned where it holds (True), or where it does not (False)."""
+    """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
 
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
@@ -125,12 +125,12 @@ class Tracer:
     # -- rounds that count for nothing --------------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
-        """Here begins what may have to be traced again."""
+        """Return the point from which code may have to be traced again."""
         lengths = len(self.printed), len(self.widened), len(self.exits)
         return Checkpoint(self.journal.mark(), lengths, self.unrolled_total)
 
     def forget(self, start: Checkpoint) -> None:
-        """What was printed and unrolled since was not. The journal is undone by who asks it what changed."""
+        """Forget what was printed, unrolled and left since `start`. The caller undoes the journal, which says what changed."""
         for rows, length in zip((self.printed, self.widened, self.exits), start.lengths):
             del rows[length:]  # type: ignore[attr-defined]  # lists of different things
         self.unrolled_total = start.unrolled_total
@@ -162,12 +162,12 @@ class Tracer:
             raise StagingError(CapturedMutation(what), loc)
 
     def _may_be_temporary(self, made: Any) -> bool:
-        """May a statement that is not done, here or in a caller, still hold what it has made?"""
+        """Return whether a statement that is not done, here or in a caller, may still hold what it has made."""
         born = self.journal.birth_time(made)
         return born > self.statement_began or any(since < born <= until for since, until in self.waiting)
 
     def size(self, expr: SizeExpr | int, loc: Loc) -> Number | int:
-        """The run-time value of a dynamic size, or of arithmetic on sizes."""
+        """Return the run-time value of a dynamic size, or of arithmetic on sizes."""
         if isinstance(expr, int):
             return expr
         if isinstance(expr, Dynamic):
@@ -184,7 +184,7 @@ class Tracer:
         return Number(self.builder.binary(BinaryKind(expr.kind), *values))
 
     def refuse_structure_change(self, mark: Any, loc: Loc) -> None:
-        """Under run-time control containers may change items, not their length or keys."""
+        """Refuse changes of a container's length or keys since the mark: under run-time control only items may change."""
         found = self.journal.restructured_since(mark)
         if found is not None:
             raise StagingError(StructureChange(found), loc)
@@ -228,7 +228,7 @@ def is_exit_flag(name: Any) -> bool:
 
 
 def is_guarded(name: str) -> bool:
-    """Is this read only where it was written? A join may then put anything on the other path."""
+    """Return whether this is read only where it was assigned, so that a join may put anything on the other path."""
     return name == VALUE or name.startswith(CAPTURE)
 
 
@@ -250,7 +250,7 @@ class Frame:
 
     @contextmanager
     def certain(self) -> Iterator[None]:
-        """Within, an error is one: an unrolled loop that went on after it might never end."""
+        """Let errors end the trace within: an unrolled loop that went on after one might never end."""
         outer, self.doubts = self.doubts, None
         try:
             yield
@@ -258,7 +258,7 @@ class Frame:
             self.doubts = outer
 
     def owns(self, location: Location) -> bool:
-        """At a statement of this call: is this a place of whose value no expression around can hold what no other place holds?"""
+        """Return whether no expression can hold the value of this location, at a statement of this call."""
         return self.depth == 0 or location.container is self.scope.variables or location.container is self.control
 
     def loc(self, node: Any) -> Loc:
@@ -285,7 +285,7 @@ class Frame:
         return loc
 
     def read(self, value: Any, node: ast.AST) -> Any:
-        """A value just read from a location at `node`: poison raises, a size becomes its run-time number."""
+        """Return a value just read from a location at `node`: poison raises, a size becomes its run-time number."""
         if not isinstance(value, (Poison, SizeExpr)):
             return value
         if isinstance(value, Poison):
@@ -300,7 +300,7 @@ class Frame:
         self.tracer.assign(self.control, flag, True)
 
     def exits_by(self, flag: str, first: int = 0) -> frozenset[int]:
-        """The exits from number `first` on that set this flag."""
+        """Return the exits from number `first` on that set this flag."""
         rows = enumerate(self.tracer.exits[first:], first)
         return frozenset(number for number, (control, name) in rows if name == flag and control is self.control)
 
@@ -311,7 +311,7 @@ class Frame:
             raise self.error(OpBudget(self.tracer.options.op_budget, self.tracer.most_unrolled()), node)
 
     def count_deep_call(self, node: ast.AST, called: Source) -> None:
-        """A recursion that calls itself twice ends, but not while anybody waits."""
+        """Limit how deep calls are, and how many: a recursion that calls itself twice ends, but too late to wait for."""
         self.tracer.deep_calls += 1
         deep_calls = self.tracer.deep_calls
         is_often = deep_calls > self.tracer.options.unroll_budget
@@ -334,12 +334,12 @@ class LoopFlags:
     first_exit: int  # of `Tracer.exits` that the loop may have
 
 
-_ALIKE = 0.6  # will do among the few names of one kernel
-CLOSE = 0.76  # of a module's many names one always looks alike: `sort` and `sqrt` by 0.75
+_ALIKE = 0.6  # enough among the few names of one kernel
+CLOSE = 0.76  # among the many names of a module, where one always looks alike: `sort` and `sqrt` by 0.75
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str:
-    """'did you mean `x`?' or nothing."""
+    """Return "did you mean `x`? ", or "" where no name is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"did you mean `{close[0]}`? " if close else ""
 

@@ -140,7 +140,7 @@ class JitFunction(Launchable):
         parameter = next(p for p in parameters.all if p.name == name)
         if not parameter.is_constexpr:
             if value is not None and not issubclass(type(value), (Tensor, Pointer, DType, Optional)):
-                raise SpecializeError(NotConstexpr(self.name, name, shown(value)), self.loc)
+                raise SpecializeError(NotConstexpr(name, self.name, shown(value)), self.loc)
             return
         self._check_constexpr(parameter, value)
 

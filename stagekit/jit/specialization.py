@@ -83,7 +83,7 @@ class Specialization(Launchable):
         """
         parameters, said = self._owner.parameters, self._types_given
         return {
-            p.name: parameters.said(p.name, said[p.name], self.constexprs)
+            p.name: parameters.resolve(p.name, said[p.name], said[p.name], self.constexprs)
             if p.name in said
             else parameters.meaning(p.name, self.constexprs)
             for p in parameters.run_time
