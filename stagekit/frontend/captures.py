@@ -158,9 +158,8 @@ class Captures:
             if len(self._reads) > _MOST_READS:
                 self._is_too_much = True
                 return
-            known = (
-                own if is_born(each) else self._given
-            )  # what the kernel made may hold something else at the next call
+            # an object that the kernel made may hold something else at the next call
+            known = own if is_born(each) else self._given
             known[id(each)] = each
             ahead += self._take_in(each, is_own=known is own)
 
@@ -256,13 +255,19 @@ def _seen(kind: str, holder: Any, key: Any) -> Row:
     return (kind, holder, key, now((kind, holder, key, None)))
 
 
-def _variable(fn: types.FunctionType, name: str) -> list[Row]:
-    """As `read_free` finds it: a cell, a global, or what is built in and hidden by no global."""
+def _place_of_free(fn: types.FunctionType, name: str) -> tuple[str, Any, Any]:
+    """Return kind, holder and key of the row of a name that `fn` does not bind: a cell, its module's global, else a builtin."""
     code = fn.__code__
     if name in code.co_freevars and fn.__closure__ is not None:
-        return _with_contents(_seen("cell", fn.__closure__[code.co_freevars.index(name)], None))
-    own = _seen("item", fn.__globals__, name)
-    return _with_contents(own) if own[3] is not ABSENT else [_seen("item", vars(builtins), name), own]
+        return "cell", fn.__closure__[code.co_freevars.index(name)], None
+    return "item", fn.__globals__ if name in fn.__globals__ else vars(builtins), name
+
+
+def _variable(fn: types.FunctionType, name: str) -> list[Row]:
+    """Return the rows of a name that `fn` does not bind; for a builtin, also that no global hides it."""
+    place = _place_of_free(fn, name)
+    is_builtin = place[1] is vars(builtins)
+    return [_seen(*place), _seen("item", fn.__globals__, name)] if is_builtin else _with_contents(_seen(*place))
 
 
 def _attribute(owner: Any, name: str) -> Row:
@@ -342,11 +347,9 @@ def read_free(function: types.FunctionType | None, name: str) -> Any:
     Raises NameError where there is none, and ValueError for an empty cell.
     """
     if function is not None:
-        code = function.__code__
-        if name in code.co_freevars and function.__closure__ is not None:
-            return function.__closure__[code.co_freevars.index(name)].cell_contents
-        if name in function.__globals__:
-            return function.__globals__[name]
-        if name in builtins.__dict__:
-            return builtins.__dict__[name]
+        kind, holder, _ = _place_of_free(function, name)
+        if kind == "cell":
+            return holder.cell_contents
+        if name in holder:
+            return holder[name]
     raise NameError(f"name {name!r} is not defined")

@@ -34,9 +34,15 @@ def truth(site: Site, value: Any) -> Truth:
 
 def condition(frame: Frame, node: ast.expr) -> Truth:
     """Evaluate `node` for its truth."""
-    if isinstance(node, ast.BoolOp):
-        return _bool_condition(frame, node)
-    return truth(Site(frame, node), evaluate(frame, node))
+    if not isinstance(node, ast.BoolOp):
+        return truth(Site(frame, node), evaluate(frame, node))
+    combine = both if isinstance(node.op, ast.And) else first_or
+
+    def rest(nodes: Sequence[ast.expr]) -> Truth:
+        first = condition(frame, nodes[0])
+        return combine(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node)) if nodes[1:] else first
+
+    return rest(node.values)
 
 
 def negate_condition(tracer: Tracer, value: Truth) -> Truth:
@@ -121,16 +127,6 @@ def either(tracer: Tracer, left: Truth, right: Truth) -> Truth:
     if right is False:
         return left
     return Number(tracer.builder.or_(left.value, right.value))
-
-
-def _bool_condition(frame: Frame, node: ast.BoolOp) -> Truth:
-    combine = both if isinstance(node.op, ast.And) else first_or
-
-    def rest(nodes: Sequence[ast.expr]) -> Truth:
-        first = condition(frame, nodes[0])
-        return combine(frame.tracer, first, lambda: rest(nodes[1:]), frame.loc(node)) if nodes[1:] else first
-
-    return rest(node.values)
 
 
 def trace_bool(frame: Frame, node: ast.BoolOp) -> Any:

@@ -200,11 +200,8 @@ class Join:
         self.tracer, self.condition, self.loc = tracer, condition, loc
         self.then, self.other = arms
         self.most_holders = 1  # the most places that may hold a container which is merged into one that can change
-        self.yields: list[tuple[Value, Value]] = []
-        self.results: list[Value] = []
-        self.joined: list[
-            tuple[Location, Any, Any, Any]
-        ] = []  # what it holds at the end of each arm, and after the join
+        self.yields: list[tuple[Value, Value, Value]] = []  # what each arm yields, and the result
+        self.joined: list[tuple[Location, Any, Any, Any]] = []  # what it holds after each arm, and after the join
         for identity in {**self.then.changes, **self.other.changes}:
             left, right = self.then.changes.get(identity), self.other.changes.get(identity)
             location, before = ((left or right).location, (left or right).before)  # type: ignore[union-attr]
@@ -234,10 +231,10 @@ class Join:
         bodies = []
         for side, arm in enumerate((self.then, self.other)):
             with builder.resume(arm.block) as block:
-                builder.yield_(*(pair[side] for pair in self.yields))
+                builder.yield_(*(row[side] for row in self.yields))
             bodies.append(block.done())
         then, other = bodies
-        results = tuple(self.results)
+        results = tuple(result for _, _, result in self.yields)
         builder.append(ops.If(condition=self.condition, then_body=then, else_body=other, results=results, loc=self.loc))
         for location, _, _, value in self.joined:
             if value is not MISSING:
@@ -332,9 +329,9 @@ class Join:
     def _join_leaves(self, a: Value, b: Value, *, is_weak: bool) -> Any:
         if a is b:
             return wrapped(a, is_weak)
-        self.yields.append((a, b))
-        self.results.append(Value(a.type))
-        return wrapped(self.results[-1], is_weak)
+        result = Value(a.type)
+        self.yields.append((a, b, result))
+        return wrapped(result, is_weak)
 
     def _undefined(self, present: Any, name: str) -> Poison:
         if isinstance(present, Poison):
@@ -391,9 +388,7 @@ def join_dtype(a: Any, b: Any) -> DType | None:
         return strong if weak is not dtypes.bool_ else None
     if not (strong.is_integer and weak.is_integer):
         return strong if strong is weak else None
-    if isinstance(
-        literal, Number
-    ):  # a weak run-time number may have any value of its dtype; uint64 is not widened for it
+    if isinstance(literal, Number):  # it may have any value of its dtype; uint64 is not widened for it
         return dtypes.least_common(strong, weak) or strong
     if strong.holds(literal):
         return strong

@@ -228,11 +228,8 @@ class _Trace:
             return None
         found = self._host_size(size)
         slot = self.slots[found.index] if isinstance(found, Slot) else None
-        is_own = slot is not None and (slot.argument, slot.axis) == (
-            position,
-            axis,
-        )  # the size that it is to be compared with
-        return None if is_own else found
+        gives_size = slot is not None and (slot.argument, slot.axis) == (position, axis)
+        return None if gives_size else found
 
     def _host_size(self, size: Any) -> HostExpr:
         if isinstance(size, int):

@@ -201,10 +201,8 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         frame.tracer.journal.assign(variable, before)  # nobody reads it, so the loop around need not carry it
     elif not is_carried or (before is MISSING and not loop.runs):
         undefined = rangeloop.poison_after(node.target.id, before, loop, loc)
-        exits_taken = (
-            frozenset(range(first_exit, len(frame.tracer.exits))) if is_carried else None
-        )  # each in an iteration
-        if exits_taken:
+        exits_taken = frozenset(range(first_exit, len(frame.tracer.exits)))  # in an iteration, where it has a value
+        if is_carried and exits_taken:
             undefined = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, exits_taken)
         frame.tracer.journal.assign(variable, undefined)
 

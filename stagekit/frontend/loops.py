@@ -110,9 +110,9 @@ class CarriedLocations:
         self.is_shared = False  # this round found that a container is held elsewhere
         self.began = frame.tracer.journal.mark()
         self.items: dict[Any, Item] = {}
-        self.errors: list[StagingError] = []  # of this round
+        self.errors: list[StagingError] = []  # those of this round
         self.candidates: Sequence[Location] = ()  # variables of this call that the body's text assigns
-        self.read_after: set[Any] = set()  # locations that are read outside of a loop whose body surely runs
+        self.read_after: set[Any] = set()  # locations that are read after the loop, where its body surely runs
         self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
         self.assumed: Assigned = {}  # what a walrus behind `and` in the loop's test assigns: known in the body only
         self.tested: set[Any] = set()  # locations that the loop's test assigns: it runs at least once
@@ -172,7 +172,7 @@ class CarriedLocations:
         before = item.leaves if item.found is None else item.found
         if found is not None:
             item.found = found if item.found is None else [_wider(a, b) for a, b in zip(item.found, found, strict=True)]
-        if found is None or item.found != item.leaves or before != item.leaves:  # the round counts for nothing
+        if found is None or item.found != item.leaves or before != item.leaves:  # the round will be thrown away
             return [zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf]
         pairs = zip(leaves_of(now), item.leaves, strict=True)
         return [self._init(leaf, expected) for leaf, expected in pairs if expected]

@@ -33,7 +33,7 @@ Token = Any
 Row = tuple[str, Any, Any, Any]
 _POINTER_BYTES = struct.calcsize("P")
 
-MOST_BYTES = 64 << 20  # of an array that a kernel captures: it is copied, and compared at each call
+MOST_BYTES = 64 << 20  # the largest array that a kernel captures, since it is copied, and compared at each call
 
 
 class TooLarge(Exception):
@@ -97,7 +97,7 @@ _BY_BITS: dict[type, Callable[[Any], bytes]] = {
 _BY_PARTS: dict[type, Callable[[Any], Iterable[Any] | None]] = {
     range: lambda value: (value.start, value.stop, value.step),
     slice: lambda value: (value.start, value.stop, value.step),
-    **dict.fromkeys((tuple, list, set, frozenset), iter),  # sets in their order, which a kernel can see
+    **dict.fromkeys((tuple, list, set, frozenset), iter),  # sets in the order in which a kernel iterates over them
     dict: lambda value: _flat(value.items()),
     functools.partial: lambda value: None if vars(value) else (value.func, value.args, value.keywords),
 }
@@ -125,7 +125,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if not _is_plain_class(kind):
         return None
     base = next((base for base in _PLAIN_VALUES if issubclass(kind, base)), object)
-    record = getattr(kind, "__dataclass_params__", None)  # `eq=False` says that equal fields make no equal objects
+    record = getattr(kind, "__dataclass_params__", None)  # with `eq=False` objects of equal fields are not equal
     is_record = record is not None and bool(record.eq)
     if _holds_more(kind, base) or (base is object and not is_record):
         return None
@@ -155,7 +155,7 @@ def _holds_more(cls: type, base: type) -> bool:
 
 
 def _slot_names(cls: type) -> list[str]:
-    found: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # private names as they are stored
+    found: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # with private names mangled
     return found
 
 
@@ -323,7 +323,7 @@ RowsOf = Callable[[Any, tuple[Any, ...]], list[Row]]
 
 def _rows_of_dict(value: Any, held: tuple[Any, ...]) -> list[Row]:
     rows: list[Row] = [("dict", value, None, held)]
-    if isinstance(value, OrderedDict):  # it keeps its order elsewhere
+    if isinstance(value, OrderedDict):  # its order is not that of the dict
         rows.append(asking(lambda: [*map(ById, OrderedDict.keys(value))]))
     if isinstance(value, defaultdict):
         rows.append(("attribute", value, "default_factory", value.default_factory))

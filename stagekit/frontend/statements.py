@@ -34,8 +34,6 @@ from stagekit.frontend.texts import message
 from stagekit.frontend.tracer import CAPTURE, RETURN, VALUE, Frame
 from stagekit.frontend.values import STAND_INS, Number, Partial, escaped
 
-_EXITS = (ast.Return, ast.Break, ast.Continue)
-
 
 def run_body(frame: Frame, body: Sequence[ast.stmt]) -> None:
     """Run statements in order; after one that may have exited, the rest runs only where it has not."""
@@ -114,7 +112,7 @@ def may_exit(statement: ast.stmt) -> bool:
     """Return whether the statement contains an exit of this call or of a loop around it. The node remembers it."""
     found: bool | None = getattr(statement, "_may_exit", None)
     if found is None:
-        found = isinstance(statement, _EXITS)
+        found = isinstance(statement, ast.Return | ast.Break | ast.Continue)
         for inner in nested(statement):  # without `any`: chains of `elif` nest deeper than calls through C may
             found = found or may_exit(inner)
         statement._may_exit = found  # type: ignore[attr-defined]

@@ -102,19 +102,27 @@ class Tracer:
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
     shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # dynamic shared memory: elements, bytes of each
-    uses: dict[str, str] = field(default_factory=dict)  # of `program_id`, `thread_idx`, tiles: whose style that is
+    uses: dict[str, str] = field(
+        default_factory=dict
+    )  # by `program_id`, `thread_idx` or tiles: the launch style that they ask for
     printed: list[str] = field(default_factory=list)
-    widened: list[tuple[int, str]] = field(default_factory=list)  # line; which variable is wider than a path made it
-    exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # each traced one: whose control, which flag
+    widened: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # a line, and the variable that is wider there than on a path
+    exits: list[tuple[dict[str, Any], str]] = field(
+        default_factory=list
+    )  # every exit taken: the control values of its call, and the flag
     unrolled: Counter[int] = field(default_factory=Counter)  # iterations by line
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
-    statement_began: int = 0  # the time when the innermost began: what it has made since, it may still hold
-    waiting: list[tuple[int, int]] = field(default_factory=list)  # from when to when callers' statements made things
+    statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
+    waiting: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # the same for statements of callers: from when to when they ran
     lacks_hosts: bool = False  # there was such a meaning, and it was left out
-    hints: set[Loc] = field(default_factory=set)  # of each `while` that was found to depend on run-time values
+    hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
 
@@ -246,7 +254,7 @@ class Frame:
     control: dict[str, Any] = field(default_factory=dict)
     loops: list[LoopFlags] = field(default_factory=list)
     locs: dict[Any, Loc] = field(default_factory=dict)
-    doubts: list[StagingError] | None = None  # errors of a loop's round, which may come of a wrong type
+    doubts: list[StagingError] | None = None  # the errors of a loop's round, which a wrong type may have caused
 
     @contextmanager
     def certain(self) -> Iterator[None]:
@@ -299,7 +307,7 @@ class Frame:
         self.tracer.exits.append((self.control, flag))
         self.tracer.assign(self.control, flag, True)
 
-    def exits_by(self, flag: str, first: int = 0) -> frozenset[int]:
+    def exits_by(self, flag: str, first: int) -> frozenset[int]:
         """Return the exits from number `first` on that set this flag."""
         rows = enumerate(self.tracer.exits[first:], first)
         return frozenset(number for number, (control, name) in rows if name == flag and control is self.control)
@@ -331,7 +339,7 @@ class LoopFlags:
 
     broken: str
     continued: str
-    first_exit: int  # of `Tracer.exits` that the loop may have
+    first_exit: int  # the number in `Tracer.exits` of the first that the loop may have
 
 
 _ALIKE = 0.6  # enough among the few names of one kernel

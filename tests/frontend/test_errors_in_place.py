@@ -49,7 +49,7 @@ def nested(out, x, BLOCK: sk.constexpr, causal: sk.constexpr = True):
             out[0] = middle(x)  # the outer call
 
 
-def test_two_fragments_deep_in_an_unrolled_copy_p27():
+def test_two_fragments_deep_in_an_unrolled_copy():  # P27
     error = failing(nested[1, 1], np.zeros(1, np.int32), 3, 128)
     text = str(error)
 
@@ -91,7 +91,7 @@ def test_tabs_and_continuation_lines():
     assert refuse(program, 1).loc.line == line_of(program, "# here")
 
 
-def test_no_frame_of_ours_in_a_users_traceback_p27():
+def test_no_frame_of_ours_in_a_users_traceback():  # P27
     @sk.jit
     def kernel(out, N: sk.constexpr):
         out[0] = undefined + N  # noqa: F821
@@ -117,7 +117,7 @@ def test_no_frame_of_ours_in_a_users_traceback_p27():
         assert error.__suppress_context__
 
 
-def test_every_error_is_raised_again_on_every_attempt_p20():
+def test_every_error_is_raised_again_on_every_attempt():  # P20
     @sk.jit
     def bad(out):
         out[0] = out.missing
@@ -134,7 +134,7 @@ def test_every_error_is_raised_again_on_every_attempt_p20():
     assert out[0] == 7
 
 
-def test_an_error_in_one_specialisation_leaves_the_others_alone_p20():
+def test_an_error_in_one_specialisation_leaves_the_others_alone():  # P20
     @sk.jit
     def kernel(out, mode: sk.constexpr):
         out[0] = 1 if mode == "good" else out.missing

@@ -75,7 +75,7 @@ def same_bits(found: np.ndarray, wanted: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-def test_folding_is_bit_equal_to_the_cpu_and_to_the_interpreter_p2(dtype, monkeypatch):
+def test_folding_is_bit_equal_to_the_cpu_and_to_the_interpreter(dtype, monkeypatch):  # P2
     values = edges(dtype)
     n, array = len(values), np.array(values, dtype.numpy)
     constants = [1, n - 2, n - 1] if n > 2 else [0, 1]
@@ -107,7 +107,7 @@ def unary_compile_time(out, functions: sk.constexpr, values: sk.constexpr):
 
 
 @pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-def test_unary_operators_and_builtins_fold_like_they_run_p2(dtype, monkeypatch):
+def test_unary_operators_and_builtins_fold_like_they_run(dtype, monkeypatch):  # P2
     values = edges(dtype)
     groups = [
         ((operator.neg, operator.pos), sk.int32 if dtype is sk.bool_ else dtype),
@@ -146,7 +146,7 @@ def convert_compile_time(out, signed, unsigned, values: sk.constexpr):
 
 
 @pytest.mark.parametrize("source", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-def test_conversions_fold_like_they_run_p32(source, monkeypatch):
+def test_conversions_fold_like_they_run(source, monkeypatch):  # P32
     values = edges(source)
     n = len(values)
 
@@ -203,7 +203,7 @@ def with_literal(out, A, literal: sk.constexpr, functions: sk.constexpr):
 
 
 @pytest.mark.parametrize("dtype", INTEGER_DTYPES, ids=lambda d: d.name)
-def test_an_integer_literal_takes_the_dtype_of_the_other_operand_p32(dtype, monkeypatch):
+def test_an_integer_literal_takes_the_dtype_of_the_other_operand(dtype, monkeypatch):  # P32
     values = np.array(edges(dtype), dtype.numpy)
     for literal in (3, dtype.max):
         for functions, result in ((ARITHMETIC + BITWISE, dtype), (COMPARISONS, sk.bool_)):
@@ -217,7 +217,7 @@ def test_an_integer_literal_takes_the_dtype_of_the_other_operand_p32(dtype, monk
 
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES, ids=lambda d: d.name)
 @pytest.mark.parametrize("literal", [0.1, 3, 1 / 3, 65504.0])
-def test_a_float_literal_is_rounded_once_to_the_dtype_of_the_other_operand_p34(dtype, literal, monkeypatch):
+def test_a_float_literal_is_rounded_once_to_the_dtype_of_the_other_operand(dtype, literal, monkeypatch):  # P34
     values = np.array(edges(dtype), dtype.numpy)
     for target in ("interp", "cpu"):
         monkeypatch.setenv("STAGEKIT_TARGET", target)
@@ -249,7 +249,7 @@ def test_an_integer_literal_that_does_not_fit_is_refused_but_compares(literal):
     assert out.tolist() == [5 < literal, literal <= 5, False, True]
 
 
-def test_literals_chosen_at_run_time_are_still_literals_p34():
+def test_literals_chosen_at_run_time_are_still_literals():  # P34
     @sk.jit
     def kernel(out, A, p):
         beta = 0.1 if p else 1 / 3

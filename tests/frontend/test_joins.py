@@ -125,7 +125,7 @@ def test_what_no_dtype_holds_is_refused(a, b):
     assert b.name in str(error.value)
 
 
-def test_a_python_int_changed_by_a_loop_counter_r10():
+def test_a_python_int_changed_by_a_loop_counter():  # R10
     @sk.jit
     def kernel(out, col, n):
         for i in range(n):
@@ -361,7 +361,7 @@ def test_the_trace_names_the_lines_where_a_variable_widened():
 
 @pytest.mark.parametrize("target", ["interp", "cpu"])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32])
-def test_min_and_max_take_literals_that_the_other_dtype_does_not_hold_r10(dtype, target):
+def test_min_and_max_take_literals_that_the_other_dtype_does_not_hold(dtype, target):  # R10
     @sk.jit
     def kernel(out, A):
         low, high = -70_000, 5_000_000_000

@@ -34,7 +34,7 @@ def widen(out, n):
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, -1, 2**31 - 1, -(2**31)])
-def test_the_type_of_an_argument_never_depends_on_its_value_p1(n):
+def test_the_type_of_an_argument_never_depends_on_its_value(n):  # P1
     out = np.zeros(1, np.int64)
     widen[1, 1](out, n)
     assert out[0] == n * 3
@@ -42,7 +42,7 @@ def test_the_type_of_an_argument_never_depends_on_its_value_p1(n):
 
 
 @pytest.mark.parametrize(("annotation", "value"), [(sk.int32, 2**40), (sk.uint8, 300), (sk.uint8, -1), (None, 2**31)])
-def test_a_scalar_that_does_not_fit_names_the_parameter_and_the_value_t5(annotation, value):
+def test_a_scalar_that_does_not_fit_names_the_parameter_and_the_value(annotation, value):  # T5
     @sk.jit
     def kernel(out, amount):
         out[0] = amount
@@ -56,7 +56,7 @@ def test_a_scalar_that_does_not_fit_names_the_parameter_and_the_value_t5(annotat
 
 @TARGETS
 @pytest.mark.parametrize("dtype", [sk.float16, sk.bfloat16, sk.float32, sk.float64], ids=lambda d: d.name)
-def test_a_float_argument_takes_the_declared_type_by_correct_rounding_p34(dtype, target, on):
+def test_a_float_argument_takes_the_declared_type_by_correct_rounding(dtype, target, on):  # P34
     on(target)
 
     @sk.jit
@@ -72,7 +72,7 @@ def test_a_float_argument_takes_the_declared_type_by_correct_rounding_p34(dtype,
         np.testing.assert_array_equal(out[0], wanted)
 
 
-def test_numpy_scalars_keep_their_dtype_p32():
+def test_numpy_scalars_keep_their_dtype():  # P32
     @sk.jit
     def kernel(out, x):
         sk.static_assert(x.dtype is sk.uint8 or x.dtype is sk.float64 or x.dtype is sk.bool_)
@@ -85,7 +85,7 @@ def test_numpy_scalars_keep_their_dtype_p32():
 
 
 @TARGETS
-def test_strided_views_keywords_and_defaults_t11(target, on):
+def test_strided_views_keywords_and_defaults(target, on):  # T11
     on(target)
 
     @sk.jit
@@ -119,7 +119,7 @@ def test_shape_ndim_dtype_len_size_and_strides_inside_a_kernel():
 
 
 @TARGETS
-def test_views_of_views_and_swaps_t4_t3(target, on):
+def test_views_of_views_and_swaps(target, on):  # T4, T3
     on(target)
 
     @sk.inline
@@ -182,7 +182,7 @@ def test_an_array_chosen_at_run_time(target, on):
         (lambda A: [x for x in A], "NOT_ITERABLE"),
     ],
 )
-def test_what_arrays_refuse_t7(program, expected):
+def test_what_arrays_refuse(program, expected):  # T7
     @sk.jit
     def kernel(A: sk.Tensor((4,), sk.int64)):
         A[0] = program(A)
@@ -400,7 +400,7 @@ def test_static_assert_and_constexpr_refuse_run_time_values():
 # -- budgets --------------------------------------------------------------------------------------------------------------
 
 
-def test_too_much_unrolling_is_refused_under_a_second_naming_both_loops_q30():
+def test_too_much_unrolling_is_refused_under_a_second_naming_both_loops():  # Q30
     @sk.jit
     def kernel(out):
         for i in sk.static_range(300):
@@ -418,7 +418,7 @@ def test_too_much_unrolling_is_refused_under_a_second_naming_both_loops_q30():
     assert elapsed < 4  # under one second where nothing else runs
 
 
-def test_budgets_can_be_raised_and_lowered_q30():
+def test_budgets_can_be_raised_and_lowered():  # Q30
     def body(out):
         total = out[0]
         for i in sk.static_range(40):

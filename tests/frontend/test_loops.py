@@ -109,7 +109,7 @@ def test_break_continue_return_in_run_time_loops():
         agree(program, a, b)
 
 
-def test_nested_run_time_loops_with_exits_y10():
+def test_nested_run_time_loops_with_exits():  # Y10
     def program(a, b):
         s = 0
         for i in range(a):
@@ -193,7 +193,7 @@ def test_unrolled_loops_over_anything():
     agree(program, 2, 5)
 
 
-def test_static_names_are_rebound_in_every_copy_p3():
+def test_static_names_are_rebound_in_every_copy():  # P3
     def program(trips):
         def run(x):
             acc = x
@@ -257,7 +257,7 @@ def test_a_dict_that_grows_under_its_own_loop_is_refused():
     assert refuse(program, 1).id == "STATIC_FAILURE"
 
 
-def test_break_under_a_run_time_if_in_an_unrolled_loop_p4():
+def test_break_under_a_run_time_if_in_an_unrolled_loop():  # P4
     def program(t, u):
         s, n = 0, 0
         for x in (3, 1, 4, 1, 5):
@@ -302,7 +302,7 @@ def test_a_list_changed_while_it_is_looped_over_has_the_items_of_the_start():
 # -- while ----------------------------------------------------------------------------------------------------------------
 
 
-def test_while_reads_its_condition_anew_t2():
+def test_while_reads_its_condition_anew():  # T2
     def program(a, b):
         i, s = 0, 0
         while i < a:
@@ -483,7 +483,7 @@ def test_a_variable_that_outlives_an_iteration_is_carried():
         agree(program, n)
 
 
-def test_a_type_change_names_both_types_and_the_line_p8():
+def test_a_type_change_names_both_types_and_the_line():  # P8
     def program(n):
         acc = sk.int32(0)
         for i in range(n):
@@ -499,7 +499,7 @@ def test_a_type_change_names_both_types_and_the_line_p8():
     assert error.loc.line == program.__code__.co_firstlineno + 2
 
 
-def test_a_bool_start_is_carried_as_bool_p8():
+def test_a_bool_start_is_carried_as_bool():  # P8
     def program(a, b):
         seen, every = False, True
         for i in range(a):
@@ -553,7 +553,7 @@ def test_none_becoming_a_number_in_a_loop_is_refused():
     assert "None" in str(error)
 
 
-def test_deep_nests_of_everything_q23():
+def test_deep_nests_of_everything():  # Q23
     def helper(n, k):
         s = k
         while n > 0:
@@ -617,7 +617,7 @@ def test_range_takes_an_unroll_hint():
         (lambda a: _loop(sk.static_range(a)), "RUN_TIME_VALUE"),
     ],
 )
-def test_what_is_no_loop_t7(program, expected):
+def test_what_is_no_loop(program, expected):  # T7
     assert refuse(program, 3).id == expected
 
 

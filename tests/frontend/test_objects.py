@@ -340,7 +340,7 @@ class Role:
             out[lane] = x * self.weight + self.first
 
 
-def test_methods_of_captured_objects_under_run_time_control_q8():
+def test_methods_of_captured_objects_under_run_time_control():  # Q8
     roles = (Role(0), Role(3, 5))
 
     def program(a, b):
@@ -472,7 +472,7 @@ def test_an_instance_attribute_hides_the_class_attribute():
     agree(program, 2)
 
 
-def test_plain_functions_inline_functions_and_nested_ones_are_staged_alike_q7():
+def test_plain_functions_inline_functions_and_nested_ones_are_staged_alike():  # Q7
     def clamp(x, k):
         n = max(k, 1)
         assert type(n) is int

@@ -29,7 +29,7 @@ def run(kernel, *arguments) -> int:
     return int(out[0])
 
 
-def test_a_file_overwritten_before_the_first_call_gives_the_kernel_that_was_imported_q11(tmp_path):
+def test_a_file_overwritten_before_the_first_call_gives_the_kernel_that_was_imported(tmp_path):  # Q11
     path = write_module(tmp_path, KERNEL.format(value=7))
     module = import_file(path)
     write_module(tmp_path, "\n\n# shifted\n" + KERNEL.format(value=8), path.stem)
@@ -37,7 +37,7 @@ def test_a_file_overwritten_before_the_first_call_gives_the_kernel_that_was_impo
     assert run(module.kernel) == 7
 
 
-def test_a_helper_whose_file_was_edited_is_stale_or_itself_q11(tmp_path):
+def test_a_helper_whose_file_was_edited_is_stale_or_itself(tmp_path):  # Q11
     text = "def helper(x):\n    return x + {n}\n\n\ndef other(x):\n    return x * 100\n"
     path = write_module(tmp_path, text.format(n=1))
     helper = import_file(path).helper
@@ -210,7 +210,7 @@ def test_nothing_is_parsed_before_it_is_needed():
     assert "kernel" in repr(kernel)
 
 
-def test_a_thousand_statements_parse_in_linear_time_t12(tmp_path):
+def test_a_thousand_statements_parse_in_linear_time(tmp_path):  # T12
     import time
 
     def seconds(count):

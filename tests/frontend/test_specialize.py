@@ -35,7 +35,7 @@ OUT = sk.Tensor((None,), sk.int64)
 # -- identity -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_values_give_the_same_object_p18():
+def test_the_same_values_give_the_same_object():  # P18
     k = three.specialize(A=1)
 
     assert three.specialize(A=1) is k
@@ -46,7 +46,7 @@ def test_the_same_values_give_the_same_object_p18():
     assert three.specialize(A=2) is not k
 
 
-def test_a_call_uses_the_specialisation_made_explicitly_p18():
+def test_a_call_uses_the_specialisation_made_explicitly():  # P18
     @sk.jit
     def kernel(out, A: sk.constexpr):
         out[0] = A
@@ -67,7 +67,7 @@ def test_partial_specialisation_waits_for_the_rest():
     assert run(three.specialize(A=9), 1)[0] == 1923
 
 
-def test_constexprs_by_position_keyword_and_default_in_any_order_y6():
+def test_constexprs_by_position_keyword_and_default_in_any_order():  # Y6
     assert run(three, 1, 4)[0] == 1423
     assert run(three, 1, 4, 5)[0] == 1453
     assert run(three, 1, A=4, C=9)[0] == 1429
@@ -87,7 +87,7 @@ def test_constexprs_by_position_keyword_and_default_in_any_order_y6():
         assert out[0] == wanted
 
 
-def test_values_of_equal_hash_are_different_specialisations_p15():
+def test_values_of_equal_hash_are_different_specialisations():  # P15
     @sk.jit
     def kernel(out, V: sk.constexpr):
         out[0] = {"bool": 1, "int": 2, "float": 3, "int32": 4}[type(V).__name__]
@@ -150,7 +150,7 @@ def test_a_function_may_have_constexprs_with_defaults():
     assert run(kernel)[0] == 7
 
 
-def test_unknown_misspelt_and_missing_names_p25():
+def test_unknown_misspelt_and_missing_names():  # P25
     error = refused(lambda: three.specialize(A=1, BB=2))
     assert error.id == "UNKNOWN_PARAMETER"
     assert "`BB`" in str(error)
@@ -241,7 +241,7 @@ SPELLINGS = """
         ("stagekit.constexpr", "'Annotated[int, sk.constexpr]'"),
     ],
 )
-def test_only_the_marker_makes_a_constexpr_in_every_spelling_p24_q10(future, marker, other, tmp_path):
+def test_only_the_marker_makes_a_constexpr_in_every_spelling(future, marker, other, tmp_path):  # P24, Q10
     module = module_of(tmp_path, SPELLINGS.format(future=future, marker=marker, other=other))
 
     parameters = module.kernel.parameters
@@ -251,7 +251,7 @@ def test_only_the_marker_makes_a_constexpr_in_every_spelling_p24_q10(future, mar
     assert run(module.Namespace.method, 4)[0] == 43
 
 
-def test_annotations_over_names_of_the_function_around_p24():
+def test_annotations_over_names_of_the_function_around():  # P24
     def make(dtype, size):
         n = sk.dynamic("n")
 
@@ -266,7 +266,7 @@ def test_annotations_over_names_of_the_function_around_p24():
     assert refused(lambda: run(make(sk.int64, 3), A)).id == "WRONG_SIZE"
 
 
-def test_misspelt_dtypes_and_sizes_in_annotations_name_the_nearest_t8():
+def test_misspelt_dtypes_and_sizes_in_annotations_name_the_nearest():  # T8
     @sk.jit
     def wrong_dtype(A: sk.Tensor((None,), "float17")):
         A[0] = 1
@@ -343,7 +343,7 @@ C = 17
 names = [1, 2]
 
 
-def test_a_changed_global_gives_a_new_kernel_p12(monkeypatch):
+def test_a_changed_global_gives_a_new_kernel(monkeypatch):  # P12
     @sk.jit
     def kernel(out):
         out[0] = C + names[0]
@@ -358,7 +358,7 @@ def test_a_changed_global_gives_a_new_kernel_p12(monkeypatch):
         names[0] = 1
 
 
-def test_a_held_specialisation_stays_what_it_is_or_says_so_p12(monkeypatch):
+def test_a_held_specialisation_stays_what_it_is_or_says_so(monkeypatch):  # P12
     @sk.jit
     def kernel(out):
         out[0] = C
@@ -371,7 +371,7 @@ def test_a_held_specialisation_stays_what_it_is_or_says_so_p12(monkeypatch):
     assert run(kernel)[0] == 42
 
 
-def test_factories_make_different_kernels_p14_q17():
+def test_factories_make_different_kernels():  # P14, Q17
     def make(k, fs=(), default=5):
         def scaled(x, by=default):
             return x * by
@@ -397,7 +397,7 @@ def test_factories_make_different_kernels_p14_q17():
         assert run(two, 2)[0] == 6 + 7 + 12 + 3 + 4
 
 
-def test_a_redefined_helper_is_seen_q24_p10():
+def test_a_redefined_helper_is_seen():  # Q24, P10
     def f(x):
         return x + 1
 
@@ -420,7 +420,7 @@ i = 99
 shadowed = 98
 
 
-def test_the_innermost_scope_wins_p6():
+def test_the_innermost_scope_wins():  # P6
     @sk.inline
     def helper(shadowed):
         return shadowed + 1

@@ -15,7 +15,7 @@ from tests.frontend.agreement import agree, refuse
 # -- run-time ifs ---------------------------------------------------------------------------------------------------------
 
 
-def test_rebinding_in_one_arm_happens_there_only_q16():
+def test_rebinding_in_one_arm_happens_there_only():  # Q16
     def program(p, q):
         s = 1
         if p:
@@ -97,7 +97,7 @@ def test_containers_change_in_the_arm_that_runs():
         agree(program, p, q)
 
 
-def test_containers_of_one_structure_join_item_by_item_q5():
+def test_containers_of_one_structure_join_item_by_item():  # Q5
     def program(p, q):
         xs, t, d = [1, q], (1, (2, q)), {"a": 1, "b": q}
         if p:
@@ -164,7 +164,7 @@ def test_a_variable_of_one_path_is_an_error_only_when_used():
     assert [n.loc.line for n in error.notes] == [used.__code__.co_firstlineno + 1]
 
 
-def test_lists_of_different_length_say_both_lengths_and_the_line_q5():
+def test_lists_of_different_length_say_both_lengths_and_the_line():  # Q5
     def program(p):
         xs = [1, 2]
         if p:
@@ -181,7 +181,7 @@ def test_lists_of_different_length_say_both_lengths_and_the_line_q5():
     assert error.notes[0].loc.line == program.__code__.co_firstlineno + 2
 
 
-def test_different_types_say_both_types_and_the_line_p8():
+def test_different_types_say_both_types_and_the_line():  # P8
     def program(p):
         v = sk.int32(1)
         if p:
@@ -523,7 +523,7 @@ def test_mutual_recursion():
     agree(lambda a: (even(4, a), odd(4, a)), 3)
 
 
-def test_endless_recursion_is_refused_with_the_chain_p28():
+def test_endless_recursion_is_refused_with_the_chain():  # P28
     def down(n):
         return down(n - 1) + 1 if n else 0
 
@@ -537,7 +537,7 @@ def test_endless_recursion_is_refused_with_the_chain_p28():
 # -- hygiene and returns --------------------------------------------------------------------------------------------------
 
 
-def test_a_callee_does_not_touch_the_callers_names_p28():
+def test_a_callee_does_not_touch_the_callers_names():  # P28
     def helper(a):
         a = a + 1
         t = a * 2
@@ -554,7 +554,7 @@ def test_a_callee_does_not_touch_the_callers_names_p28():
 
 
 @pytest.mark.parametrize("decorate", [lambda f: f, sk.inline], ids=["plain", "inline"])
-def test_early_returns_in_every_position_t1(decorate):
+def test_early_returns_in_every_position(decorate):  # T1
     def early(x, y):
         if x > 3:
             return x
@@ -636,7 +636,7 @@ def test_bare_returns_and_none():
         agree(program, a)
 
 
-def test_code_after_a_taken_compile_time_return_is_not_looked_at_p4():
+def test_code_after_a_taken_compile_time_return_is_not_looked_at():  # P4
     def program(a, mode=0):
         if mode == 0:
             return a + 1
