@@ -149,10 +149,10 @@ class Captures:
 
         is_born: whether the kernel made an object, whose state is then not recorded.
         """
-        ahead = [value]
+        pending = [value]
         own: dict[int, Any] = {}
-        while ahead:
-            each = ahead.pop()
+        while pending:
+            each = pending.pop()
             if is_atomic(each) or id(each) in self._given or id(each) in own or _is_fixed_object(each):
                 continue
             if len(self._reads) > _MOST_READS:
@@ -161,17 +161,17 @@ class Captures:
             # an object that the kernel made may hold something else at the next call
             known = own if is_born(each) else self._given
             known[id(each)] = each
-            ahead += self._take_in(each, is_own=known is own)
+            pending += self._take_in(each, is_own=known is own)
 
-    def note_derived(self, made: Any) -> None:
+    def note_derived(self, value: Any) -> None:
         """Record that a value was computed from what CPython was handed: an array, or a number such as a `Fraction`.
 
         What it was computed from is recorded already. An object that may hold objects of others is not such a value.
         """
-        kind = type(made)
-        is_value = is_fixed(kind.__module__) and kind not in BUILT_IN_CONTAINERS and not hasattr(made, "__dict__")
+        kind = type(value)
+        is_value = is_fixed(kind.__module__) and kind not in BUILT_IN_CONTAINERS and not hasattr(value, "__dict__")
         if is_value or kind is np.ndarray:
-            self._given.setdefault(id(made), made)
+            self._given.setdefault(id(value), value)
 
     def _take_in(self, value: Any, *, is_own: bool) -> Iterable[Any]:
         """Record one object; return what can be reached from it."""

@@ -334,14 +334,14 @@ class _Trace:
         launch, loc = self.tracer.launch
         assert isinstance(launch, StagedLaunch)
         host = _HostExpressions(body, loc)
-        grid: Any = tuple(host.of(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
-        block: Any = tuple(host.of(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
+        grid: Any = tuple(host.convert(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
+        block: Any = tuple(host.convert(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
         sizes = [b for b in block if isinstance(b, int)]
         if any(s < 0 for s in sizes) or (len(sizes) == 3 and math.prod(sizes) > MAX_THREADS):
             why = f"a block has 0 to {MAX_THREADS} threads in all"
             hint = "give fewer threads; more of them make more blocks: `grid=`"
             raise StagingError(BadBlockSize("block", str(tuple(sizes)), why, hint), loc)
-        return LaunchSpec(grid, block, host.of(launch.shared_bytes, "shared_bytes"))
+        return LaunchSpec(grid, block, host.convert(launch.shared_bytes, "shared_bytes"))
 
     def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
         """Return the least dynamic shared memory of a launch in bytes, as far as the host can tell: the greatest of these."""
@@ -349,7 +349,7 @@ class _Trace:
         found: list[HostExpr] = []
         for elements, itemsize in self.tracer.shared_needs:
             with contextlib.suppress(StagingError):  # a size that only the kernel knows
-                count = host.of(elements, "shared memory")
+                count = host.convert(elements, "shared memory")
                 found.append(count * itemsize if isinstance(count, int) else HostOp("mul", (count, itemsize)))
         constant = max((e for e in found if isinstance(e, int)), default=0)
         computed = [e for e in found if not isinstance(e, int)]
@@ -364,21 +364,21 @@ class _HostExpressions:
         self.definitions: dict[Value, Op] = {r: op for op in body.ops for r in op.results}
         self.loc = loc
 
-    def of(self, value: Any, what: str) -> HostExpr:
+    def convert(self, value: Any, what: str) -> HostExpr:
         if isinstance(value, Number):
-            return self._convert(value.value, what)
+            return self._convert_value(value.value, what)
         if is_numeric(value) and not isinstance(value, float) and int(value) == value:
             return int(value)
         raise StagingError(LaunchNotComputable(f"{what} ({describe(value)})"), self.loc)
 
-    def _convert(self, value: Value, what: str) -> HostExpr:
+    def _convert_value(self, value: Value, what: str) -> HostExpr:
         if value in self.slots and _is_integer(value):
             return Slot(self.slots[value])
         op = self.definitions.get(value)
         if isinstance(op, ops.Constant):
             return int(op.value)
         if isinstance(op, ops.Cast) and _is_integer(op.operand):
-            return self._convert(op.operand, what)
+            return self._convert_value(op.operand, what)
         kind: str | None = None
         if isinstance(op, ops.Binary | ops.Unary | ops.Compare) and _is_integer(value):
             kind = op.kind.value
@@ -388,7 +388,7 @@ class _HostExpressions:
             kind = op.spec.extreme
         if op is None or not kind:
             raise StagingError(LaunchNotComputable(what), self.loc)
-        return HostOp(kind, tuple(self._convert(v, what) for v in op.operands()))
+        return HostOp(kind, tuple(self._convert_value(v, what) for v in op.operands()))
 
 
 def _is_integer(value: Value) -> bool:

@@ -72,8 +72,8 @@ def freeze(value: Any) -> Token:
         return ById(value)
 
 
-def _freeze(value: Any, around: tuple[Any, ...]) -> Token:
-    """As `freeze`. around: the containers that `value` is in, since a list may contain itself."""
+def _freeze(value: Any, containers: tuple[Any, ...]) -> Token:
+    """As `freeze`. containers: those that `value` is in, since a list may contain itself."""
     kind = type(value)
     if kind in _PLAIN:
         return (kind, value)
@@ -82,10 +82,10 @@ def _freeze(value: Any, around: tuple[Any, ...]) -> Token:
     parts = _parts(value)
     if parts is None:
         return ById(value)
-    for depth, outer in enumerate(around):
+    for depth, outer in enumerate(containers):
         if outer is value:
             return (kind, depth)
-    inside = (*around, value)
+    inside = (*containers, value)
     return (kind, *(_freeze(part, inside) for part in parts))
 
 
@@ -256,13 +256,13 @@ _ALWAYS_ATOMIC = (np.generic, np.dtype, DType, Intrinsic, types.BuiltinFunctionT
 def contents(value: Any) -> list[Row]:
     """Return rows for all that a container, an array or a dataclass holds, however deep; none for other objects."""
     rows: list[Row] = []
-    ahead, known = [value], {}
-    while ahead:
-        each = ahead.pop()
+    pending, known = [value], {}
+    while pending:
+        each = pending.pop()
         if is_atomic(each) or isinstance(each, _NEVER_INSIDE) or id(each) in known:
             continue
         known[id(each)] = each
-        ahead += _look_inside(each, rows)
+        pending += _look_inside(each, rows)
     return rows
 
 

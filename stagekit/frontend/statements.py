@@ -81,13 +81,15 @@ def _run_unless(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Lo
         define_partials(frame)
         run_body(frame, rest)
 
-    def leave() -> None:
-        """Where only one exit can have been taken, its flag is set: so `if c: return a` and `return b` cover every path."""
+    def set_only_flag() -> None:
+        """Set the flag of the only possible exit, so that `if c: return a` and `return b` cover every path."""
         possible = [flag for flag in frame.flags() if frame.control.get(flag, False) is not False]
         if len(possible) == 1:
             frame.tracer.assign(frame.control, possible[0], True)
 
-    branch(frame.tracer, frame.tracer.builder.not_(stopped.value), go_on, leave, loc, frame=frame, after_exit=True)
+    branch(
+        frame.tracer, frame.tracer.builder.not_(stopped.value), go_on, set_only_flag, loc, frame=frame, after_exit=True
+    )
 
 
 def define_partials(frame: Frame) -> None:

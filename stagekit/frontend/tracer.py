@@ -169,9 +169,9 @@ class Tracer:
         if not self.journal.is_born(container):
             raise StagingError(CapturedMutation(what), loc)
 
-    def _may_be_temporary(self, made: Any) -> bool:
+    def _may_be_temporary(self, container: Any) -> bool:
         """Return whether a statement that is not done, here or in a caller, may still hold what it has made."""
-        born = self.journal.birth_time(made)
+        born = self.journal.birth_time(container)
         return born > self.statement_began or any(since < born <= until for since, until in self.waiting)
 
     def size(self, expr: SizeExpr | int, loc: Loc) -> Number | int:
