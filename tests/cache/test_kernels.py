@@ -62,7 +62,7 @@ def launch(kernel: Any, value: int) -> float:
 
 @pytest.mark.parametrize("values", [[6] * 8, list(range(8))], ids=["one key", "eight keys"])
 @pytest.mark.parametrize("is_cached", [False, True], ids=["without disk", "with disk"])
-def test_P23_eight_threads_compile_each_key_once(
+def test_eight_threads_compile_each_key_once(  # P23
     values: list[int], is_cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_cached:
@@ -145,7 +145,9 @@ def test_a_failure_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> Non
 # -- lifetimes ------------------------------------------------------------------------------------------------------------
 
 
-def test_P21_dropping_a_kernel_frees_its_code_and_a_launch_keeps_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropping_a_kernel_frees_its_code_and_a_launch_keeps_no_argument(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # P21
     closed = []
     really = LoadedCode.close
     monkeypatch.setattr(LoadedCode, "close", lambda self: (closed.append(1), really(self))[1])
@@ -167,7 +169,7 @@ def test_P21_dropping_a_kernel_frees_its_code_and_a_launch_keeps_no_argument(mon
     assert 20 == len(closed)
 
 
-def test_P21_native_launchers_go_with_their_kernel_and_keep_no_argument() -> None:
+def test_native_launchers_go_with_their_kernel_and_keep_no_argument() -> None:  # P21
     kernel, argument = new_kernel(), np.zeros(4, np.float32)
     before = len(native_launchers._codes)
     for value in (1, 2, 1, 2, 1, 2):

@@ -14,7 +14,7 @@ def fill(out: sk.Tensor((None,), sk.float32)):
 """
 
 
-def test_P11_a_constant_that_changed_is_seen_and_one_that_did_not_is_a_hit(new_process: Run) -> None:
+def test_a_constant_that_changed_is_seen_and_one_that_did_not_is_a_hit(new_process: Run) -> None:  # P11
     program = (
         "STEP = {step}\n"
         + FILL.format(value="i * STEP")
@@ -32,7 +32,7 @@ def test_P11_a_constant_that_changed_is_seen_and_one_that_did_not_is_a_hit(new_p
     assert (1, 0, 1) == (again["traced"], again["compiled"], again["read"])
 
 
-def test_P15_keys_do_not_depend_on_the_hash_seed(new_process: Run) -> None:
+def test_keys_do_not_depend_on_the_hash_seed(new_process: Run) -> None:  # P15
     program = (
         'scale = lambda x: x * {"a": 2, "b": 3}["b"]\nNAMES = ("x", "y")\n'
         + FILL.format(value="scale(i) + len(NAMES)")
@@ -62,7 +62,7 @@ for value in (1, True, 2.0, np.int32(2), 0.0, -0.0, np.int64(4), np.int64(4)):
 """
 
 
-def test_P15_equal_values_of_other_types_are_other_kernels(new_process: Run) -> None:
+def test_equal_values_of_other_types_are_other_kernels(new_process: Run) -> None:  # P15
     first = new_process(CONSTEXPRS)
     second = new_process(CONSTEXPRS, seed=9)
 
@@ -97,7 +97,7 @@ def inner(x):
 """
 
 
-def test_P16_an_edited_helper_is_seen_and_an_unrelated_line_is_not(new_process: Run) -> None:
+def test_an_edited_helper_is_seen_and_an_unrelated_line_is_not(new_process: Run) -> None:  # P16
     program = USES_A_MODULE.format(below="")
     first = new_process(program, helpers=HELPERS.format(base=1, by=0))
     edited = new_process(program, helpers=HELPERS.format(base=1, by=5))
@@ -129,7 +129,7 @@ RESULT = out.tolist()
 """
 
 
-def test_P18_Q13_specialising_by_name_and_by_call_share_one_kernel_and_the_disk(new_process: Run) -> None:
+def test_specialising_by_name_and_by_call_share_one_kernel_and_the_disk(new_process: Run) -> None:  # P18, Q13
     first = new_process(EXPLICIT)
     second = new_process(EXPLICIT)
 
@@ -162,7 +162,7 @@ RESULT = run_both(make(2, [0, 0]), make(3, [0, {entry}]))
 """
 
 
-def test_P14_Q17_factories_with_other_captures_are_other_kernels_in_memory_and_on_disk(new_process: Run) -> None:
+def test_factories_with_other_captures_are_other_kernels_in_memory_and_on_disk(new_process: Run) -> None:  # P14, Q17
     first = new_process(FACTORY.format(bias=0, entry=10))
     second = new_process(FACTORY.format(bias=0, entry=10))
     other_entry = new_process(FACTORY.format(bias=0, entry=20))
@@ -189,7 +189,7 @@ out = np.zeros(4, np.float32); fill.specialize(OP="add")(out); RESULT = out.toli
 """
 
 
-def test_P10_a_helper_that_was_chosen_from_a_table_is_part_of_the_key(new_process: Run) -> None:
+def test_a_helper_that_was_chosen_from_a_table_is_part_of_the_key(new_process: Run) -> None:  # P10
     assert [1, 2, 3, 4] == new_process(TABLE.format(by=1))["result"]
     assert [5, 6, 7, 8] == new_process(TABLE.format(by=5))["result"]
     assert [1, 2, 3, 4] == new_process(TABLE.format(by=1))["result"]
@@ -222,7 +222,7 @@ RESULT.append(now())
 )
 
 
-def test_Q24_P12_a_helper_that_is_redefined_and_a_constant_that_is_patched_are_seen(new_process: Run) -> None:
+def test_a_helper_that_is_redefined_and_a_constant_that_is_patched_are_seen(new_process: Run) -> None:  # Q24, P12
     expected = [[1, 2, 3, 4], [0, 10, 20, 30], [0, 10, 20, 30], [7, 8, 9, 10]]
 
     assert expected == new_process(REDEFINED)["result"]
@@ -251,7 +251,7 @@ RESULT += [now(fill), now(held)]
 )
 
 
-def test_P12_a_captured_list_that_changes_is_seen_by_the_kernel_and_not_by_a_held_specialisation(
+def test_a_captured_list_that_changes_is_seen_by_the_kernel_and_not_by_a_held_specialisation(  # P12
     new_process: Run,
 ) -> None:
     for _ in range(2):
@@ -279,7 +279,7 @@ RESULT.append(out.tolist())
 )
 
 
-def test_P20_a_kernel_that_fails_fails_every_time_and_with_a_warm_cache_too(new_process: Run) -> None:
+def test_a_kernel_that_fails_fails_every_time_and_with_a_warm_cache_too(new_process: Run) -> None:  # P20
     cold = new_process(BROKEN)
     warm = new_process(BROKEN)
 
@@ -307,7 +307,7 @@ now()
 VICTIM = "import stagekit as sk\ndef helper(x):\n    return x + 1\n" + FILL.format(value="helper(i)")
 
 
-def test_Q11_a_file_that_is_edited_after_the_import_gives_the_imported_kernel_or_an_error(new_process: Run) -> None:
+def test_a_file_that_is_edited_after_the_import_gives_the_imported_kernel_or_an_error(new_process: Run) -> None:  # Q11
     for _ in range(2):
         assert new_process(SHIFTED, victim=VICTIM)["result"][0] in ("STALE", [1, 2, 3, 4])
     fresh = new_process("import victim\nout = np.zeros(4, np.float32); victim.fill(out); RESULT = out.tolist()")
@@ -327,7 +327,7 @@ for n in (17, 18, 1000):
 """
 
 
-def test_Q19_run_time_sizes_never_compile_anew(new_process: Run) -> None:
+def test_run_time_sizes_never_compile_anew(new_process: Run) -> None:  # Q19
     found = new_process(SIZES)
 
     assert [17, 18, 1000] == found["result"]
@@ -391,7 +391,9 @@ for number in range({count}):
 """
 
 
-def test_R1_R3_R4_what_another_process_left_on_disk_is_taken_only_where_it_means_the_same(new_process: Run) -> None:
+def test_what_another_process_left_on_disk_is_taken_only_where_it_means_the_same(
+    new_process: Run,
+) -> None:  # R1, R3, R4
     """Each kind of state outside, as it is and changed before the kernel is first used."""
     cases = {kind: case for kind, case in ALL.items() if "id(" not in case[0]}
     program = CASES.format(count=len(cases))

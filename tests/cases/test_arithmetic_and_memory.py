@@ -21,7 +21,7 @@ def widened(n: sk.int32, out):
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, 15, 16, 17, -1, 2**31 - 1, -(2**31)])
-def test_P1_the_type_of_an_argument_never_depends_on_its_value(run, value):
+def test_the_type_of_an_argument_never_depends_on_its_value(run, value):  # P1
     out = np.zeros(1, np.int64)
     run(widened, value, out)
     assert out[0] == value * 3
@@ -36,7 +36,7 @@ def divided(a, b, out):
 
 
 @pytest.mark.parametrize("dtype", SIGNED)
-def test_P29_division_floors_and_never_traps(run, dtype):
+def test_division_floors_and_never_traps(run, dtype):  # P29
     limits = np.iinfo(dtype)
     values = [limits.min, limits.min + 1, -8, -7, -1, 0, 1, 2, 3, 7, 8, limits.max]
     pairs = np.array(list(itertools.product(values, values)), dtype)
@@ -48,7 +48,7 @@ def test_P29_division_floors_and_never_traps(run, dtype):
         np.testing.assert_array_equal(out[1], a % b)
 
 
-def test_P29_a_power_of_two_divisor_floors_like_any_other(run):
+def test_a_power_of_two_divisor_floors_like_any_other(run):  # P29
     @sk.jit
     def kernel(a, out, D: sk.constexpr):
         i = sk.cuda.thread_idx("x")
@@ -61,7 +61,7 @@ def test_P29_a_power_of_two_divisor_floors_like_any_other(run):
         np.testing.assert_array_equal(out, a // divisor * 1000 + a % divisor)
 
 
-def test_P30_an_index_product_past_2_to_the_31_does_not_wrap(run):
+def test_an_index_product_past_2_to_the_31_does_not_wrap(run):  # P30
     @sk.jit
     def kernel(stride: sk.int32, out):
         if sk.program_id(0) == 319:
@@ -72,7 +72,7 @@ def test_P30_an_index_product_past_2_to_the_31_does_not_wrap(run):
     assert out[0] == 2508718080
 
 
-def test_P30_the_multiplication_that_feeds_an_address_is_64_bits_wide():
+def test_the_multiplication_that_feeds_an_address_is_64_bits_wide():  # P30
     @sk.jit
     def kernel(A: sk.Tensor((None, None), sk.float32), row: sk.int32):
         A[row, 0] = 1
@@ -92,7 +92,7 @@ def converted(x, out):
     "target", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64]
 )
 @pytest.mark.parametrize("source", [np.bool_, np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
-def test_P32_the_sign_of_an_integer_belongs_to_our_type(run, source, target):
+def test_the_sign_of_an_integer_belongs_to_our_type(run, source, target):  # P32
     info = None if source is np.bool_ else np.iinfo(source)
     x = np.array([0, 1] if info is None else [0, 1, info.max, info.min, info.max // 2], source)
     out = np.zeros(len(x), target)
@@ -100,7 +100,7 @@ def test_P32_the_sign_of_an_integer_belongs_to_our_type(run, source, target):
     np.testing.assert_array_equal(out, x.astype(target))
 
 
-def test_P32_false_is_less_than_true_and_an_unsigned_times_a_literal_stays_unsigned(run):
+def test_false_is_less_than_true_and_an_unsigned_times_a_literal_stays_unsigned(run):  # P32
     @sk.jit
     def kernel(m, u, out):
         out[0] = m[0] < m[1]
@@ -116,7 +116,7 @@ _EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_P33_the_two_rules_for_nan_have_two_names(run, dtype):
+def test_the_two_rules_for_nan_have_two_names(run, dtype):  # P33
     @sk.jit
     def kernel(a, b, out):
         i = sk.cuda.thread_idx("x")
@@ -135,7 +135,7 @@ def test_P33_the_two_rules_for_nan_have_two_names(run, dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("value", [42.0, 65504.0, 65520.0, 1e-8, 1 / 3, float("nan"), -0.0])
-def test_P34_a_float_argument_is_rounded_once_to_the_declared_type(run, dtype, value):
+def test_a_float_argument_is_rounded_once_to_the_declared_type(run, dtype, value):  # P34
     kind = getattr(sk, dtype)
 
     @sk.jit
@@ -149,7 +149,7 @@ def test_P34_a_float_argument_is_rounded_once_to_the_declared_type(run, dtype, v
     np.testing.assert_array_equal(out.view(np.uint8), wanted.view(np.uint8))
 
 
-def test_P34_a_literal_takes_the_other_operands_type(run):
+def test_a_literal_takes_the_other_operands_type(run):  # P34
     @sk.jit
     def kernel(x, out):
         out[0] = x[0] + 2e50
@@ -168,7 +168,7 @@ def contracted(a, b, c, out):
     out[2, i] = sk.sqrt(a[i])
 
 
-def test_P36_no_contraction_and_correctly_rounded_division(run):
+def test_no_contraction_and_correctly_rounded_division(run):  # P36
     rng = np.random.default_rng(3)
     a, b, c = (rng.normal(size=256).astype(np.float32) for _ in range(3))
     a[:4] = [4.6875, 1e-42, np.float32(1e-45), 0.0]
@@ -181,7 +181,7 @@ def test_P36_no_contraction_and_correctly_rounded_division(run):
         np.testing.assert_array_equal(out[2], np.sqrt(a))
 
 
-def test_P36_fastmath_is_per_kernel_and_seen_in_the_code():
+def test_fastmath_is_per_kernel_and_seen_in_the_code():  # P36
     @sk.jit(fastmath=True)
     def fast(A: sk.Tensor((None,), sk.float32)):
         A[0] = A[1] * A[2] + A[3]
@@ -201,7 +201,7 @@ def _before_a_guard(count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("fill", [0, 7, -1.5, float("nan")])
-def test_P37_masked_lanes_touch_nothing_and_get_the_fill(run, fill):
+def test_masked_lanes_touch_nothing_and_get_the_fill(run, fill):  # P37
     @sk.jit
     def kernel(src, dst, n, FILL: sk.constexpr, BLOCK: sk.constexpr):
         i = sk.arange(0, BLOCK)
@@ -216,7 +216,7 @@ def test_P37_masked_lanes_touch_nothing_and_get_the_fill(run, fill):
     np.testing.assert_array_equal(dst, np.concatenate([src, np.full(37, fill, np.float32)]))
 
 
-def test_P37_the_default_fill_is_zero(run):
+def test_the_default_fill_is_zero(run):  # P37
     @sk.jit
     def kernel(src, dst, BLOCK: sk.constexpr):
         i = sk.arange(0, BLOCK)
@@ -241,7 +241,7 @@ def summed(src, dst, n, BLOCK: sk.constexpr):
     n=st.integers(0, 300),
     block=st.sampled_from([1, 2, 3, 31, 32, 33, 96, 100, 127, 128, 256, 1000, 1024]),
 )
-def test_P38_any_block_size_gives_the_same_answer(n, block):
+def test_any_block_size_gives_the_same_answer(n, block):  # P38
     src = np.arange(n, dtype=np.float64)
     dst = np.zeros(n + 1)
     summed[(max(-(-n // block), 1),)](src, dst, n, block)
@@ -250,7 +250,7 @@ def test_P38_any_block_size_gives_the_same_answer(n, block):
 
 
 @pytest.mark.parametrize("block", [0, -1, 64.0, True])
-def test_P38_what_cannot_be_a_block_is_refused_by_name_and_value(block):
+def test_what_cannot_be_a_block_is_refused_by_name_and_value(block):  # P38
     with pytest.raises(sk.StagekitError) as error:
         summed[(1,)](np.zeros(4), np.zeros(5), 4, block)
     assert "BLOCK" in str(error.value)

@@ -127,7 +127,7 @@ def masked(out: sk.Tensor((None,), sk.float64), mask: sk.constexpr):  # type: ig
 
 
 @pytest.mark.parametrize("has_disk", [True, False])
-def test_R2_members_of_a_flag_are_told_apart_by_value(
+def test_members_of_a_flag_are_told_apart_by_value(  # R2
     has_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAGEKIT_CACHE", str(tmp_path) if has_disk else "0")

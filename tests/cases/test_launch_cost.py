@@ -44,7 +44,7 @@ def only_launching(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_P40_Q15_launches_by_position_and_keyword_do_no_compile_time_work(arrays, monkeypatch):
+def test_launches_by_position_and_keyword_do_no_compile_time_work(arrays, monkeypatch):  # P40, Q15
     x, out = arrays
     sums = []
     with only_launching(monkeypatch):
@@ -57,7 +57,7 @@ def test_P40_Q15_launches_by_position_and_keyword_do_no_compile_time_work(arrays
     assert sums == [x.sum() * 3, x.sum() * 4, x.sum() * 5]
 
 
-def test_Q14_a_prepared_launch_only_launches(arrays, monkeypatch):
+def test_a_prepared_launch_only_launches(arrays, monkeypatch):  # Q14
     x, out = arrays
     again = scaled.specialize(BLOCK=32).prepare[(1,)](x, out, 2.0)
     x += 1
@@ -66,7 +66,7 @@ def test_Q14_a_prepared_launch_only_launches(arrays, monkeypatch):
     np.testing.assert_array_equal(out, x * 2)
 
 
-def test_P40_brackets_kept_from_before_the_first_launch_become_native(monkeypatch):
+def test_brackets_kept_from_before_the_first_launch_become_native(monkeypatch):  # P40
     @sk.jit
     def kernel(x, n: sk.int64):
         i = sk.cuda.thread_idx("x")

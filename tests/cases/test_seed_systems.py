@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import stagekit as sk
 
 
-def test_T1_return_under_a_run_time_if_in_a_fragment(run):
+def test_return_under_a_run_time_if_in_a_fragment(run):  # T1
     @sk.inline
     def clipped(v):
         if v > 100:
@@ -30,7 +30,7 @@ def test_T1_return_under_a_run_time_if_in_a_fragment(run):
     assert list(out) == [93, 100, -7]
 
 
-def test_T2_Y1_while_if_else_augmented_assignment_and_return(run):
+def test_while_if_else_augmented_assignment_and_return(run):  # T2, Y1
     @sk.jit
     def kernel(x, out):
         i = 0
@@ -49,7 +49,7 @@ def test_T2_Y1_while_if_else_augmented_assignment_and_return(run):
     assert list(out) == [5, 2]
 
 
-def test_T3_arguments_of_fragments_are_evaluated_once_and_by_value(run):
+def test_arguments_of_fragments_are_evaluated_once_and_by_value(run):  # T3
     @sk.inline
     def twice(A, v):
         A[0] = v + 1
@@ -64,7 +64,7 @@ def test_T3_arguments_of_fragments_are_evaluated_once_and_by_value(run):
     assert list(A) == [11, 11]
 
 
-def test_T4_simultaneous_assignment_reads_before_it_writes(run):
+def test_simultaneous_assignment_reads_before_it_writes(run):  # T4
     @sk.jit
     def kernel(A):
         A[0], A[1] = A[1], A[0]
@@ -75,7 +75,7 @@ def test_T4_simultaneous_assignment_reads_before_it_writes(run):
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("int32", 2**40), ("uint8", 300), ("uint8", -1), ("int64", 2**63)])
-def test_T5_a_scalar_out_of_range_is_refused_by_name_and_value(run, dtype, value):
+def test_a_scalar_out_of_range_is_refused_by_name_and_value(run, dtype, value):  # T5
     kind = getattr(sk, dtype)
 
     @sk.jit
@@ -88,7 +88,7 @@ def test_T5_a_scalar_out_of_range_is_refused_by_name_and_value(run, dtype, value
     assert str(value) in str(error.value)
 
 
-def test_T6_a_dimension_past_2_to_the_31_gives_the_right_address():
+def test_a_dimension_past_2_to_the_31_gives_the_right_address():  # T6
     n, m = sk.dynamic("n"), sk.dynamic("m")
 
     @sk.jit
@@ -107,7 +107,7 @@ def test_T6_a_dimension_past_2_to_the_31_gives_the_right_address():
 
 
 @pytest.mark.parametrize("index", [0.5, "x", 7, -5, True])
-def test_T7_an_index_that_cannot_be_is_refused_with_its_line(run, index):
+def test_an_index_that_cannot_be_is_refused_with_its_line(run, index):  # T7
     @sk.jit
     def kernel(A: sk.Tensor((4,), sk.float32), INDEX: sk.constexpr):
         A[INDEX] = 1
@@ -118,7 +118,7 @@ def test_T7_an_index_that_cannot_be_is_refused_with_its_line(run, index):
     assert "A[INDEX]" in str(error.value)
 
 
-def test_T7_out_of_range_at_run_time_is_found_by_the_checking_target():
+def test_out_of_range_at_run_time_is_found_by_the_checking_target():  # T7
     @sk.jit
     def kernel(A, k):
         A[k] = 1
@@ -127,7 +127,7 @@ def test_T7_out_of_range_at_run_time_is_found_by_the_checking_target():
         sk.compile(kernel.specialize(), "interp")[1, 1](np.zeros(4), 4)
 
 
-def test_T8_a_name_is_not_a_dtype(run):
+def test_a_name_is_not_a_dtype(run):  # T8
     @sk.jit
     def kernel(A: sk.Tensor((4,), "float17")):
         A[0] = 1
@@ -136,7 +136,7 @@ def test_T8_a_name_is_not_a_dtype(run):
         run(kernel, np.zeros(4))
 
 
-def test_T9_rebinding_in_a_for_is_seen_afterwards(run):
+def test_rebinding_in_a_for_is_seen_afterwards(run):  # T9
     @sk.jit
     def kernel(x, n, out):
         last = -1
@@ -150,7 +150,7 @@ def test_T9_rebinding_in_a_for_is_seen_afterwards(run):
         assert out[0] == (6 if n else -1)
 
 
-def test_T10_a_python_bool_leaves_no_branch():
+def test_a_python_bool_leaves_no_branch():  # T10
     @sk.jit
     def kernel(x: sk.Tensor((None,), sk.float32), FLAG: sk.constexpr):
         if FLAG:
@@ -161,7 +161,7 @@ def test_T10_a_python_bool_leaves_no_branch():
     assert "if" not in kernel.specialize(FLAG=True).ir
 
 
-def test_T11_ordinary_arrays_and_views_work(run):
+def test_ordinary_arrays_and_views_work(run):  # T11
     @sk.jit
     def kernel(x, y):
         i = sk.cuda.thread_idx("x")
@@ -174,7 +174,7 @@ def test_T11_ordinary_arrays_and_views_work(run):
         np.testing.assert_array_equal(y, x + 1)
 
 
-def test_T12_tracing_grows_linearly_with_the_body():
+def test_tracing_grows_linearly_with_the_body():  # T12
     def body(count):
         lines = "\n".join(f"    x[{j}] = x[{j}] * 2 + {j}" for j in range(count))
         return f"import stagekit as sk\n\n@sk.jit\ndef kernel(x: sk.Tensor((None,), sk.float32)):\n{lines}\n"
@@ -194,7 +194,7 @@ def _ops_per_second(text):
     return count / (time.process_time() - start)
 
 
-def test_Y2_Y3_arange_starts_where_it_says_and_lengths_may_differ(run):
+def test_arange_starts_where_it_says_and_lengths_may_differ(run):  # Y2, Y3
     @sk.jit
     def kernel(out):
         a, b = sk.arange(4, 8), sk.arange(0, 50)
@@ -210,7 +210,7 @@ def test_Y2_Y3_arange_starts_where_it_says_and_lengths_may_differ(run):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8, np.float16, np.bool_])
-def test_Y4_scalars_and_arrays_keep_value_and_dtype(run, dtype):
+def test_scalars_and_arrays_keep_value_and_dtype(run, dtype):  # Y4
     @sk.jit
     def kernel(x, s, out):
         out[0] = x[0]
@@ -222,7 +222,7 @@ def test_Y4_scalars_and_arrays_keep_value_and_dtype(run, dtype):
 
 
 @pytest.mark.parametrize("block", [16.7, True, 0, -4])
-def test_Y5_what_is_no_extent_is_refused_and_4096_works(run, block):
+def test_what_is_no_extent_is_refused_and_4096_works(run, block):  # Y5
     @sk.jit
     def kernel(out, BLOCK: sk.constexpr):
         i = sk.arange(0, BLOCK)
@@ -235,7 +235,7 @@ def test_Y5_what_is_no_extent_is_refused_and_4096_works(run, block):
     assert out.all()
 
 
-def test_Y6_constexprs_stand_anywhere_and_surplus_arguments_are_refused():
+def test_constexprs_stand_anywhere_and_surplus_arguments_are_refused():  # Y6
     @sk.jit
     def kernel(BLOCK: sk.constexpr, out, n):
         i = sk.arange(0, BLOCK)
@@ -250,7 +250,7 @@ def test_Y6_constexprs_stand_anywhere_and_surplus_arguments_are_refused():
     assert "out" in str(error.value)
 
 
-def test_Y7_one_array_as_output_and_input_works_in_place(run):
+def test_one_array_as_output_and_input_works_in_place(run):  # Y7
     @sk.jit
     def kernel(out, x):
         i = sk.cuda.thread_idx("x")
@@ -261,7 +261,7 @@ def test_Y7_one_array_as_output_and_input_works_in_place(run):
     np.testing.assert_array_equal(x, np.arange(8.0) * 2)
 
 
-def test_Y8_a_read_only_array_is_an_input_and_no_output(run):
+def test_a_read_only_array_is_an_input_and_no_output(run):  # Y8
     @sk.jit
     def kernel(x, out):
         out[0] = x[0]
@@ -288,7 +288,7 @@ def softmax(src, dst, N, BLOCK: sk.constexpr):
 
 @settings(max_examples=15, deadline=None)
 @given(n=st.integers(1, 200), extra=st.integers(0, 60))
-def test_Y9_softmax_at_any_block_and_several_reductions_in_a_row(n, extra):
+def test_softmax_at_any_block_and_several_reductions_in_a_row(n, extra):  # Y9
     x = np.random.default_rng(n).normal(size=n).astype(np.float32)
     dst = np.zeros(n + 1, np.float32)
     softmax[(1,)](x, dst, n, n + extra)
@@ -297,7 +297,7 @@ def test_Y9_softmax_at_any_block_and_several_reductions_in_a_row(n, extra):
     assert dst[n] == 1
 
 
-def test_Y10_masked_loads_in_nested_run_time_loops(run):
+def test_masked_loads_in_nested_run_time_loops(run):  # Y10
     @sk.jit
     def kernel(src, dst, rows, cols, BLOCK: sk.constexpr):
         i = sk.arange(0, BLOCK)
@@ -314,7 +314,7 @@ def test_Y10_masked_loads_in_nested_run_time_loops(run):
     assert dst[0] == src.sum()
 
 
-def test_Y11_outputs_left_unwritten_are_found_on_request():
+def test_outputs_left_unwritten_are_found_on_request():  # Y11
     @sk.jit
     def kernel(x, out, n, BLOCK: sk.constexpr):
         i = sk.arange(0, BLOCK)
@@ -325,7 +325,7 @@ def test_Y11_outputs_left_unwritten_are_found_on_request():
         short[(1,)](np.zeros(40), np.zeros(40), 40, 32)
 
 
-def test_Y12_a_new_length_does_not_compile_again():
+def test_a_new_length_does_not_compile_again():  # Y12
     @sk.jit
     def kernel(x, N):
         i = sk.arange(0, 32)

@@ -21,7 +21,7 @@ def _out(count=4, dtype=np.int64):
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3])
-def test_P3_each_unrolled_copy_may_bind_compile_time_names(run, trips):
+def test_each_unrolled_copy_may_bind_compile_time_names(run, trips):  # P3
     @sk.jit
     def kernel(x, out, TRIPS: sk.constexpr):
         total = x[0] * 0
@@ -35,7 +35,7 @@ def test_P3_each_unrolled_copy_may_bind_compile_time_names(run, trips):
     assert out[0] == sum(j * j for j in range(trips))
 
 
-def test_P4_break_under_a_run_time_condition_in_an_unrolled_loop(run):
+def test_break_under_a_run_time_condition_in_an_unrolled_loop(run):  # P4
     @sk.jit
     def kernel(x, t: sk.int64, out):
         seen = 0
@@ -52,7 +52,7 @@ def test_P4_break_under_a_run_time_condition_in_an_unrolled_loop(run):
         assert out[0] == next((k for k in range(4) if x[k] > t), 4)
 
 
-def test_P4_code_after_a_taken_static_return_is_not_traced(run):
+def test_code_after_a_taken_static_return_is_not_traced(run):  # P4
     @sk.jit
     def kernel(out, MODE: sk.constexpr):
         if MODE == 0:
@@ -72,7 +72,7 @@ def _takes_i(i):
     return i + 1
 
 
-def test_P6_the_innermost_name_wins(run):
+def test_the_innermost_name_wins(run):  # P6
     @sk.jit
     def kernel(out):
         for i in sk.static_range(3):
@@ -84,7 +84,7 @@ def test_P6_the_innermost_name_wins(run):
     assert list(out) == [0, 1, 2, 11]
 
 
-def test_P8_a_change_of_type_names_the_variable_both_types_and_lines(run):
+def test_a_change_of_type_names_the_variable_both_types_and_lines(run):  # P8
     @sk.jit
     def kernel(x: sk.Tensor((None,), sk.int32), out):
         v = x[0]
@@ -100,7 +100,7 @@ def test_P8_a_change_of_type_names_the_variable_both_types_and_lines(run):
     assert error.value.notes[0].loc.line != error.value.loc.line
 
 
-def test_P8_a_loaded_bool_is_a_bool(run):
+def test_a_loaded_bool_is_a_bool(run):  # P8
     @sk.jit
     def kernel(m, n, out):
         found = False
@@ -114,7 +114,7 @@ def test_P8_a_loaded_bool_is_a_bool(run):
         assert out[0] == any(flags)
 
 
-def test_P9_and_or_guard_their_right_side(run):
+def test_and_or_guard_their_right_side(run):  # P9
     @sk.jit
     def kernel(a, n, flag, out, SHAPE: sk.constexpr = None):
         j = sk.cuda.thread_idx("x")
@@ -129,7 +129,7 @@ def test_P9_and_or_guard_their_right_side(run):
     assert list(out) == [11, 10, 11] + [10] * 29
 
 
-def test_P9_a_chain_evaluates_its_middle_once(run):
+def test_a_chain_evaluates_its_middle_once(run):  # P9
     @sk.jit
     def kernel(counter, out):
         out[0] = 0 < sk.atomic_add(counter + 0, 1) + 1 < 5
@@ -139,7 +139,7 @@ def test_P9_a_chain_evaluates_its_middle_once(run):
     assert (counter[0], out[0]) == (1, 1)
 
 
-def test_P24_only_the_markers_count_among_annotations(run):
+def test_only_the_markers_count_among_annotations(run):  # P24
     @sk.jit
     def kernel(a: int, b: Annotated[int, "documentation"], c: Undefined, out, N: Annotated[sk.constexpr, "n"]):  # noqa: F821
         out[0] = a + b * c + N
@@ -149,7 +149,7 @@ def test_P24_only_the_markers_count_among_annotations(run):
     assert out[0] == 114
 
 
-def test_P25_arguments_bind_as_in_python(run):
+def test_arguments_bind_as_in_python(run):  # P25
     @sk.inline
     def scaled(v, *, by=2):
         return v * by
@@ -170,7 +170,7 @@ def test_P25_arguments_bind_as_in_python(run):
         kernel.specialize(NN=2)
 
 
-def test_P27_an_error_two_inlines_deep_shows_the_whole_chain(run):
+def test_an_error_two_inlines_deep_shows_the_whole_chain(run):  # P27
     @sk.inline
     def inner(v):
         return v.wrong
@@ -192,7 +192,7 @@ def test_P27_an_error_two_inlines_deep_shows_the_whole_chain(run):
         assert part in text
 
 
-def test_P28_inlined_names_are_the_helpers_own(run):
+def test_inlined_names_are_the_helpers_own(run):  # P28
     @sk.inline
     def h(a):
         a = a + 1
@@ -216,7 +216,7 @@ def test_P28_inlined_names_are_the_helpers_own(run):
     assert list(out[:3]) == [12 + 22 * 1000, 51, 26]
 
 
-def test_P28_endless_recursion_is_refused_with_the_call_chain(run):
+def test_endless_recursion_is_refused_with_the_call_chain(run):  # P28
     @sk.jit
     def kernel(out):
         def down(v):
@@ -229,7 +229,7 @@ def test_P28_endless_recursion_is_refused_with_the_call_chain(run):
 
 
 @pytest.mark.parametrize("stages", list(itertools.product("cr", repeat=3)))
-def test_Q1_chains_compare_every_link(run, stages):
+def test_chains_compare_every_link(run, stages):  # Q1
     @sk.jit
     def kernel(x, out, A: sk.constexpr, B: sk.constexpr, C: sk.constexpr):
         a = A if A is not None else x[0]
@@ -244,7 +244,7 @@ def test_Q1_chains_compare_every_link(run, stages):
         assert out[0] == int(values[0] < values[1] < values[2])
 
 
-def test_Q2_only_the_chosen_side_of_a_ternary_happens(run):
+def test_only_the_chosen_side_of_a_ternary_happens(run):  # Q2
     @sk.jit
     def kernel(a, n, counts, out):
         def noted(k, v):
@@ -260,7 +260,7 @@ def test_Q2_only_the_chosen_side_of_a_ternary_happens(run):
     assert list(counts) == [2, 30]
 
 
-def test_Q5_lists_rebound_in_a_branch_merge_item_by_item_or_say_why_not(run):
+def test_lists_rebound_in_a_branch_merge_item_by_item_or_say_why_not(run):  # Q5
     @sk.jit
     def kernel(p: sk.int32, out, SAME: sk.constexpr):
         xs = [1, 2]
@@ -287,7 +287,7 @@ class Tile:
 
 
 @pytest.mark.parametrize(("space", "wanted"), [("gmem", 14), ("smem", 107)])
-def test_Q6_Q8_a_static_attribute_prunes_and_methods_of_objects_work_under_run_time_tests(run, space, wanted):
+def test_a_static_attribute_prunes_and_methods_of_objects_work_under_run_time_tests(run, space, wanted):  # Q6, Q8
     @sk.jit
     def kernel(x, out, T: sk.constexpr):
         if T.space == "gmem" or T.space == "smem":
@@ -311,7 +311,7 @@ def _plain_helper(v, n):
 _inline_helper = sk.inline(_plain_helper)
 
 
-def test_Q7_helpers_are_staged_the_same_however_they_are_marked():
+def test_helpers_are_staged_the_same_however_they_are_marked():  # Q7
     def make(helper):
         @sk.jit(name="kernel")
         def kernel(x: sk.Tensor((None,), sk.int32), N: sk.constexpr):
@@ -332,7 +332,7 @@ SPELLINGS = ["N: sk.constexpr", "N: 'sk.constexpr'", "N: C", "N: sk.constexpr[in
 
 @pytest.mark.parametrize("future", [True, False])
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_Q10_constexpr_is_recognised_in_every_spelling(tmp_path, monkeypatch, future, spelling):
+def test_constexpr_is_recognised_in_every_spelling(tmp_path, monkeypatch, future, spelling):  # Q10
     text = f"""
         import stagekit as sk
         C = sk.constexpr
@@ -352,7 +352,7 @@ def test_Q10_constexpr_is_recognised_in_every_spelling(tmp_path, monkeypatch, fu
     assert out[0] == 12
 
 
-def test_Q13_explicit_and_implicit_specialisation_share_one_kernel():
+def test_explicit_and_implicit_specialisation_share_one_kernel():  # Q13
     @sk.jit
     def kernel(out, N: sk.constexpr):
         out[0] = N
@@ -365,7 +365,7 @@ def test_Q13_explicit_and_implicit_specialisation_share_one_kernel():
     assert len(explicit._variants) == 1
 
 
-def test_Q16_rebinding_in_a_branch_takes_effect_there_only(run):
+def test_rebinding_in_a_branch_takes_effect_there_only(run):  # Q16
     @sk.jit
     def kernel(p: sk.int32, out, START: sk.constexpr, OTHER: sk.constexpr):
         s = START
@@ -385,7 +385,7 @@ def test_Q16_rebinding_in_a_branch_takes_effect_there_only(run):
             assert list(out[:2]) == [other if p > 1 else start, other if p > 1 else start]
 
 
-def test_Q17_captured_values_separate_kernels(run):
+def test_captured_values_separate_kernels(run):  # Q17
     class Config:
         scale = 4
 
@@ -406,7 +406,7 @@ def test_Q17_captured_values_separate_kernels(run):
         assert out[0] == k * 110 + 4
 
 
-def test_Q20_boolean_operators_on_run_time_values(run):
+def test_boolean_operators_on_run_time_values(run):  # Q20
     @sk.jit
     def kernel(x: sk.int32, out, C: sk.constexpr):
         out[0] = 1 if C and x else 0
@@ -424,7 +424,7 @@ def _is_inside(t, n):
     return t < n
 
 
-def test_Q22_staging_follows_the_value_not_the_syntax():
+def test_staging_follows_the_value_not_the_syntax():  # Q22
     def ir_of(style):
         @sk.jit(name="kernel")
         def kernel(x: sk.Tensor((None,), sk.int32), n: sk.int64, STYLE: sk.constexpr):
@@ -457,7 +457,7 @@ def _collatz(v):
     return steps
 
 
-def test_Q23_a_while_in_a_helper_under_an_if_in_a_loop(run):
+def test_a_while_in_a_helper_under_an_if_in_a_loop(run):  # Q23
     @sk.jit
     def kernel(x, n, out):
         for j in range(n):
@@ -471,7 +471,7 @@ def test_Q23_a_while_in_a_helper_under_an_if_in_a_loop(run):
 
 
 @pytest.mark.parametrize("order", [(32, 64), (64, 32)])
-def test_Q27_only_the_branch_of_this_block_size_is_checked(order):
+def test_only_the_branch_of_this_block_size_is_checked(order):  # Q27
     @sk.jit
     def kernel(out, BLOCK: sk.constexpr):
         if BLOCK >= 64:
@@ -487,7 +487,7 @@ def test_Q27_only_the_branch_of_this_block_size_is_checked(order):
         assert out[3] == (1 if block == 64 else 6)
 
 
-def test_Q29_helpers_leave_no_call_and_locals_no_local_memory():
+def test_helpers_leave_no_call_and_locals_no_local_memory():  # Q29
     @sk.inline
     def poly(v, c):
         total = sk.float32(0)
@@ -510,7 +510,7 @@ def test_Q29_helpers_leave_no_call_and_locals_no_local_memory():
     assert sum(report.instructions.values()) < 120
 
 
-def test_Q30_unrolling_has_a_budget_that_names_the_loops():
+def test_unrolling_has_a_budget_that_names_the_loops():  # Q30
     def make(budget):
         @sk.jit(unroll_budget=budget)
         def kernel(x: sk.Tensor((None,), sk.int32)):

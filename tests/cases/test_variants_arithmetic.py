@@ -25,7 +25,7 @@ def _ceildivs(out, a, b, n, S: sk.constexpr):
 @pytest.mark.parametrize("target", ["cpu", "interp"])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_P29_ceiling_division_for_every_dtype_and_sign(dtype, target, data):
+def test_ceiling_division_for_every_dtype_and_sign(dtype, target, data):  # P29
     info = np.iinfo(dtype)
     numbers = st.one_of(st.sampled_from([info.min, info.max, 0, 1]), st.integers(info.min, info.max))
     pairs = data.draw(
@@ -40,12 +40,12 @@ def test_P29_ceiling_division_for_every_dtype_and_sign(dtype, target, data):
 @pytest.mark.parametrize(
     ("a", "b"), [(np.uint8(200), 200), (np.uint8(200), np.uint8(7)), (np.int8(-100), 3), (True, 2)]
 )
-def test_P29_ceiling_division_outside_a_kernel(a, b):
+def test_ceiling_division_outside_a_kernel(a, b):  # P29
     assert int(sk.ceildiv(a, b)) == -(-int(a) // int(b))
 
 
 @pytest.mark.parametrize("count", [np.uint32(100), np.uint8(200), np.int8(100), np.int64(77)])
-def test_P29_a_grid_from_a_count_of_any_dtype(count):
+def test_a_grid_from_a_count_of_any_dtype(count):  # P29
     @sk.jit
     def kernel(A, n, BLOCK: sk.constexpr):
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(n, BLOCK), block=BLOCK))
@@ -64,7 +64,7 @@ class Block(enum.IntEnum):
 
 
 @pytest.mark.parametrize("block", [np.uint8(200), np.int8(100), np.int64(33), Block.SMALL])
-def test_Y5_an_extent_may_be_any_integer(run, block):
+def test_an_extent_may_be_any_integer(run, block):  # Y5
     @sk.jit
     def kernel(dst, src, n, BLOCK: sk.constexpr):
         i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
@@ -78,7 +78,7 @@ def test_Y5_an_extent_may_be_any_integer(run, block):
 
 
 @pytest.mark.parametrize("bounds", [(2**63 + 1,), (0, 2**64), (-(2**63) - 1, 0)])
-def test_T7_bounds_beyond_the_index_are_refused(bounds):
+def test_bounds_beyond_the_index_are_refused(bounds):  # T7
     @sk.jit
     def kernel(out, BOUNDS: sk.constexpr):
         for j in range(*BOUNDS):
@@ -88,7 +88,7 @@ def test_T7_bounds_beyond_the_index_are_refused(bounds):
         kernel[1, 1](np.zeros(1), bounds)
 
 
-def test_T7_bounds_at_the_limits_of_the_index_work(run):
+def test_bounds_at_the_limits_of_the_index_work(run):  # T7
     @sk.jit
     def kernel(out):
         for j in range(-(2**63), 2**63 - 1):
@@ -102,7 +102,7 @@ def test_T7_bounds_at_the_limits_of_the_index_work(run):
 
 
 @pytest.mark.parametrize("bounds", [(0, 4, 0), (), (1, 2, 3, 4)])
-def test_T7_a_static_range_that_python_refuses_is_refused(bounds):
+def test_a_static_range_that_python_refuses_is_refused(bounds):  # T7
     @sk.jit
     def kernel(out, BOUNDS: sk.constexpr):
         for j in sk.static_range(*BOUNDS):
@@ -112,7 +112,7 @@ def test_T7_a_static_range_that_python_refuses_is_refused(bounds):
         kernel[1, 1](np.zeros(1), bounds)
 
 
-def test_T6_strides_that_span_more_than_there_are_addresses(run):
+def test_strides_that_span_more_than_there_are_addresses(run):  # T6
     @sk.jit
     def kernel(out, A, i: sk.int64):
         out[0] = A.ptr_to(i, i) - A.ptr_to(0, 0)
@@ -135,7 +135,7 @@ def test_T6_strides_that_span_more_than_there_are_addresses(run):
     ],
     ids=["byte order", "list", "memoryview", "complex"],
 )
-def test_T11_what_is_no_array_for_a_kernel_says_what_to_pass(argument, way_out):
+def test_what_is_no_array_for_a_kernel_says_what_to_pass(argument, way_out):  # T11
     @sk.jit
     def kernel(out, x):
         out[0] = x[0]

@@ -52,7 +52,7 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("read", "change"), CHANGES, ids=["deque", "Counter", "OrderedDict", "bytearray", "array", "namedtuple"]
 )
-def test_P12_a_change_inside_any_container_is_seen(read, change):
+def test_a_change_inside_any_container_is_seen(read, change):  # P12
     @sk.jit
     def kernel(out):
         out[0] = read()
@@ -62,7 +62,7 @@ def test_P12_a_change_inside_any_container_is_seen(read, change):
     assert _run(kernel) == read()
 
 
-def test_P12_a_name_that_is_gone_is_an_error_and_not_a_crash():
+def test_a_name_that_is_gone_is_an_error_and_not_a_crash():  # P12
     scope = globals()
 
     @sk.jit
@@ -79,7 +79,7 @@ def test_P12_a_name_that_is_gone_is_an_error_and_not_a_crash():
     assert _run(kernel) == 18
 
 
-def test_P12_a_global_that_hides_a_builtin_is_seen():
+def test_a_global_that_hides_a_builtin_is_seen():  # P12
     scope = globals()
 
     @sk.jit
@@ -148,7 +148,7 @@ def _replacement(name):
 
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("place", ["captured", "constexpr", "made in the kernel", "inherited"])
-def test_P10_a_method_that_is_replaced_is_seen(name, place):
+def test_a_method_that_is_replaced_is_seen(name, place):  # P10
     cls = base = _methods()
     if place == "inherited":
         cls = type("Derived", (base,), {})
@@ -173,7 +173,7 @@ def test_P10_a_method_that_is_replaced_is_seen(name, place):
         assert _run(kernel, 10, *given) == 70
 
 
-def test_P10_an_object_that_comes_to_hide_a_method_is_seen():
+def test_an_object_that_comes_to_hide_a_method_is_seen():  # P10
     held = _methods()()
 
     @sk.jit
@@ -190,7 +190,7 @@ def _with_defaults(a, b=2, *, c=3):
     return a + b + c
 
 
-def test_P10_defaults_that_are_replaced_are_seen(monkeypatch):
+def test_defaults_that_are_replaced_are_seen(monkeypatch):  # P10
     @sk.jit
     def kernel(out, v):
         out[0] = _with_defaults(v)
@@ -202,7 +202,7 @@ def test_P10_defaults_that_are_replaced_are_seen(monkeypatch):
     assert _run(kernel, 10) == 60
 
 
-def test_P12_what_an_object_of_the_kernel_has_from_its_class_is_seen():
+def test_what_an_object_of_the_kernel_has_from_its_class_is_seen():  # P12
     class Setting:
         scale = 4
 
@@ -231,7 +231,7 @@ class Real(float):
     pass
 
 
-def test_P15_equal_values_of_any_kind_share_one_kernel():
+def test_equal_values_of_any_kind_share_one_kernel():  # P15
     @sk.jit
     def kernel(out, value: sk.constexpr):
         out[0] = 1
@@ -260,7 +260,7 @@ def test_P15_equal_values_of_any_kind_share_one_kernel():
         (frozenset([1]), frozenset([True])),
     ],
 )
-def test_P15_values_of_another_kind_are_other_kernels(left, right):
+def test_values_of_another_kind_are_other_kernels(left, right):  # P15
     @sk.jit
     def kernel(out, value: sk.constexpr):
         out[0] = 1
@@ -273,7 +273,7 @@ class WithoutText:
         raise ValueError("no text")
 
 
-def test_P15_a_constexpr_whose_repr_fails_works_and_can_be_shown():
+def test_a_constexpr_whose_repr_fails_works_and_can_be_shown():  # P15
     @sk.jit
     def kernel(out, value: sk.constexpr):
         out[0] = value.missing
@@ -282,7 +282,7 @@ def test_P15_a_constexpr_whose_repr_fails_works_and_can_be_shown():
         _run(kernel, WithoutText())
 
 
-def test_P27_items_whose_repr_fails_can_be_looped_over():
+def test_items_whose_repr_fails_can_be_looped_over():  # P27
     @sk.jit
     def kernel(out, values: sk.constexpr):
         for _ in values:
@@ -292,7 +292,7 @@ def test_P27_items_whose_repr_fails_can_be_looped_over():
 
 
 @pytest.mark.parametrize("number", [Level.HIGH, Whole(5), Real(5.0)])
-def test_P1_numbers_of_derived_classes_are_numbers(number):
+def test_numbers_of_derived_classes_are_numbers(number):  # P1
     @sk.jit
     def kernel(out, n):
         out[0] = n * 3
@@ -305,7 +305,7 @@ def _stored(call):
     return [call][0]
 
 
-def test_P14_functions_of_the_kernel_may_be_kept_in_any_container():
+def test_functions_of_the_kernel_may_be_kept_in_any_container():  # P14
     @sk.jit
     def kernel(out, v):
         kept = []
@@ -329,14 +329,14 @@ def _module_kernel(out, v, N: sk.constexpr):
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
-def test_P18_copies_of_a_kernel_are_the_kernel(again):
+def test_copies_of_a_kernel_are_the_kernel(again):  # P18
     assert again(_module_kernel) is _module_kernel
     fixed = _module_kernel.specialize(N=3)
     assert again(fixed) is fixed
     assert again({"kernels": [fixed]})["kernels"][0] is fixed
 
 
-def test_P18_a_partial_of_a_kernel_is_another_matter():
+def test_a_partial_of_a_kernel_is_another_matter():  # P18
     assert functools.partial(_module_kernel.specialize, N=3)() is _module_kernel.specialize(N=3)
 
 
@@ -379,7 +379,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("way", UNSEEN)
-def test_P12_what_only_cpython_reads_of_an_object_is_seen_to_change(way):
+def test_what_only_cpython_reads_of_an_object_is_seen_to_change(way):  # P12
     read, change = UNSEEN[way]
 
     @sk.jit
@@ -395,7 +395,7 @@ def test_P12_what_only_cpython_reads_of_an_object_is_seen_to_change(way):
     assert kernel.history.text().count("traced") <= count + 1
 
 
-def test_P12_an_object_of_which_only_the_class_is_asked_may_change():
+def test_an_object_of_which_only_the_class_is_asked_may_change():  # P12
     held = _Held(1)
 
     @sk.jit
@@ -412,7 +412,7 @@ def test_P12_an_object_of_which_only_the_class_is_asked_may_change():
 @pytest.mark.parametrize(
     "call", [lambda: globals()["NUMBER"], lambda: len(locals()), lambda: eval("1"), lambda: len(dir())]
 )
-def test_P6_functions_that_look_at_the_callers_names_are_refused(call):
+def test_functions_that_look_at_the_callers_names_are_refused(call):  # P6
     @sk.jit
     def kernel(out):
         out[0] = call()

@@ -32,7 +32,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("call", "wanted"), CALLS)
-def test_P18_a_kernel_called_in_a_kernel_keeps_what_is_fixed(run, call, wanted):
+def test_a_kernel_called_in_a_kernel_keeps_what_is_fixed(run, call, wanted):  # P18
     @sk.jit
     def kernel(out):
         call(out)
@@ -42,7 +42,7 @@ def test_P18_a_kernel_called_in_a_kernel_keeps_what_is_fixed(run, call, wanted):
     assert out[0] == wanted
 
 
-def test_P18_what_is_fixed_cannot_be_given_again():
+def test_what_is_fixed_cannot_be_given_again():  # P18
     @sk.jit
     def kernel(out):
         N5(out, 2, N=4)
@@ -57,7 +57,7 @@ LAUNCHES = [lambda out: _mixed[1, 1](out, 4, 2), lambda out: N5[(1, 1)](out, 2),
 
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("is_warm", [False, True])
-def test_P20_a_launch_inside_a_kernel_is_refused_and_does_not_happen(launch, is_warm):
+def test_a_launch_inside_a_kernel_is_refused_and_does_not_happen(launch, is_warm):  # P20
     real = np.zeros(1)
     for _ in range(3 if is_warm else 0):  # then brackets give machine code
         launch(np.zeros(1))
@@ -71,7 +71,7 @@ def test_P20_a_launch_inside_a_kernel_is_refused_and_does_not_happen(launch, is_
     assert real[0] == 0
 
 
-def test_P11_what_is_fixed_in_a_captured_kernel_is_part_of_the_key_on_disk(tmp_path):
+def test_what_is_fixed_in_a_captured_kernel_is_part_of_the_key_on_disk(tmp_path):  # P11
     program = """
         import sys
         import numpy as np

@@ -37,7 +37,7 @@ def _with_constexprs(out, n, SIZE: sk.constexpr, STEP: sk.constexpr = 2):
         ((1, 2), {"STEPP": 3}, "UNKNOWN_ARGUMENT", ("did you mean `STEP`?",)),
     ],
 )
-def test_Y6_P25_what_does_not_bind_shows_the_whole_signature(args, named, id_, parts):
+def test_what_does_not_bind_shows_the_whole_signature(args, named, id_, parts):  # Y6, P25
     error = _refusal(_with_constexprs, _out(), *args, **named)
     assert error.id == id_
     for part in (*parts, "_with_constexprs(out, n, SIZE: constexpr, STEP: constexpr = 2)"):
@@ -48,7 +48,7 @@ BAD_CALLS = ["fragment(1, b=2, **{'b': 3})", "fragment(1, **None)", "fragment(1,
 
 
 @pytest.mark.parametrize("call", BAD_CALLS)
-def test_P25_keywords_of_a_call_are_given_once_and_are_strings(tmp_path, monkeypatch, call):
+def test_keywords_of_a_call_are_given_once_and_are_strings(tmp_path, monkeypatch, call):  # P25
     text = f"""
         import stagekit as sk
         def fragment(a, b=0):
@@ -78,7 +78,7 @@ ANNOTATIONS = [
 
 @pytest.mark.parametrize("future", [True, False])
 @pytest.mark.parametrize("annotation", ANNOTATIONS)
-def test_P24_Q10_the_marker_counts_in_any_spelling(tmp_path, monkeypatch, future, annotation):
+def test_the_marker_counts_in_any_spelling(tmp_path, monkeypatch, future, annotation):  # P24, Q10
     text = f"""
         import typing
         from typing import Annotated
@@ -95,7 +95,7 @@ def test_P24_Q10_the_marker_counts_in_any_spelling(tmp_path, monkeypatch, future
     assert out[0] == 30
 
 
-def test_P24_a_type_that_answers_no_isinstance_is_refused():
+def test_a_type_that_answers_no_isinstance_is_refused():  # P24
     class Shape(typing.Protocol):
         size: int
 
@@ -107,7 +107,7 @@ def test_P24_a_type_that_answers_no_isinstance_is_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), sk.float32])
-def test_T8_a_dtype_may_be_named(run, dtype):
+def test_a_dtype_may_be_named(run, dtype):  # T8
     @sk.jit
     def kernel(A: sk.Tensor((4,), dtype), B: sk.Pointer(dtype)):
         A[0] = sk.load(B + 1)
@@ -118,7 +118,7 @@ def test_T8_a_dtype_may_be_named(run, dtype):
 
 
 @pytest.mark.parametrize("name", ["float17", "int33", "flaot32"])
-def test_T8_what_is_no_dtype_is_refused_wherever_it_is_given(name):
+def test_what_is_no_dtype_is_refused_wherever_it_is_given(name):  # T8
     @sk.jit
     def kernel(A):
         A[0] = 1
@@ -127,7 +127,7 @@ def test_T8_what_is_no_dtype_is_refused_wherever_it_is_given(name):
         _ = kernel.specialize(A=sk.Tensor((4,), name)).ir
 
 
-def test_P8_a_loop_that_changes_a_type_quotes_the_loop_and_the_assignment():
+def test_a_loop_that_changes_a_type_quotes_the_loop_and_the_assignment():  # P8
     @sk.jit
     def kernel(out, n: sk.int32):
         for j in range(3):
@@ -142,7 +142,7 @@ def test_P8_a_loop_that_changes_a_type_quotes_the_loop_and_the_assignment():
         assert part in str(error)
 
 
-def test_P8_functions_that_differ_are_named_and_no_dtype_is_proposed():
+def test_functions_that_differ_are_named_and_no_dtype_is_proposed():  # P8
     @sk.jit
     def kernel(out, n):
         def first(a):
@@ -162,7 +162,7 @@ def test_P8_functions_that_differ_are_named_and_no_dtype_is_proposed():
     assert "float32" not in text
 
 
-def test_Q5_dicts_that_differ_show_their_keys():
+def test_dicts_that_differ_show_their_keys():  # Q5
     @sk.jit
     def kernel(out, n):
         d = {"a": 1, "b": 2}
@@ -175,7 +175,7 @@ def test_Q5_dicts_that_differ_show_their_keys():
     assert "['a', 'b']" in text
 
 
-def test_Q11_a_file_that_is_no_longer_python_is_a_refusal(tmp_path, monkeypatch):
+def test_a_file_that_is_no_longer_python_is_a_refusal(tmp_path, monkeypatch):  # Q11
     text = """
         import stagekit as sk
         def helper(a):
@@ -194,7 +194,7 @@ def _twice_itself(v, depth):
 
 
 @pytest.mark.parametrize("start", ["run time", "compile time"])
-def test_P28_Q30_a_recursion_that_branches_has_a_budget(start):
+def test_a_recursion_that_branches_has_a_budget(start):  # P28, Q30
     @sk.jit(unroll_budget=500)
     def kernel(out):
         out[0] = _twice_itself(out[1] if start == "run time" else 1, 60)
@@ -205,7 +205,7 @@ def test_P28_Q30_a_recursion_that_branches_has_a_budget(start):
 
 
 @pytest.mark.parametrize("count", [300, 700])
-def test_T12_a_long_chain_of_elif_works_everywhere(tmp_path, monkeypatch, run, count):
+def test_a_long_chain_of_elif_works_everywhere(tmp_path, monkeypatch, run, count):  # T12
     arms = "".join(f"    elif n == {k}:\n        out[0] = {2 * k}\n" for k in range(1, count))
     text = f"import stagekit as sk\n@sk.jit\ndef kernel(out, n):\n    if n == 0:\n        out[0] = 0\n{arms}"
     kernel = _module(tmp_path, monkeypatch, f"chain_{count}", text).kernel

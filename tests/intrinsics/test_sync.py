@@ -42,7 +42,7 @@ def reverse(src, dst, THREADS: sk.constexpr):
 
 @each_place
 @pytest.mark.parametrize("threads", [1, 2, 31, 33, 100, 256, 1000, 1024])
-def test_a_barrier_makes_writes_visible_p38(place, threads):
+def test_a_barrier_makes_writes_visible(place, threads):  # P38
     x = np.arange(threads, dtype=np.float32)
 
     _, out = run(place, reverse[1, threads], [x, np.zeros(threads, np.float32)], threads)

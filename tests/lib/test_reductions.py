@@ -42,7 +42,7 @@ def reduced(place, x):
 
 @each_place
 @pytest.mark.parametrize("block", BLOCKS)
-def test_integers_reduce_exactly_for_any_block_y9(place, block):
+def test_integers_reduce_exactly_for_any_block(place, block):  # Y9
     x = np.random.default_rng(block).integers(-1000, 1000, block).astype(np.int32)
 
     sums, largest, smallest = reduced(place, x)
@@ -109,7 +109,7 @@ def test_narrow_floats_are_added_in_float32_and_rounded_once(dtype):
 @each_place
 @pytest.mark.parametrize("block", [1, 5, 32, 70, 256, 1500])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16], ids=str)
-def test_nan_wins_as_in_numpys_maximum_p33(place, dtype, block):
+def test_nan_wins_as_in_numpys_maximum(place, dtype, block):  # P33
     for where in {0, block // 2, block - 1}:
         x = np.arange(block).astype(dtype)
         x[where] = np.nan
@@ -120,7 +120,7 @@ def test_nan_wins_as_in_numpys_maximum_p33(place, dtype, block):
 
 @each_place
 @pytest.mark.parametrize("block", [3, 64, 100])
-def test_infinities_and_signed_zeros_p33(place, block):
+def test_infinities_and_signed_zeros(place, block):  # P33
     x = np.full(block, -0.0, np.float32)
     sums, largest, smallest = reduced(place, x)
     assert np.signbit(sums).all()
@@ -150,7 +150,7 @@ def masked_extremes(src, dst, n, BLOCK: sk.constexpr):
 @each_place
 @settings(max_examples=30, deadline=None)
 @given(block=st.sampled_from(BLOCKS), data=st.data())
-def test_masked_load_then_reduce_counts_the_fill_p37(place, block, data):
+def test_masked_load_then_reduce_counts_the_fill(place, block, data):  # P37
     n = data.draw(st.integers(0, block))
     x = np.arange(1, block + 1)
 
@@ -174,7 +174,7 @@ def many_in_a_row(src, dst, rounds, BLOCK: sk.constexpr, static_rounds: sk.const
 
 @each_place
 @pytest.mark.parametrize("block", [1, 27, 32, 64, 100, 256, 1000, 1024, 1500])
-def test_any_number_of_reductions_in_a_row_y9(place, block):
+def test_any_number_of_reductions_in_a_row(place, block):  # Y9
     x = np.random.default_rng(block).integers(0, 10, block)
 
     _, out = run(place, many_in_a_row[(1,)], [x, np.zeros(block, np.int64)], 6, block, 9)

@@ -25,7 +25,7 @@ def copy(src, dst, n, BLOCK: sk.constexpr):
 @each_place
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(1, 3000), block=st.sampled_from(BLOCKS))
-def test_copy_is_exact_for_any_block_and_length_p38(place, n, block):
+def test_copy_is_exact_for_any_block_and_length(place, n, block):  # P38
     x = np.arange(n, dtype=np.float32)
 
     _, out = run(place, copy[(sk.ceildiv(n, block),)], [x, np.full(n, -1, np.float32)], n, block)
@@ -50,7 +50,7 @@ def iota(dst, start: sk.constexpr, stop: sk.constexpr):
 
 @each_place
 @pytest.mark.parametrize(("start", "stop"), [(4, 8), (0, 5), (-3, 3), (1000, 3000), (2**31 - 2, 2**31 + 2)])
-def test_arange_starts_where_it_is_told_y2(place, start, stop):
+def test_arange_starts_where_it_is_told(place, start, stop):  # Y2
     (out,) = run(place, iota[(1,)], [np.zeros(stop - start, np.int64)], start, stop)
 
     np.testing.assert_array_equal(out, np.arange(start, stop))
@@ -103,7 +103,7 @@ def two_lengths(a, b, SHORT: sk.constexpr, LONG: sk.constexpr, short_first: sk.c
 @each_place
 @pytest.mark.parametrize("short_first", [True, False])
 @pytest.mark.parametrize(("short", "long"), [(16, 64), (1, 33), (100, 1500), (1025, 2050)])
-def test_two_tiles_of_different_length_are_both_right_y3(place, short, long, short_first):
+def test_two_tiles_of_different_length_are_both_right(place, short, long, short_first):  # Y3
     a, b = np.full(short + 8, -1, np.int64), np.full(long + 8, -1, np.int64)
 
     a, b = run(place, two_lengths[(1,)], [a, b], short, long, short_first)
@@ -151,7 +151,7 @@ def ones(dst, BLOCK: sk.constexpr):
 
 
 @pytest.mark.parametrize("block", [16.7, 64.0, True, 0, -4, "64", None, 2**40])
-def test_an_extent_that_is_none_is_refused_by_name_and_value_y5(block):
+def test_an_extent_that_is_none_is_refused_by_name_and_value(block):  # Y5
     with pytest.raises(sk.StagekitError) as caught:
         ones.specialize(BLOCK=block, dst=sk.Pointer(sk.int8)).ir
 
@@ -287,7 +287,7 @@ def fill(src, dst, n, BLOCK: sk.constexpr, other: sk.constexpr):
 @each_place
 @pytest.mark.parametrize("block", [40, 1100])
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.float16, ml_dtypes.bfloat16, np.float64, np.bool_])
-def test_masked_lanes_give_the_fill_and_it_is_zero_by_default_p37(place, block, dtype):
+def test_masked_lanes_give_the_fill_and_it_is_zero_by_default(place, block, dtype):  # P37
     x = np.ones(block, dtype)
     fills = [None, 0, 1] if dtype in (np.int16, np.bool_) else [None, 0, 2, -0.5, float("nan"), float("inf")]
     for other in fills:
@@ -308,7 +308,7 @@ def shifted(src, dst, n, away, BLOCK: sk.constexpr):
 @each_place
 @pytest.mark.parametrize("away", [2**40, -(2**40)])
 @pytest.mark.parametrize("block", [64, 1500])
-def test_masked_lanes_never_touch_memory_p37(place, away, block):
+def test_masked_lanes_never_touch_memory(place, away, block):  # P37
     """A read or write 2**40 elements away would end the process."""
     x = np.arange(33, dtype=np.float32)
 
@@ -360,7 +360,7 @@ def grid_stride(src, dst, n, BLOCK: sk.constexpr):
 
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(1, 500), block=st.sampled_from((1, 32, 33, 128, 1024, 1030)))
-def test_masked_loads_in_nested_run_time_loops_y10(n, block):
+def test_masked_loads_in_nested_run_time_loops(n, block):  # Y10
     x = np.arange(n, dtype=np.float32)
 
     _, out = run(on_cpu, grid_stride[(1,)], [x, np.zeros(n, np.float32)], n, block)
