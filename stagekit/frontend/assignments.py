@@ -69,7 +69,7 @@ def one_per_target(frame: Frame, items: Sequence[Any], targets: Sequence[ast.AST
 
 
 def trace_augmented(frame: Frame, node: ast.AugAssign) -> None:
-    """`target op= value`: the target's object and index are evaluated once."""
+    """Trace `target op= value`; the target's object and index are evaluated once."""
     symbol = OPERATORS[type(node.op)].symbol
     frame.at(node.target)
     target = target_of(frame, node.target)

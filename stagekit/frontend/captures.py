@@ -53,7 +53,7 @@ class Read:
         self.text = shown(rows[0][3]) if len(rows) > 1 else ""  # as it was, for a value that can change inside
 
     def renew(self) -> bool:
-        """Where each value is equal to the one that was seen, renew the rows and return True; else return False."""
+        """Renew the rows and return True, if each value is equal to the one that was seen; else return False."""
         if not all(map(is_equal, self.rows)):
             return False
         self.rows = self._make()

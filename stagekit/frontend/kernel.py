@@ -49,7 +49,7 @@ from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSl
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What to trace. arg_types: one per run-time parameter. symbol: the name in machine code.
+    """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
     has_hosts: also trace what inline assembly means on targets that have no PTX.
     """
@@ -64,7 +64,7 @@ class KernelRequest:
 
 @dataclass(frozen=True)
 class Traced:
-    """The result: everything the driver needs to compile and launch.
+    """The result of a trace: everything that the driver needs to compile and launch.
 
     pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
     other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths.

@@ -37,7 +37,7 @@ def trace_for(frame: Frame, node: ast.For) -> None:
 
 
 def trace_while(frame: Frame, node: ast.While) -> None:
-    """A `while` whose test and exits stay known at compile time runs at compile time; else it is a run-time loop."""
+    """Trace a `while`: at compile time as long as its test and exits are known, else as a run-time loop."""
     flags = _enter_loop(frame)
     while frame.loc(node) not in frame.tracer.hints:  # not yet found to depend on run-time values
         if _static_iteration(frame, node, flags):
@@ -89,7 +89,7 @@ def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> No
 
 
 def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None:
-    """Trace one pass through a loop's body; `continue` ends here."""
+    """Trace one pass through a loop's body, which `continue` ends."""
     _reset(frame, flags.continued)
     first_exit = len(frame.tracer.exits)
     run_body(frame, body)

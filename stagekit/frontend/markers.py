@@ -226,7 +226,7 @@ class Pointer(_Annotation):
 
 @dataclass(frozen=True)
 class Optional(_Annotation):
-    """`inner | None`: whether it is None is fixed at specialise time."""
+    """The annotation `inner | None`. Whether the argument is None is fixed at specialise time."""
 
     inner: Any
 

@@ -55,7 +55,7 @@ class LoopRange:
 
 
 class _IrNumbers:
-    """`ir.trips.LoopArithmetic` on values of the IR."""
+    """`ir.trips.LoopArithmetic` that emits ops on values of the IR."""
 
     def __init__(self, tracer: Tracer, dtype: DType) -> None:
         self.tracer, self.dtype, builder = tracer, dtype, tracer.builder

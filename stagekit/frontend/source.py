@@ -41,7 +41,7 @@ class Source:
     names: Names
 
     def loc(self, node: ast.AST, call_site: Loc | None, iteration: tuple[str, ...]) -> Loc:
-        """The span of `node`, remembered on it; columns count characters, as editors do."""
+        """Return the span of `node`, which remembers it; columns count characters, as editors do."""
         span: tuple[int, int, int, int] | None = getattr(node, "_span", None)
         if span is None:
             line = getattr(node, "lineno", self.node.lineno)
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Names:
-    """Names bound in one scope, split by how."""
+    """The names that one scope binds: its own, and those that it declares `nonlocal`."""
 
     local: frozenset[str]
     nonlocal_: frozenset[str]
@@ -94,7 +94,7 @@ class Snapshot:
 
     @cached_property
     def source(self) -> Source:
-        """Parse. Raises StagingError when there is no text, or not this function's text."""
+        """Parse the text. Raises StagingError where there is none, or it is not this function's."""
         if self.lines is None:
             raise _not_its_text(self)
         node = _find(self.function, _parse(self), self)
@@ -129,15 +129,15 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def all_nodes(tree: ast.AST) -> list[Any]:
-    """The tree and all below it, in the order of `ast.walk`."""
+    """Return the nodes of a tree, in the order of `ast.walk`."""
     found = [tree]
-    for node in found:  # which grows
+    for node in found:  # `found` grows meanwhile
         found += children(node)
     return found
 
 
 def _parse(snapshot: Snapshot) -> list[Any]:
-    """The nodes of the snapshot's lines, with positions of the original file."""
+    """Return the nodes of the snapshot's lines, with positions in the original file."""
     lines = linecache.getlines(snapshot.function.__code__.co_filename)
     text = "".join(snapshot.lines or ())
     dedented = textwrap.dedent(text)
@@ -173,7 +173,7 @@ def _characters(line: str, byte_offset: int) -> int:
 
 
 def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) -> FunctionNode:
-    """The node of `function`: right kind, right name, and it compiles to the same bytecode."""
+    """Return the node of `function`: of its kind and name, and it compiles to the same bytecode."""
     name = function.__code__.co_name  # a wrapper goes by another name
     if [n for n in nodes if isinstance(n, ast.AsyncFunctionDef) and n.name == name]:
         raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
@@ -186,8 +186,9 @@ def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) ->
 
 
 def _not_its_text(snapshot: Snapshot) -> StagingError:
-    """There are no lines, or they are another function's: a file was edited. What is in no file cannot have been, so its text is
-    another's (`python -c` and `exec` share the name `<string>`, and Python 3.13 keeps the text of the first).
+    """Return the error of a function that has no lines, or only another function's, since its file was edited.
+
+    Code that is in no file was not edited: `python -c` and `exec` share the name `<string>`, whose first text Python 3.13 keeps.
     """
     if snapshot.lines is None or snapshot.loc.file.startswith("<"):
         return StagingError(SourceUnavailable(name=snapshot.function.__qualname__, file=snapshot.loc.file))
@@ -209,8 +210,9 @@ def _is_code_of(function: types.FunctionType, node: FunctionNode) -> bool:
 
 
 def _compile_alone(node: FunctionNode, code: types.CodeType, imported: Iterable[str]) -> types.CodeType:
-    """The code that `node` compiles to. Free variables are given by an enclosing function made for the purpose; imports of names
-    change how calls are compiled.
+    """Return the code that `node` compiles to, inside a function that binds its free variables.
+
+    imported: names to import, which changes how calls of their attributes are compiled.
     """
     # another name: under its own, a function that calls itself would find itself in `outer` instead of its globals
     signature = bare_signature(node.args)
@@ -262,18 +264,18 @@ def _same_code(a: object, b: object) -> bool:
 
 
 def _text(constant: object) -> str:
-    """A constant, without what the qualified name of a class inside a function says of the functions around it."""
+    """Return the text of a constant; of the qualified name of a nested function, only what follows the functions around it."""
     return repr(constant.rpartition("<locals>.")[2] if isinstance(constant, str) else constant)
 
 
-# How a call of `name.function` is compiled depends on whether the module's text imports that name, which a part does not show.
-# A name that holds a module is taken to be imported; any other may be.
+# How a call of `name.function` is compiled depends on whether the module's text imports `name`, which one function does not show.
+# A name that holds a module is taken to be imported; others may be, so the forms of calls are not compared.
 _CALL_FORMS = {"LOAD_METHOD": "LOAD_ATTR", "CALL_METHOD": "CALL"}
 _CALL_PADDING = frozenset({"PUSH_NULL", "PRECALL", "NOP", "EXTENDED_ARG"})
 
 
 def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
-    """The bytecode without how calls are set up. Jump targets are left out: they move with the padding."""
+    """Return the bytecode without how calls are set up, and without jump targets, which move with that."""
     found: list[tuple[str, object]] = []
     for i in dis.get_instructions(code):
         if i.opname not in _CALL_PADDING:
@@ -287,7 +289,7 @@ def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
 
 
 def names_of(scope: Scope) -> Names:
-    """Names that `scope` binds itself: parameters, assignments, imports, nested definitions. Remembered on the node."""
+    """Return the names that `scope` binds: by parameters, assignments, imports, nested definitions. The node remembers them."""
     known: Names | None = getattr(scope, "_names", None)
     if known is not None:
         return known
@@ -308,14 +310,14 @@ def names_of(scope: Scope) -> Names:
 
 
 def all_arguments(args: ast.arguments) -> list[ast.arg]:
-    """Every parameter, in signature order."""
+    """Return every parameter, in the order of the signature."""
     star = [args.vararg] if args.vararg else []
     double_star = [args.kwarg] if args.kwarg else []
     return [*args.posonlyargs, *args.args, *star, *args.kwonlyargs, *double_star]
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Nodes under `scope` that run in its own namespace: not the insides of nested functions or comprehensions.
+    """Yield the nodes under `scope` that run in its own namespace, not those inside nested functions or comprehensions.
 
     A walrus inside a comprehension binds in the function around it, as Python has it.
     """
@@ -353,7 +355,7 @@ _UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
 def _check_syntax(source: Source) -> None:
     """Refuse, with a caret, what the language does not have. Nested functions are part of the text.
 
-    Each call whose value a statement gives to one name is told what that name is: memory is called by it.
+    A call whose value is assigned to a name remembers that name, which memory that it allocates goes by.
     """
     for node in all_nodes(source.node):
         if type(node) in _UNSUPPORTED:
@@ -364,5 +366,5 @@ def _check_syntax(source: Source) -> None:
 
 
 def name_given_to(call: ast.AST) -> str | None:
-    """`tile` in `tile = alloc_shared(...)`."""
+    """Return the name that a call is assigned to: `tile` in `tile = alloc_shared(...)`."""
     return getattr(call, "_assigned_to", None)

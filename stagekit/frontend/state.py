@@ -53,7 +53,7 @@ def _refuse_large(value: Any, nbytes: int) -> None:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ById:
-    """Equality by identity, keeping the object alive so that its id is not reused."""
+    """The token of an object that counts by identity. It keeps the object alive, so that its id is not reused."""
 
     value: Any
 
@@ -65,7 +65,7 @@ class ById:
 
 
 def freeze(value: Any) -> Token:
-    """The digest of a value as a hashable token: 1, True, 1.0 and `np.int32(1)` are four tokens, 0.0 and -0.0 two."""
+    """Return the digest of a value, a hashable token: 1, True, 1.0 and `np.int32(1)` are four tokens, 0.0 and -0.0 two."""
     try:
         return _freeze(value, ())
     except RecursionError:  # nested deeper than anybody writes

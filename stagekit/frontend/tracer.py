@@ -146,7 +146,7 @@ class Tracer:
     # -- state --------------------------------------------------------------------------------------------------
 
     def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
-        """The one way to store into a variable, item or attribute."""
+        """Store into a variable, item or attribute. Everything the traced code stores goes through here."""
         self.journal.assign(Location(container, key, is_attribute), value, self.builder.loc)
 
     def note_lookup(self, owner: Any, name: str) -> None:
@@ -218,7 +218,7 @@ class Tracer:
             raise StagingError(NestingBudget("run-time branches stand", depth, FLATTEN), loc)
 
     def most_unrolled(self) -> str:
-        """The loops that were unrolled most, for the budget errors."""
+        """Return the loops that were unrolled most, in words, for errors of budgets."""
         rows = [f"line {line}: {counted(count, 'iteration')}" for line, count in self.unrolled.most_common(3)]
         return "; ".join(rows) or "no loop was unrolled"
 
@@ -277,7 +277,7 @@ class Frame:
         return found
 
     def flags(self) -> list[str]:
-        """Names of the flags that stop the statement list being run."""
+        """Return the names of the flags that stop the statement list being run."""
         if not self.loops:
             return [RETURN]
         return [RETURN, self.loops[-1].broken, self.loops[-1].continued]
@@ -335,7 +335,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class LoopFlags:
-    """Names under which a loop's flags stand in `Frame.control`."""
+    """The names of a loop's flags in `Frame.control`."""
 
     broken: str
     continued: str
