@@ -1,4 +1,4 @@
-"""What a backend may have to tell the user."""
+"""The diagnostics of backends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ToolFailed(Diagnostic):
 
 
 class PtxRefused(Diagnostic):
-    """ptxas refuses the PTX; inline assembly is the usual reason, as nothing has read it before."""
+    """ptxas refuses the PTX; the usual reason is inline assembly, which ptxas is the first to read."""
 
     title: ClassVar[str] = "ptxas refuses the kernel"
     label: ClassVar[str] = "{message}"

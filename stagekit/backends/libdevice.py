@@ -1,9 +1,9 @@
-"""Functions of NVIDIA's libdevice as LLVM text, each taken out with what it calls, so that nothing has to be linked.
+"""Functions of NVIDIA's libdevice as LLVM text, each extracted with what it calls, so that nothing has to be linked.
 
     __nv_expf  ->  define internal float @__nv_expf(float %a) alwaysinline nounwind { ... }
 
 The library is bitcode of 350 functions. It is parsed once per process; linking it into a kernel would cost 150 ms each time.
-Its switches (`__nvvm_reflect`) are answered here: subnormals are kept, and the architecture is the kernel's.
+Its switches (`__nvvm_reflect`) are set here: subnormals are kept, and the architecture is the kernel's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stagekit.diagnostics import InternalError, Loc, StagekitError
 
 
 def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> None:
-    """Add the definition of `symbol` and of all it needs to `module`, once."""
+    """Add the definitions of `symbol` and of all that it needs to `module`, once."""
     if module.has_function(symbol):
         return
     path = library_path()
@@ -33,7 +33,7 @@ def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> Non
 
 
 def library_path() -> str | None:
-    """The file of the `nvidia-nvvm` wheel, of a conda package or of a toolkit."""
+    """Return the file of the `nvidia-nvvm` wheel, of a conda package or of a toolkit, or None."""
     from cuda import pathfinder  # here, since it takes 35 ms and few kernels need it
 
     try:
@@ -72,23 +72,23 @@ _REFLECTED = re.compile(r"<(__CUDA_\w+)>")
 
 @dataclass(slots=True)
 class _Library:
-    """The parsed library, the text of its global variables, and the parts already taken out of it."""
+    """The parsed library, the text of its global variables, and the parts extracted so far."""
 
     module: Any
     globals: dict[str, str]
     parts: dict[str, _Part] = field(default_factory=dict)
 
     def closure(self, symbol: str) -> Iterator[_Part]:
-        """The part `symbol` and, transitively, every part that it needs."""
+        """Yield the part `symbol` and, transitively, every part that it needs."""
         pending, seen = [symbol], {symbol}
         while pending:
             name = pending.pop()
-            part = self.parts.get(name) or self.parts.setdefault(name, self._take_out(name))
+            part = self.parts.get(name) or self.parts.setdefault(name, self._extract(name))
             yield part
             pending += (new for new in part.needs if new not in seen)
             seen.update(part.needs)
 
-    def _take_out(self, name: str) -> _Part:
+    def _extract(self, name: str) -> _Part:
         try:
             text = str(self.module.get_function(name))
         except NameError:
@@ -97,7 +97,7 @@ class _Library:
             return _Part(name, "global", self.globals[name].partition(" = ")[2], ())
         if "\ndefine " not in f"\n{text}":
             return _Part(name, "declare", _ATTRIBUTE_GROUP.sub("", text[text.index("declare ") + 8 :]).strip(), ())
-        # Questions to the compiler become `<name>`, which a kernel's capability answers.
+        # A call of `__nvvm_reflect` becomes `<name>`, for which `add_to` puts the answer.
         text = _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", _as_internal(text))
         needs = dict.fromkeys(_MENTIONED.findall(text))
         return _Part(name, "define", text, tuple(n for n in needs if n != name))
@@ -121,7 +121,7 @@ _METADATA = re.compile(r", !(?:srcloc|llvm\.loop) !\d+")
 
 
 def _as_internal(text: str) -> str:
-    """One function's text made independent of its module: attribute groups, metadata and named types resolved."""
+    """Return the text of one function independent of its module: attribute groups, metadata and named types are resolved."""
     found = _FUNCTION_ATTRIBUTES.search(text)
     attributes = found.group(1) if found else "nounwind"
     text = _COMMENT.sub("", text)

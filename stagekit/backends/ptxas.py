@@ -3,7 +3,7 @@
     assemble(ptx).resources.registers      ->  16
     disassemble(assemble(ptx).cubin)       ->  "... LDG.E R2, desc[UR4][R2.64] ; ..."
 
-The tools come from wheels (`nvidia-cuda-nvcc`, `nvidia-cuda-nvdisasm`) or a toolkit; they are looked for once per process.
+The tools come from wheels (`nvidia-cuda-nvcc`, `nvidia-cuda-nvdisasm`) or a toolkit, in which they are searched once per process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stagekit.diagnostics import StagekitError
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one thread (registers, stack, spills) and one block (static shared memory) of a kernel take."""
+    """What a kernel takes per thread (registers, stack, spills) and per block (static shared memory)."""
 
     registers: int
     stack_bytes: int
@@ -41,7 +41,7 @@ class Assembled:
 
 
 def assemble(ptx: str) -> Assembled:
-    """Run ptxas. Raises StagekitError where it is missing or refuses the PTX."""
+    """Run ptxas on `ptx`. Raises StagekitError where it is missing or refuses the PTX."""
     architecture = _TARGET.search(ptx)
     if architecture is None:
         raise StagekitError(PtxRefused("there is no `.target`"))
@@ -57,7 +57,7 @@ def assemble(ptx: str) -> Assembled:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The SASS of machine code. Raises StagekitError where nvdisasm is missing or cannot read it."""
+    """Return the SASS of machine code. Raises StagekitError where nvdisasm is missing or cannot read it."""
     with tempfile.NamedTemporaryFile(prefix="stagekit-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -81,7 +81,7 @@ def _run(tool: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def find_tool(name: str) -> str | None:
-    """The path of `ptxas` or `nvdisasm`, or None."""
+    """Return the path of `ptxas` or `nvdisasm`, or None."""
     from cuda import pathfinder  # here, since it takes 35 ms and only reports need it
 
     path: str | None = pathfinder.find_nvidia_binary_utility(name)
@@ -103,7 +103,7 @@ def _resources(report: str) -> Resources:
 
 
 def _groups(pattern: re.Pattern[str], report: str, count: int) -> tuple[str, ...]:
-    """The groups of the first match; ptxas leaves out what is 0."""
+    """Return the groups of the first match, or zeros: ptxas leaves out what is 0."""
     found = pattern.search(report)
     return found.groups() if found else ("0",) * count
 
@@ -139,7 +139,7 @@ class CompileReport:
 
 
 def report(ptx: str, widened: tuple[str, ...] = ()) -> CompileReport:
-    """Assemble with ptxas and count. Raises StagekitError without ptxas."""
+    """Assemble `ptx` and count its instructions. Raises StagekitError without ptxas."""
     assembled = assemble(ptx)
     body = ptx[ptx.find("{") :]
     counted = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))

@@ -1,4 +1,4 @@
-"""How much shared memory the arrays of a kernel take together: the same rule for every target."""
+"""The limit on the shared memory of a kernel: the same rule for every target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse_shared(fn: Function, total_bytes: int, whose: str, limit: int) -> Non
 
 
 def _arrays(fn: Function) -> list[ops.Alloc]:
-    """Those in shared memory whose size the kernel knows."""
+    """Return the arrays in shared memory whose size the kernel knows."""
     found = (op for op in walk(fn.body) if isinstance(op, ops.Alloc))
     return [op for op in found if op.space is Space.SHARED and op.count is not None]
 

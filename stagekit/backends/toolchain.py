@@ -1,4 +1,4 @@
-"""Which LLVM and which processor code is made with: what a key of the disk cache must contain of a backend."""
+"""The LLVM and the processor with which code is made: what a key of the disk cache must contain of a backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stagekit.backends.llvm import llvm
 
 @functools.cache
 def identity(target: str) -> tuple[str, ...]:
-    """Words that differ whenever the code of `target` may differ for another reason than the kernel."""
+    """Return words that differ whenever the code of `target` may differ for another reason than the kernel."""
     made_by = (f"llvmlite {llvmlite.__version__}", f"llvm {'.'.join(map(str, llvm.llvm_version_info))}")
     if target == "cuda":
         return made_by

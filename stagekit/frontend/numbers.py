@@ -255,8 +255,8 @@ class Arithmetic:
     def select(self, condition: Value, if_true: Numeric, if_false: Numeric) -> Number:
         dtype, is_weak = meet(if_true, if_false, self.builder.loc)
         chosen = self.pair(if_true, if_false, dtype)
-        return Number(self.builder.select(*self.builder.level(condition, *chosen)), is_weak)
+        return Number(self.builder.select(*self.builder.broadcast(condition, *chosen)), is_weak)
 
     def pair(self, left: Numeric, right: Numeric, dtype: DType) -> tuple[Value, ...]:
         """Both operands in `dtype`, with as many lanes."""
-        return self.builder.level(self.to_value(left, dtype), self.to_value(right, dtype))
+        return self.builder.broadcast(self.to_value(left, dtype), self.to_value(right, dtype))

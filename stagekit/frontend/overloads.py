@@ -41,7 +41,7 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     sig = _resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
-        operands = list(site.tracer.builder.level(*operands))
+        operands = list(site.tracer.builder.broadcast(*operands))
     made = site.tracer.builder.call(spec, operands, params)
     results = tuple([Address(v) if isinstance(v.type, Pointer) else Number(v) for v in made])
     if not results:

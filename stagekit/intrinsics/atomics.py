@@ -14,41 +14,28 @@ Source: PTX ISA, section atom; LLVM Language Reference, atomicrmw and cmpxchg.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.dtypes import DType
 from stagekit.intrinsics import rounding
+from stagekit.intrinsics.families import ByDtype
 from stagekit.intrinsics.registry import define, sig
-from stagekit.ir import (
-    TARGETS,
-    Builder,
-    CompareKind,
-    Effect,
-    Expand,
-    Intrinsic,
-    Lowering,
-    Native,
-    Pointer,
-    Scalar,
-    Space,
-    Value,
-)
+from stagekit.ir import TARGETS, Builder, CompareKind, Effect, Expand, Intrinsic, Native, Pointer, Scalar, Space, Value
 
 Combine = Callable[[Builder, Value, Value], Value]
 Results = tuple[Value, ...]
 
 
 def _as_bits(b: Builder, pointer: Value) -> tuple[Value, Scalar]:
-    """The same address, seen as that of an unsigned integer of the element's size, and the type of this integer."""
+    """Return the address as that of an unsigned integer of the element's size, and the type of this integer."""
     assert isinstance(pointer.type, Pointer)
     dtype, space = pointer.type.dtype.unsigned, pointer.type.space
     return b.bitcast(pointer, Pointer(dtype, space)), Scalar(dtype)
 
 
 def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
-    """Do `spec` on the bits of floats. `spec` is called late: the record expands into itself."""
+    """Return the lowering that does `spec` on the bits of floats. `spec` is a function, as the record expands into itself."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, *values = args
@@ -60,9 +47,9 @@ def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
 
 
 def _retry(combine: Combine) -> Expand:
-    """Compare-and-swap `combine(seen, value)` in until what was seen is what is there.
+    """Return the lowering that swaps `combine(seen, value)` in, again and again, until the element is what was seen.
 
-    The first guess is 0: a wrong guess costs one failed swap, which is also the read. A plain load would be a race.
+    The first guess is 0: a wrong guess costs one failed swap, which also reads the element. A plain load would be a race.
     The bits are compared, not the numbers: a NaN at the address would never equal itself.
     """
 
@@ -83,8 +70,8 @@ def _retry(combine: Combine) -> Expand:
     return Expand(build)
 
 
-def _atomic(name: str, by_dtype: Mapping[DType, Lowering], doc: str, source: str, *values: str) -> Intrinsic:
-    """An operation on one element and `values` (by default one called `value`); the same lowerings on every target."""
+def _atomic(name: str, by_dtype: ByDtype, doc: str, source: str, *values: str) -> Intrinsic:
+    """Define an operation on one element and `values` (by default one, `value`), with the same lowerings on every target."""
     args = ("pointer", *(values or ("value",)))
     return define(
         name=name,
@@ -99,11 +86,11 @@ def _atomic(name: str, by_dtype: Mapping[DType, Lowering], doc: str, source: str
     )
 
 
-def _integers(native: Native) -> dict[DType, Lowering]:
+def _integers(native: Native) -> ByDtype:
     return dict.fromkeys(dtypes.INTEGER_DTYPES, native)
 
 
-def _floats(lowering: Lowering) -> dict[DType, Lowering]:
+def _floats(lowering: Expand) -> ByDtype:
     return dict.fromkeys(dtypes.FLOAT_DTYPES, lowering)
 
 
@@ -118,7 +105,7 @@ def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Result
 
 atomic_cas: Intrinsic = _atomic(
     "atomic_cas",
-    _integers(Native.ATOMIC_CAS) | _floats(_on_bits(lambda: atomic_cas)),
+    {**_integers(Native.ATOMIC_CAS), **_floats(_on_bits(lambda: atomic_cas))},
     "Replace the element by `desired` if it equals `expected`; floats are compared by their bits.",
     "PTX ISA, atom.cas",
     "expected",
@@ -142,13 +129,13 @@ atomic_sub = _atomic(
 )
 atomic_min = _atomic(
     "atomic_min",
-    _integers(Native.ATOMIC_MIN) | _floats(_retry(_extremum(rounding.minimum))),
+    {**_integers(Native.ATOMIC_MIN), **_floats(_retry(_extremum(rounding.minimum)))},
     "Replace the element by the smaller of itself and `value`; NaN wins.",
     "PTX ISA, atom.min",
 )
 atomic_max = _atomic(
     "atomic_max",
-    _integers(Native.ATOMIC_MAX) | _floats(_retry(_extremum(rounding.maximum))),
+    {**_integers(Native.ATOMIC_MAX), **_floats(_retry(_extremum(rounding.maximum)))},
     "Replace the element by the larger of itself and `value`; NaN wins.",
     "PTX ISA, atom.max",
 )
@@ -166,7 +153,7 @@ atomic_xor = _atomic(
 )
 atomic_exchange: Intrinsic = _atomic(
     "atomic_exchange",
-    _integers(Native.ATOMIC_EXCHANGE) | _floats(_on_bits(lambda: atomic_exchange)),
+    {**_integers(Native.ATOMIC_EXCHANGE), **_floats(_on_bits(lambda: atomic_exchange))},
     "Replace the element by `value`.",
     "PTX ISA, atom.exch",
 )

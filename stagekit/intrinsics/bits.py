@@ -22,7 +22,7 @@ from stagekit.ir.semantics import Array
 
 
 def _on_unsigned(meaning: Callable[..., Array]) -> Callable[..., Array]:
-    """Let `meaning` see unsigned arrays of the same width, and give its result the first argument's dtype."""
+    """Return `meaning` called with unsigned arrays of the same width; its result gets the dtype of the first argument."""
 
     def evaluate(*args: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -59,7 +59,7 @@ def _funnel_left(high: Array, low: Array, amount: Array) -> Array:
 
 
 def _funnel_right(high: Array, low: Array, amount: Array) -> Array:
-    """To the left by what is left of the width; by nothing it gives the other half."""
+    """Shift to the left by the width minus the amount; by 0, the result is the other half."""
     return np.where(amount % _width(high) == 0, low, _funnel_left(high, low, _width(high) - amount % _width(high)))
 
 
@@ -76,7 +76,7 @@ def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
 
 
 def _ctz(x: Term) -> Term:
-    """The ones below the lowest set bit, counted; LLVM's own form branches on 0 when it makes PTX."""
+    """Count the ones below the lowest set bit. For PTX, LLVM's own form branches on 0."""
     return (~x & (x - 1)).call("popcount")
 
 
@@ -94,7 +94,7 @@ def _byte_perm(low: Term, high: Term, selector: Term) -> Term:
 
 
 def _byte_perm_cuda(low: Term, high: Term, selector: Term) -> Term:
-    """`prmt` reads the fourth bit of each selector digit as "repeat the sign"; this function has no such bit."""
+    """`prmt` reads the fourth bit of each selector digit as "repeat the sign", which this function masks out."""
     return asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", low, high, selector & 0x7777, host=_byte_perm)
 
 
@@ -150,14 +150,14 @@ bit_reverse = _define_bits(
 )
 
 
-def _define_funnel(name: str, lower: Llvm, meaning: Callable[..., Array], kept: str, source: str) -> Intrinsic:
+def _define_funnel(name: str, lower: Llvm, meaning: Callable[..., Array], half: str, source: str) -> Intrinsic:
     return define(
         name=name,
         args=("high", "low", "amount"),
         sigs=each_dtype(INTEGER_DTYPES, 3),
         lower={"cuda": lower, "cpu": lower},
         evaluate=_on_unsigned(meaning),
-        doc=f"`high` and `low` side by side, shifted by `amount` modulo the width; {kept} half. Same value twice: a rotation.",
+        doc=f"`high` and `low` side by side, shifted by `amount` modulo the width; {half} half. Same value twice: a rotation.",
         source=source,
     )
 

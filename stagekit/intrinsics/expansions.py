@@ -1,4 +1,4 @@
-"""Lowerings of math records in core ops, the same on every target: exact functions of bits, remainders and powers.
+"""Lowerings of math records to core ops, the same on every target: exact functions of bits, remainders and powers.
 
 In: terms (`terms.py`). Out: a term. `x: f32` stands for any float dtype where bits alone decide.
 
@@ -10,9 +10,13 @@ Tests for NaN and infinity look at bits, so that they hold under `fastmath=True`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from stagekit.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from stagekit.intrinsics.terms import Term, Terms, repeat_while
+from stagekit.ir.semantics import Array
+
+Number = TypeVar("Number", Term, Array)
 
 # -- floats as bits ---------------------------------------------------------------------------------------------------
 
@@ -51,10 +55,10 @@ def copy_sign(x: Term, sign: Term) -> Term:
 
 
 def scale(x: Term, exponent: Term) -> Term:
-    """x * 2**exponent, rounded once.
+    """Return x * 2**exponent, rounded once.
 
     Two steps bring the exponent into the range of normal powers, then one multiplication does the rest. A step down
-    leaves at least `fraction_bits` + 1 for the last one: what the step itself had to round is then lost to 0 anyway.
+    leaves at least `fraction_bits` + 1 for the last one, so that a result which the step had to round becomes 0 anyway.
     Source: musl, scalbn.c, for the idea.
     """
     layout = x.dtype.layout
@@ -70,14 +74,14 @@ def scale(x: Term, exponent: Term) -> Term:
 
 
 def power_of_two(exponent: Term, dtype: DType) -> Term:
-    """2**exponent for an int32 `exponent` whose power is a normal number."""
+    """Return 2**exponent for an int32 `exponent` whose power is a normal number."""
     layout = dtype.layout
     raw = (exponent + layout.bias).cast(uint32 if dtype is float32 else uint64)
     return (raw << layout.fraction_bits).bitcast(dtype)
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
-    """The value at x of a polynomial, lowest coefficient first, by Horner's rule."""
+    """Return the value at x of a polynomial, lowest coefficient first, by Horner's rule."""
     *lower, highest = coefficients
     value = x.like(highest)
     for coefficient in reversed(lower):
@@ -85,15 +89,15 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     return value
 
 
-def two_sum(a: Term, b: Term) -> tuple[Term, Term]:
-    """a + b rounded, and what the rounding lost, exactly. Source: Knuth, The Art of Computer Programming 2, 4.2.2."""
+def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
+    """Return a + b rounded, and exactly what the rounding lost. Source: Knuth, The Art of Computer Programming 2, 4.2.2."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def fma_narrow(x: Term, y: Term, z: Term) -> Term:
-    """x * y + z of 16-bit floats: the product is exact in float64; the sum is rounded to odd there, then rounded once."""
+    """Return x * y + z of 16-bit floats: float64 holds the product; the sum is rounded to odd there, then once."""
     product, addend = x.cast(float64) * y.cast(float64), z.cast(float64)
     total, error = two_sum(product, addend)
     is_inexact = error.differs(0.0) & is_finite(total) & (total.bits & 1).equals(0)
@@ -106,11 +110,11 @@ def fma_narrow(x: Term, y: Term, z: Term) -> Term:
 
 
 def fmod(x: Term, y: Term) -> Term:
-    """The exact remainder of x / y truncated, with the sign of x; NaN for x infinite or y zero.
+    """Return the exact remainder of x / y truncated, with the sign of x; NaN for x infinite or y zero.
 
-    Long division in base 2**digit: as long as r >= b, take off the multiple q of b * 2**k with q < 2**(digit + 1). The
-    quotient may come out one too large, which the sign of r tells and one addition mends; `fma` makes each r exact.
-    One turn for |x / y| < 2**digit, at most 14 (float32) or 43 (float64).
+    Long division in base 2**digit: while r >= b, subtract the multiple q of b * 2**k with q < 2**(digit + 1). The quotient
+    may be one too large, which the sign of r shows and one addition corrects; `fma` makes each r exact.
+    One iteration for |x / y| < 2**digit, at most 14 (float32) or 43 (float64).
     """
     a, b = absolute(x), absolute(y)
     is_defined = is_finite(x) & (b > 0.0)
@@ -128,16 +132,16 @@ def fmod(x: Term, y: Term) -> Term:
 
 
 def _shifted_divisor(r: Term, divisor: Term, divisor_exponent: Term) -> Term:
-    """divisor * 2**k with the largest k that leaves a quotient of about `digit` bits; in two steps, as 2**k may overflow."""
+    """Return divisor * 2**k, with a k for which the quotient has about `digit` bits; in two steps, as 2**k may overflow."""
     layout = r.dtype.layout
     digit = layout.fraction_bits - 3  # leaves room for the error of an approximate division under fastmath
     shift = (_exponent(r) - divisor_exponent - digit).call("maximum", 0).call("minimum", 2 * layout.bias)
-    half = shift >> 1
-    return divisor * power_of_two(half, r.dtype) * power_of_two(shift - half, r.dtype)
+    first = shift >> 1
+    return divisor * power_of_two(first, r.dtype) * power_of_two(shift - first, r.dtype)
 
 
 def _exponent(x: Term) -> Term:
-    """floor(log2(x)) for finite x > 0, subnormal ones included, as int32."""
+    """Return floor(log2(x)) for finite x > 0, subnormal ones included, as int32."""
     layout = x.dtype.layout
     lift = layout.fraction_bits + 1
     is_small = x < 2.0 ** (1 - layout.bias)
@@ -147,9 +151,11 @@ def _exponent(x: Term) -> Term:
 
 
 def remainder(x: Term, y: Term) -> Term:
-    """x - n * y for the integer n nearest to x / y, even in a tie; exact. Source: FreeBSD, e_remainder.c, for the steps."""
+    """Return x - n * y for the integer n nearest to x / y, even in a tie; exact. Source: FreeBSD, e_remainder.c."""
     divisor = absolute(y)
-    rest = absolute(x.call("fmod", divisor + divisor))  # an infinite double leaves x, which is then below it
+    rest = absolute(
+        x.call("fmod", divisor + divisor)
+    )  # if twice the divisor is infinite, x is below it and the remainder
     is_above_half = rest > divisor - rest
     lowered = (rest - divisor).select_if(is_above_half, rest)
     result = (lowered - divisor).select_if(is_above_half & (lowered >= divisor - lowered), lowered)
@@ -158,7 +164,7 @@ def remainder(x: Term, y: Term) -> Term:
 
 
 def floor_modulo(a: Term, b: Term) -> Term:
-    """`a % b` with the sign of b. Source: NumPy, npy_divmod, step by step, so that the bits agree."""
+    """Return `a % b` with the sign of b. Source: NumPy, npy_divmod, step by step, so that the bits agree."""
     rest = fmod(a, b)
     adjusted = (rest + b).select_if(_is_across_zero(rest, b), rest)
     return adjusted.select_if(rest.differs(0.0), copy_sign(b.like(0.0), b))
@@ -169,7 +175,7 @@ def _is_across_zero(rest: Term, b: Term) -> Term:
 
 
 def floor_divide(a: Term, b: Term) -> Term:
-    """`a // b`. Source: NumPy, npy_divmod: (a - a % b) / b, snapped to the nearest whole number; a / b for b zero."""
+    """Return `a // b`. Source: NumPy, npy_divmod: (a - a % b) / b, snapped to the nearest whole number; a / b for b zero."""
     rest = fmod(a, b)
     is_lowered = _is_across_zero(rest, b) & rest.differs(0.0)
     near = (a - rest) / b
@@ -185,7 +191,7 @@ def floor_divide(a: Term, b: Term) -> Term:
 
 
 def high_product(x: Term, y: Term) -> Term:
-    """The upper half of the product: by doubling the width, or for 64 bits in four partial products."""
+    """Return the upper half of the product: by doubling the width, or for 64 bits in four partial products."""
     dtype = x.dtype
     if dtype.bits < 64:
         wide = int64 if dtype.is_signed else uint64
@@ -206,7 +212,7 @@ def _high_product_u64(x: Term, y: Term) -> Term:
 
 
 def integer_power(base: Term, exponent: Term) -> Term:
-    """base**exponent by squaring, wrapping. A negative exponent gives 0, but for the bases 1 and -1."""
+    """Return base**exponent, wrapped, by squaring. A negative exponent gives 0, but for the bases 1 and -1."""
     one = base.like(1)
     is_negative = exponent < 0
     unit_inverse = one.select_if((exponent & 1).equals(0), base)  # of 1 and -1, whose inverses are themselves

@@ -3,9 +3,9 @@
     exp(x) = 2**n * e**r,            n = rint(x / ln 2),      |r| <= ln(2) / 2
     log(x) = n * ln 2 + log(1 + f),  x = 2**n * (1 + f),      sqrt(1/2) <= 1 + f < sqrt(2)
 
-NaN, infinities, zeros, subnormal arguments and results are right; the largest errors are in the records. Polynomials: minimax,
-by the Remez exchange algorithm run at 160 bits and rounded (`tools/minimax.py` prints them). Constants in two parts: the first
-has the trailing zeros that make its product with n exact, where that is needed, and the second the rest.
+NaN, infinities, zeros, subnormal arguments and results are right; the records state the largest errors. The polynomials are
+minimax, by the Remez exchange algorithm at 160 bits, rounded (`tools/minimax.py` prints them). Of a constant in two parts, the
+first has as many trailing zeros as make its product with n exact, where that is needed, and the second is the rest.
 Sources: Muller, "Elementary Functions", 2016, chapters 3 and 11; C23 annex F for the edges.
 """
 
@@ -18,24 +18,8 @@ import numpy as np
 
 from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, float32, float64, int32, int64
 from stagekit.intrinsics import expansions, reference
-from stagekit.intrinsics.expansions import (
-    absolute,
-    copy_sign,
-    is_finite,
-    is_infinite,
-    polynomial,
-    power_of_two,
-    sign_bit,
-)
-from stagekit.intrinsics.families import (
-    define_library,
-    floats,
-    hardware,
-    in_float64,
-    libdevice,
-    own,
-    with_taylor,
-)
+from stagekit.intrinsics.expansions import absolute, copy_sign, is_finite, is_infinite, polynomial, power_of_two
+from stagekit.intrinsics.families import define_library, floats, hardware, in_float64, libdevice, own, with_taylor
 from stagekit.intrinsics.registry import define, each_dtype
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.intrinsic import Extern
@@ -44,7 +28,7 @@ from stagekit.ir.intrinsic import Extern
 
 
 class _Exponential(NamedTuple):
-    """lowest, highest: arguments beyond which the result is 0 or infinity. e**r = 1 + r + r**2 * curve(r)."""
+    """The constants of one dtype. Below lowest and above highest the result is 0 or infinity. e**r = 1 + r + r**2 * curve(r)."""
 
     lowest: float
     highest: float
@@ -90,7 +74,7 @@ def exp(x: Term) -> Term:
 
 @own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx.f32"), fast_ulp=4)
 def exp2(x: Term) -> Term:
-    """2**r as e**(r ln 2), whose argument is kept in two parts."""
+    """Compute 2**r as e**(r ln 2), whose argument has two parts."""
     row = _EXP[x.dtype]
     inside = _clamped(x, row.lowest / math.log(2), row.highest / math.log(2))
     n = inside.call("rint")
@@ -104,16 +88,16 @@ _LN2_REST = {float32: -1.9046542121259336e-09, float64: 2.3190468138462996e-17} 
 
 
 def _clamped(x: Term, lowest: float, highest: float) -> Term:
-    """NaN stays NaN: no comparison holds for it."""
+    """Limit x to lowest..highest. NaN stays NaN: no comparison holds for it."""
     above = x.like(lowest).select_if(x < lowest, x)
     return x.like(highest).select_if(above > highest, above)
 
 
 def _scaled_up(x: Term, n: Term) -> Term:
-    """x * 2**n in two steps, as 2**n itself may be infinite or subnormal where the product is not."""
+    """Return x * 2**n, in two steps, as 2**n itself may be infinite or subnormal where the product is not."""
     whole = n.cast(int32)
-    half = whole >> 1
-    return x * power_of_two(half, x.dtype) * power_of_two(whole - half, x.dtype)
+    first = whole >> 1
+    return x * power_of_two(first, x.dtype) * power_of_two(whole - first, x.dtype)
 
 
 expm1 = define_library(
@@ -135,7 +119,7 @@ expm1 = define_library(
     fast_ulp=256,
 )
 def sigmoid(x: Term) -> Term:
-    """For x < 0 as exp(x) / (1 + exp(x)), which neither overflows nor loses a small result."""
+    """Compute it for x < 0 as exp(x) / (1 + exp(x)), which neither overflows nor loses a small result."""
     small = (-absolute(x)).call("exp")
     return small.like(1.0).select_if(x >= 0.0, small) / (small + 1.0)
 
@@ -144,7 +128,7 @@ def sigmoid(x: Term) -> Term:
 
 
 def _split(x: Term) -> tuple[Term, Term]:
-    """(n, f) with x = 2**n * (1 + f) for finite x > 0: n as a float, f exact."""
+    """Return (n, f) with x = 2**n * (1 + f) for finite x > 0: n as a float, f exact."""
     layout = x.dtype.layout
     integers = int32 if x.dtype is float32 else int64
     lift = layout.fraction_bits + 1
@@ -159,14 +143,14 @@ def _split(x: Term) -> tuple[Term, Term]:
 
 
 def _at_edges(x: Term, inside: Term) -> Term:
-    """A logarithm with the results for infinity, NaN, zeros and negative numbers."""
+    """Return the logarithm `inside`, with its results at infinity, NaN, zeros and negative numbers."""
     result = inside.select_if(x < math.inf, x)
     result = result.select_if(x.differs(0.0), -math.inf)
     return result.like(math.nan).select_if(x < 0.0, result)
 
 
 class _Logarithm(NamedTuple):
-    """A base: log(2) and log(e) in it, each in two parts; log(1 + f) = f * log(e) + f**2 * curve(f)."""
+    """The constants of one base: log(2) and log(e), each in two parts; log(1 + f) = f * log(e) + f**2 * curve(f)."""
 
     of_2: tuple[float, float]
     of_e: tuple[float, float]
@@ -211,7 +195,7 @@ def _log_single(n: Term, f: Term, base: _Logarithm) -> Term:
 
 
 def _log_double(n: Term, f: Term, base: _Logarithm) -> Term:
-    """log(1 + f) in two parts, times log(e) in two parts, plus n times log(2), the parts added largest first."""
+    """Multiply log(1 + f) by log(e), both in two parts, and add n times log(2), the largest parts first."""
     half_square, rest = _log_parts(f)
     high = f - half_square
     low = (f - high) - half_square + rest
@@ -223,7 +207,7 @@ def _log_double(n: Term, f: Term, base: _Logarithm) -> Term:
 
 
 def _log_parts(f: Term) -> tuple[Term, Term]:
-    """(f**2 / 2, rest) with log(1 + f) = f - f**2 / 2 + rest, from 2 * atanh(s) for s = f / (2 + f)."""
+    """Return (f**2 / 2, rest) with log(1 + f) = f - f**2 / 2 + rest, from 2 * atanh(s) for s = f / (2 + f)."""
     half_square = f * 0.5 * f
     s = f / (f + 2.0)
     square = s * s
@@ -300,18 +284,18 @@ def _cbrt(x: Term) -> Term:
 
 
 def _hypot(x: Term, y: Term) -> Term:
-    """An infinite side outweighs a NaN."""
+    """Return the hypotenuse, which is infinite where a side is, even beside a NaN."""
     wide = in_float64(lambda a, b: (a * a + b * b).call("sqrt"))(x, y)
     return wide.like(math.inf).select_if(is_infinite(x) | is_infinite(y), wide)
 
 
 def _power(x: Term, y: Term) -> Term:
-    """2**(y * log2(|x|)), negative for a negative x and an odd y; NaN where x < 0 and y is not whole."""
+    """Return 2**(y * log2(|x|)), negated for a negative x and an odd y; NaN where x < 0 and y is not whole."""
     size = in_float64(lambda a, b: (b * absolute(a).call("log2")).call("exp2"))(x, y)
     half = y * 0.5
     is_whole = y.call("trunc").equals(y)
     is_odd = is_whole & half.call("trunc").differs(half)
-    signed = (-size).select_if(is_odd & sign_bit(x), size)
+    signed = (-size).select_if(is_odd & expansions.sign_bit(x), size)
     result = signed.like(math.nan).select_if((x < 0.0) & is_finite(x) & ~is_whole, signed)
     result = signed.like(1.0).select_if(x.equals(-1.0) & is_infinite(y), result)
     return signed.like(1.0).select_if(x.equals(1.0) | y.equals(0.0), result)
@@ -359,7 +343,7 @@ _ERFC_CURVE = (
 
 
 def _erfc_of_positive(a: Term) -> Term:
-    """exp(-a**2) * t * curve(t) for t = 1 / (1 + a / 2)."""
+    """Return exp(-a**2) * t * curve(t) for t = 1 / (1 + a / 2)."""
     t = 1.0 / (a * 0.5 + 1.0)
     return (-(a * a)).call("exp") * (t * polynomial(t, _ERFC_CURVE))
 

@@ -1,6 +1,6 @@
-"""How a function of numbers becomes a record: lowerings by dtype, and the few shapes that such functions have.
+"""How a function of numbers becomes a record: lowerings by dtype, and the kinds of such functions.
 
-    @own(doc, "C23, 7.12.6.1", np.exp, ulp=1)                                 a formula of ours: the same bits on every target
+    @own(doc, "C23, 7.12.6.1", np.exp, ulp=1)                                 our own formula: the same bits on every target
     def exp(x: Term) -> Term: ...
 
     erf = define_library("erf", math.erf, doc, section, ulp=(2, 1))           libdevice, and the C library
@@ -31,7 +31,7 @@ UNSIGNED = tuple(d for d in INTEGER_DTYPES if not d.is_signed)
 
 
 def floats(name: str, single: Lowering, double: Lowering) -> ByDtype:
-    """The lowerings of a float function: as given, and for 16-bit floats the record `name` itself on float32."""
+    """Return the lowerings of a float function: those given, and for 16-bit floats the record `name` itself on float32."""
 
     def through_float32(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
         narrow = next(a.type.dtype for a in args if a.type.dtype in NARROW)
@@ -43,7 +43,7 @@ def floats(name: str, single: Lowering, double: Lowering) -> ByDtype:
 
 
 def same_floats(name: str, formula: Callable[..., Term]) -> ByDtype:
-    """One formula for float32 and float64."""
+    """Return the lowerings of a function that has one formula for float32 and float64."""
     return floats(name, expand(formula), expand(formula))
 
 
@@ -70,7 +70,7 @@ def define_exact(
     integers_as_float: bool = False,
     extreme: Literal["min", "max"] | None = None,
 ) -> Intrinsic:
-    """A function of arguments of one dtype, with that result, exact and with the same lowering on every target."""
+    """Define a function whose arguments and result have one dtype, exact, with the same lowering on every target."""
     return define(
         name=name,
         args=args,
@@ -95,10 +95,10 @@ def define_library(
     symbol: str = "",
     single: Callable[..., Term] | None = None,
 ) -> Intrinsic:
-    """A function that libdevice and the C library both have, under `symbol`, else `name`.
+    """Define a function that libdevice and the C library both have, under `symbol`, else `name`.
 
-    meaning: in a wide enough float. ulp: on cuda, as NVIDIA states it, and on cpu, as measured. single: what the cpu does
-    instead for float32.
+    meaning: the function in a wide enough float. ulp: the error on cuda, as NVIDIA states it, and on cpu, as measured.
+    single: the formula of the cpu for float32, in place of the C library.
     """
     symbol = symbol or name
     on_cpu = floats(name, expand(single) if single else Extern(f"{symbol}f"), Extern(symbol))
@@ -126,11 +126,11 @@ def own(
     fast: Lowering | None = None,
     fast_ulp: float = math.inf,
 ) -> Callable[[Callable[[Term], Term]], Intrinsic]:
-    """Make the record of a function of one float from its formula, which gives the same bits on every target.
+    """Define a function of one float by its formula, which gives the same bits on every target.
 
     is_single: the formula is for float32 only, and float64 takes the function of that name of libdevice and the C library.
-    ulp: of the formula; double_ulp: of the libraries, on cuda and on cpu; fast_ulp: of `fast`, what a GPU does to float32
-    under `fastmath=True`.
+    ulp: the error of the formula; double_ulp: of the libraries, on cuda and on cpu. fast: what a GPU does to float32 under
+    `fastmath=True`, with the error fast_ulp.
     """
 
     def record(formula: Callable[[Term], Term]) -> Intrinsic:
@@ -154,17 +154,17 @@ def own(
 
 
 def in_float64(formula: Callable[..., Term]) -> Callable[..., Term]:
-    """`formula` on float64, for float32 arguments and result: how the cpu does what it would else ask the C library for.
+    """Return `formula` done in float64, for float32 arguments and result: the cpu does this in place of the C library.
 
-    As vectors several times as fast as calls lane by lane, the same on every system, and off the correctly rounded result by
-    one in the last place at most, seldom. Not for GPUs: most compute float64 at a fraction of the speed.
+    On vectors it is several times as fast as calls lane by lane, and the same on every system; seldom is it off the correctly
+    rounded result, by one in the last place at most. Not for GPUs: most compute float64 at a fraction of the speed.
     """
     return lambda *args: formula(*(a.cast(float64) for a in args)).cast(float32)
 
 
 def with_taylor(formula: Callable[[Term], Term], *taylor: float) -> Callable[..., Term]:
-    """`formula` in float64, and x * (1 + taylor[0] * x + ...) for small x, where a difference of nearly equal numbers would
-    cost digits that float32 misses; so that -0.0 stays -0.0.
+    """Return `formula` done in float64, but for small x, where it subtracts nearly equal numbers, x * (1 + taylor[0] * x + ...).
+    So that -0.0 stays -0.0.
     """
 
     def near(x: Term) -> Term:
@@ -174,7 +174,7 @@ def with_taylor(formula: Callable[[Term], Term], *taylor: float) -> Callable[...
 
 
 def hardware(instruction: str, *, before: float = 1.0, after: float = 1.0) -> Expand:
-    """`after * instruction(before * x)` of a float32, by an approximate instruction of the GPU."""
+    """Return the lowering `after * instruction(before * x)` of a float32, by an approximate instruction of the GPU."""
 
     def formula(x: Term) -> Term:
         found = asm(f"{instruction} $0, $1;", "=f,f", x if before == 1.0 else x * before)

@@ -1,7 +1,7 @@
-"""Who am I: thread and block indices, their extents, and the block-level spelling of the same.
+"""Thread and block indices, their extents, and the names of the same in block-level kernels.
 
-Every index is an `int64`, so that no index arithmetic wraps. What differs from thread to thread is VARYING; what is one
-number for the whole block is pure. `program_id` and `num_programs` are other names for `block_idx` and `grid_dim`.
+Every index is an `int64`, so that no index arithmetic wraps. One that differs from thread to thread is VARYING; one that is
+the same in the whole block is pure. `program_id` and `num_programs` are other names for `block_idx` and `grid_dim`.
 
 Source: PTX ISA, section "Special Registers" (%tid, %ctaid, %ntid, %nctaid, %laneid).
 """
@@ -105,7 +105,7 @@ warp_id = _index(
 
 
 def _along(name: str, spec: Intrinsic, bounds: tuple[int, int], what: str) -> Intrinsic:
-    """`spec` under another name, with a numbered axis."""
+    """Define another name of `spec`, with a numbered axis."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
         return b.call(spec, (), (AXES[params[0]],))

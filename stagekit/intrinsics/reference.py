@@ -1,9 +1,9 @@
-"""How the `evaluate` of a record is made from NumPy and `math` functions: compute wider, round once.
+"""What the `evaluate` of records is made of: NumPy and `math` functions, computed in a wider float and rounded once.
 
     evaluate = wider(np.sin)      # float arguments of one dtype in, the result in that dtype
 
 float16, bfloat16 and float32 arguments are computed in float64; float64 ones in the long double of the C compiler where that
-is wider (x86-64, AArch64 Linux). What NumPy lacks is computed lane by lane by `math`, in float64.
+is wider (x86-64, AArch64 Linux). `math` computes what NumPy lacks, lane by lane, in float64.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType, dtype_from_numpy, float32, float64
+from stagekit.intrinsics.expansions import two_sum
 from stagekit.ir import semantics
 from stagekit.ir.semantics import Array
 
@@ -24,7 +25,7 @@ Meaning = Callable[..., Any]
 
 
 def dtype_of(array: Array) -> DType:
-    """The dtype whose values `array` holds."""
+    """Return the dtype whose values `array` holds."""
     found = dtype_from_numpy(array.dtype)
     if found is None:
         raise InternalError(f"evaluate of an array of {array.dtype}")
@@ -32,7 +33,7 @@ def dtype_of(array: Array) -> DType:
 
 
 def quiet(meaning: Meaning) -> Meaning:
-    """`meaning` on arrays, without NumPy's warnings."""
+    """Return `meaning` on arrays, without NumPy's warnings."""
 
     @functools.wraps(meaning)
     def evaluate(*args: Any) -> Any:
@@ -43,7 +44,7 @@ def quiet(meaning: Meaning) -> Meaning:
 
 
 def wider(meaning: Meaning) -> Meaning:
-    """Compute in a wider float and round once."""
+    """Return `meaning` computed in a wider float and rounded once."""
 
     @quiet
     def evaluate(*args: Array) -> Array:
@@ -57,7 +58,7 @@ def wider(meaning: Meaning) -> Meaning:
 
 
 def each_lane(scalar_function: Callable[..., float], at_edges: float | Callable[..., float]) -> Meaning:
-    """A function of `math` on arrays, in float64; `at_edges`: the result where it raises."""
+    """Return a function of `math` on arrays, in float64. at_edges: the result where it raises."""
 
     def one(*values: float) -> float:
         try:
@@ -72,7 +73,7 @@ def each_lane(scalar_function: Callable[..., float], at_edges: float | Callable[
 
 
 def in_place(numpy_function: Meaning) -> Meaning:
-    """For functions whose exact result always fits the dtype (`floor`, `fmod`): 16-bit floats go through float32."""
+    """Return a NumPy function whose exact result always fits the dtype (`floor`, `fmod`), on 16-bit floats through float32."""
 
     @quiet
     def evaluate(*args: Array) -> Array:
@@ -90,7 +91,7 @@ def in_place(numpy_function: Meaning) -> Meaning:
 
 @quiet
 def fma(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z, rounded once."""
+    """Return x * y + z, rounded once."""
     dtype = dtype_of(x)
     if dtype is float64:
         return _fma_float64(*np.broadcast_arrays(x, y, z))
@@ -99,13 +100,13 @@ def fma(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_float64(x: Array, y: Array, z: Array) -> Array:
-    """By error-free sums where nothing can overflow or underflow on the way, else with fractions.
+    """Compute with error-free sums where no step can overflow or underflow, else with fractions.
 
     Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.
     """
     high, low = _two_product(x, y)
-    middle, first_error = _two_sum(z, low)
-    total, second_error = _two_sum(high, middle)
+    middle, first_error = two_sum(z, low)
+    total, second_error = two_sum(high, middle)
     result = np.asarray(total + _add_to_odd(first_error, second_error))
     is_safe = np.logical_and.reduce([_is_moderate(v) for v in (x, y, high, result)]) & (_is_moderate(z) | (z == 0))
     if not is_safe.all():
@@ -120,7 +121,7 @@ def _is_moderate(x: Array) -> Array:
 
 
 def _two_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """x * y rounded, and what the rounding lost. Source: Dekker, "A floating-point technique", 1971."""
+    """Return x * y rounded, and what the rounding lost. Source: Dekker, "A floating-point technique", 1971."""
     (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
     product = x * y
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
@@ -132,16 +133,9 @@ def _halves(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b rounded, and what the rounding lost. Source: Knuth, The Art of Computer Programming 2, 4.2.2."""
-    total = np.asarray(a + b)
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
 def _add_to_odd(a: Array, b: Array) -> Array:
-    """a + b in float64, an inexact sum moved to its odd neighbour, so that rounding again rounds as if once."""
-    total, error = _two_sum(a, b)
+    """Return a + b in float64, an inexact sum moved to its odd neighbour, so that rounding it later rounds as if once."""
+    total, error = two_sum(a, b)
     is_even = total.view(np.uint64) & np.uint64(1) == 0
     toward = np.where(error > 0, np.inf, -np.inf)
     return np.where((error != 0) & np.isfinite(error) & is_even, np.nextafter(total, toward), total)
@@ -151,8 +145,8 @@ def _fma_exact(x: float, y: float, z: float) -> float:
     if not (math.isfinite(x) and math.isfinite(y)):
         return x * y + z
     if not math.isfinite(z):
-        return z  # whatever the product overflows to
-    from fractions import Fraction  # here, since it is seldom needed and brings `decimal`
+        return z  # even where the product overflows
+    from fractions import Fraction  # here, since it is seldom needed and imports `decimal`
 
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
@@ -167,7 +161,7 @@ def _fma_exact(x: float, y: float, z: float) -> float:
 
 
 def widened(x: Any) -> Array:
-    """16-bit floats as float32, all else as it is."""
+    """Return 16-bit floats as float32, all else as it is."""
     array = np.asarray(x)
     dtype = dtype_of(array)
     narrow = dtype.is_float and dtype.bits < float32.bits
@@ -175,14 +169,14 @@ def widened(x: Any) -> Array:
 
 
 def gamma_at_edge(x: float) -> float:
-    """Where `math.gamma` raises: a pole, minus infinity, or overflow."""
+    """Return gamma where `math.gamma` raises: at a pole, at minus infinity, or where it overflows."""
     if x == 0:
         return math.copysign(math.inf, x)
     return math.inf if x > 0 else math.nan
 
 
 def lgamma(x: float) -> float:
-    """`math.lgamma`, and around its zeros 1 and 2, where that loses digits, a series about 2 and the recurrence."""
+    """Return log(|gamma(x)|) by `math`, but around its zeros 1 and 2, where that loses digits, by a series and the recurrence."""
     if -2 < x < 0 and x != -1:
         return lgamma(x + 1) - math.log(-x)
     if not 0 < x < 8:
@@ -195,7 +189,7 @@ def lgamma(x: float) -> float:
 
 
 def _lgamma_beyond_2(z: float) -> float:
-    """log(gamma(2 + z)) for |z| <= 1, as z * (1 - euler) + the sum of (zeta(k) - 1) * (-z)**k / k over k >= 2.
+    """Return log(gamma(2 + z)) for |z| <= 1, as z * (1 - euler) + the sum of (zeta(k) - 1) * (-z)**k / k over k >= 2.
 
     Source: NIST Digital Library of Mathematical Functions, 5.7.3.
     """
@@ -208,7 +202,7 @@ _EULER = 0.5772156649015329
 
 @functools.cache
 def _zeta_above_one(k: int) -> float:
-    """The sum of n**-k over n >= 2: some terms, and the others by the Euler-Maclaurin formula."""
+    """Return the sum of n**-k over n >= 2: term by term up to `last`, the rest by the Euler-Maclaurin formula."""
     last = 1000
     slope = k * last ** (-k - 1)
     rest = last ** (1 - k) / (k - 1) - last**-k / 2 + slope / 12
@@ -217,20 +211,20 @@ def _zeta_above_one(k: int) -> float:
 
 @quiet
 def ldexp(x: Array, exponent: Array) -> Array:
-    """x * 2**exponent; float64 holds the exact product of every narrower float until it rounds to 0 there too."""
+    """Return x * 2**exponent. Of a narrower float, float64 holds the exact product wherever it does not round to 0."""
     dtype = dtype_of(x)
     limited = np.clip(exponent, -5000, 5000).astype(np.int32)
     return np.asarray(semantics.cast(np.ldexp(semantics.cast(x, dtype, float64), limited), float64, dtype))
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)) without overflow in exp."""
+    """Return 1 / (1 + exp(-x)), without overflow in exp."""
     small = np.exp(-np.abs(x))
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
 def ignoring_nan(numpy_function: Meaning) -> Meaning:
-    """NumPy's minimum or maximum of what is no NaN. Its own `fmin` gives a NaN for some signalling ones."""
+    """Return NumPy's minimum or maximum, ignoring NaN. Its own `fmin` gives NaN for some signalling NaN."""
 
     def meaning(x: Array, y: Array) -> Any:
         chosen = numpy_function(x, y)
@@ -242,7 +236,7 @@ def ignoring_nan(numpy_function: Meaning) -> Meaning:
 
 
 def with_ordered_zeros(numpy_function: Meaning, *, prefers_negative: bool) -> Meaning:
-    """NumPy's minimum or maximum, with -0.0 below +0.0."""
+    """Return NumPy's minimum or maximum, with -0.0 below +0.0."""
 
     def meaning(x: Array, y: Array) -> Any:
         chosen = numpy_function(x, y)
@@ -257,7 +251,7 @@ def with_ordered_zeros(numpy_function: Meaning, *, prefers_negative: bool) -> Me
 
 
 def on_python_ints(meaning: Callable[..., int]) -> Meaning:
-    """Exact Python arithmetic lane by lane, wrapped to the dtype of the first argument."""
+    """Return Python arithmetic on arrays: exact, lane by lane, then wrapped to the dtype of the first argument."""
 
     def evaluate(*args: Any) -> Array:
         arrays = [np.asarray(a) for a in args]
@@ -273,7 +267,7 @@ def high_product(bits: int, x: int, y: int) -> int:
 
 
 def integer_power(bits: int, base: int, exponent: int) -> int:
-    """Wraps; a negative exponent gives 0 unless the base is 1 or -1, whose powers are their own inverses."""
+    """Return base**exponent, wrapped; 0 for a negative exponent, but for the bases 1 and -1, which are their own inverses."""
     if exponent < 0:
         return (1 if exponent % 2 == 0 else base) if base in (1, -1) else 0
     return pow(base, exponent, 1 << bits)
@@ -284,6 +278,6 @@ _integer_power = on_python_ints(integer_power)
 
 
 def power(x: Any, y: Any) -> Array:
-    """`pow` of floats or of integers."""
+    """Return `pow` of floats or of integers."""
     meaning = _float_power if dtype_of(np.asarray(x)).is_float else _integer_power
     return np.asarray(meaning(x, y))

@@ -1,8 +1,8 @@
-"""Where intrinsic records are declared and found: `define` checks a record once, `by_name` finds it.
+"""Where intrinsic records are declared and found: `define` checks and registers a record, `by_name` finds it.
 
     popcount = define(name="popcount", args=("x",), sigs=each_dtype(INTEGER_DTYPES, 1), ...)
 
-Every record is bound to a module variable of its own name; a family is a file, imported by `intrinsics/__init__.py`.
+Every record is bound to a module variable of its own name. Each family is a file, which `intrinsics/__init__.py` imports.
 """
 
 from __future__ import annotations
@@ -39,20 +39,22 @@ define = _checked(Intrinsic)
 
 
 def by_name(name: str) -> Intrinsic:
-    """The record with this name. Raises KeyError."""
+    """Return the record with this name. Raises KeyError."""
     return _REGISTRY[name]
 
 
-copyreg.pickle(Intrinsic, lambda record: (by_name, (record.name,)))  # there is one of each, in copies and pickles too
+copyreg.pickle(
+    Intrinsic, lambda record: (by_name, (record.name,))
+)  # a copy, and an unpickled record, is the registered one
 
 
 def all_intrinsics() -> tuple[Intrinsic, ...]:
-    """Every registered record, in the order of definition."""
+    """Return every registered record, in the order of definition."""
     return tuple(_REGISTRY.values())
 
 
 def public_in(module: str) -> dict[str, Intrinsic]:
-    """The records that users find in `stagekit` or `stagekit.cuda`, by name."""
+    """Return the records that users find in `stagekit` or `stagekit.cuda`, by name."""
     return {name: record for name, record in _REGISTRY.items() if module in record.public_in}
 
 
@@ -60,12 +62,12 @@ def public_in(module: str) -> dict[str, Intrinsic]:
 
 
 def sig(args: Iterable[DType | Type], *results: DType | Type) -> Sig:
-    """One overload; a dtype stands for its scalar type: `sig([float32, int32], float32)`."""
+    """Return one overload; a dtype stands for its scalar type: `sig([float32, int32], float32)`."""
     return Sig(tuple(map(_as_type, args)), tuple(map(_as_type, results)))
 
 
 def each_dtype(dtypes: Iterable[DType], arity: int, result: DType | None = None) -> tuple[Sig, ...]:
-    """For each dtype the overload of `arity` arguments of it, giving it, or always `result`."""
+    """Return, for each dtype, the overload of `arity` arguments of it whose result has it too, or is `result`."""
     return tuple(sig([dtype] * arity, result or dtype) for dtype in dtypes)
 
 
@@ -85,7 +87,7 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: len(r.defaults) <= len(r.args), "more defaults than arguments"),
     (lambda r: {"cuda", "cpu"} <= r.lower.keys(), "needs a lowering for cuda and cpu (`Unsupported` with a reason)"),
     (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
-    # Without arguments there is nothing to evaluate: `block_idx` is pure, and only the target knows it.
+    # A record without arguments has nothing to evaluate: `block_idx` is pure, and only the target knows it.
     (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
     (lambda r: bool(r.public_in) or all(isinstance(how, Native) for how in r.lower.values()), "nobody finds it"),
     (lambda r: r.evaluate is not None or "interp" in r.lower, "needs `evaluate` or a lowering for interp"),

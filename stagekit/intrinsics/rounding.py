@@ -10,15 +10,7 @@ import numpy as np
 
 from stagekit.dtypes import FLOAT_DTYPES, INDEX, INTEGER_DTYPES, bool_, float32, float64, int32, int64, uint64
 from stagekit.intrinsics import expansions, reference
-from stagekit.intrinsics.families import (
-    NARROW,
-    SIGNED,
-    UNSIGNED,
-    define_exact,
-    everywhere,
-    llvm_floats,
-    same_floats,
-)
+from stagekit.intrinsics.families import NARROW, SIGNED, UNSIGNED, define_exact, everywhere, llvm_floats, same_floats
 from stagekit.intrinsics.registry import define, each_dtype, sig
 from stagekit.intrinsics.terms import Term, expand
 from stagekit.ir.intrinsic import Intrinsic, Llvm
@@ -27,7 +19,7 @@ _IDENTITY = expand(lambda x: x)
 
 
 def _define_rounding(name: str, intrinsic: str, numpy_function: reference.Meaning, doc: str, source: str) -> Intrinsic:
-    """A function to whole numbers; an integer is one already."""
+    """Define a function to whole numbers, which leaves an integer as it is."""
     lowering = {**llvm_floats(name, intrinsic), **dict.fromkeys(INTEGER_DTYPES, _IDENTITY)}
     evaluate = reference.in_place(lambda x: numpy_function(x) if x.dtype.kind == "f" else x)
     return define_exact(name, ("x",), lowering, evaluate, f"{doc} Of an integer: itself.", source)
@@ -77,7 +69,7 @@ copysign = define_exact(
 
 
 def _define_test(name: str, formula: Callable[..., Term], numpy_function: reference.Meaning, doc: str) -> Intrinsic:
-    """A question about a float, answered from its bits."""
+    """Define a test of a float, which looks at its bits."""
     return define(
         name=name,
         args=("x",),
@@ -99,7 +91,7 @@ signbit = _define_test("signbit", expansions.sign_bit, np.signbit, "Is the sign 
 def _define_extremum(
     name: str, intrinsic: str, extreme: Literal["min", "max"], numpy_function: reference.Meaning, nan: str
 ) -> Intrinsic:
-    """`extreme` ends LLVM's names for integers: `smin`, `umin`. Of two bools the smaller is `and`, the larger `or`."""
+    """Define a minimum or maximum. LLVM's names for integers end in `extreme`; of two bools it is `and` or `or`."""
     is_minimum = extreme == "min"
     lowering = {
         **llvm_floats(name, intrinsic),

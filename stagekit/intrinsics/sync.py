@@ -11,33 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagekit.intrinsics.registry import define
-from stagekit.ir import (
-    BOOL,
-    I32,
-    TARGETS,
-    U32,
-    Builder,
-    Effect,
-    Effects,
-    Expand,
-    Intrinsic,
-    Native,
-    Param,
-    Sig,
-    Type,
-    Value,
-)
+from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Type, Value
 
-_FENCE: Effects = frozenset({Effect.READ, Effect.WRITE})
-_WARP_BARRIER: Effects = _FENCE | {Effect.COLLECTIVE}
-_BLOCK_BARRIER: Effects = _WARP_BARRIER | {Effect.SYNC}
+_FENCE = frozenset({Effect.READ, Effect.WRITE})
+_WARP_BARRIER = _FENCE | {Effect.COLLECTIVE}
+_BLOCK_BARRIER = _WARP_BARRIER | {Effect.SYNC}
 _EVERYWHERE = ("stagekit", "stagekit.cuda")
 
 SCOPES = ("block", "device", "system")
 
 
 def _block_barrier(name: str, native: Native, doc: str, instruction: str, *result: Type) -> Intrinsic:
-    """A barrier that combines a predicate of each thread into `result`, if there is one."""
+    """Define a barrier, which combines a predicate of each thread into `result`, if there is one."""
     args = ("predicate",) if result else ()
     return define(
         name=name,
@@ -103,7 +88,7 @@ fence = define(
 
 
 def _fence(name: str, scope: str, seen_by: str, instruction: str) -> Intrinsic:
-    """`fence` with a fixed scope."""
+    """Define `fence` with a fixed scope."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
         return b.call(fence, (), (scope,))

@@ -3,7 +3,7 @@
     x = Term(builder, value)
     (x * x + 1.0).select_if(x > 0, 0.0)      ->  mul, add, compare, select; a literal takes the other operand's dtype
 
-Only core ops and calls of records by name are made. Two terms never compare with `==`: use `equals`.
+A formula makes only core ops and calls of records by name. Two terms never compare with `==`: use `equals`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stagekit.ir.types import of_dtype
 def _operator(
     op: Callable[[Builder, Any, Value, Value], Value], kind: BinaryKind | CompareKind
 ) -> Callable[[Term, Operand], Term]:
-    """The method that applies `op` of this kind to a term and an operand."""
+    """Return the method that applies `op` of this kind to a term and an operand."""
 
     def apply(self: Term, other: Operand) -> Term:
         return Term(self.builder, op(self.builder, kind, self.value, self.like(other).value))
@@ -35,7 +35,7 @@ def _operator(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """A value and the builder that continues it."""
+    """A value, and the builder that appends what is computed from it."""
 
     builder: Builder
     value: Value
@@ -45,7 +45,7 @@ class Term:
         return self.value.type.dtype
 
     def like(self, number: Operand) -> Term:
-        """`number` as a term of this dtype, correctly rounded."""
+        """Return `number` as a term of this dtype, correctly rounded."""
         if isinstance(number, Term):
             return number
         payload = semantics.round_to(number, self.dtype)
@@ -80,7 +80,7 @@ class Term:
     differs = _operator(Builder.compare, CompareKind.NE)
 
     def select_if(self, condition: Term, otherwise: Operand) -> Term:
-        """This where `condition` holds, else `otherwise`; both are computed."""
+        """Return this where `condition` holds, else `otherwise`; both are computed."""
         chosen = self.builder.select(condition.value, self.value, self.like(otherwise).value)
         return Term(self.builder, chosen)
 
@@ -96,7 +96,7 @@ class Term:
         return self.bitcast(dtype_named(f"uint{self.dtype.bits}"))
 
     def call(self, name: str, *others: Operand) -> Term:
-        """The intrinsic `name` of this and `others`."""
+        """Call the intrinsic `name` on this and `others`."""
         args = (self, *map(self.like, others))
         return Term(self.builder, self.builder.call_one(by_name(name), [a.value for a in args]))
 
@@ -109,7 +109,7 @@ Terms = tuple[Term, ...]
 
 
 def expand(formula: Callable[..., Term]) -> Expand:
-    """The lowering that a formula over terms describes: `expand(lambda x, y: x * y)`."""
+    """Return the lowering that a formula over terms describes: `expand(lambda x, y: x * y)`."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value]:
         return (formula(*(Term(b, a) for a in args)).value,)
@@ -118,7 +118,7 @@ def expand(formula: Callable[..., Term]) -> Expand:
 
 
 def asm(text: str, constraints: str, *args: Term, host: Callable[..., Term] | None = None) -> Term:
-    """PTX without effects that gives what its first argument is. host: the formula of the same, for where there is no PTX."""
+    """Append PTX without effects whose result has the type of its first argument. host: its formula, for other targets."""
     b, type_ = args[0].builder, args[0].value.type
     params = tuple(Value(a.value.type) for a in args)
     meaning = _closed(b, params, lambda: (host(*(Term(b, p) for p in params)),)) if host else None
@@ -128,14 +128,14 @@ def asm(text: str, constraints: str, *args: Term, host: Callable[..., Term] | No
 
 
 def branch(condition: Term, then: Callable[[], Terms], otherwise: Callable[[], Terms]) -> Terms:
-    """The terms of one arm; only that arm is run."""
+    """Append a branch and return the terms of the arm that is run."""
     b = condition.builder
     results = b.if_(condition.value, _closed(b, (), then), _closed(b, (), otherwise))
     return tuple(Term(b, r) for r in results)
 
 
 def repeat_while(carried: Terms, test: Callable[..., Term], step: Callable[..., Terms]) -> Terms:
-    """While `test(*carried)` holds, replace `carried` by `step(*carried)`."""
+    """Append a loop that replaces `carried` by `step(*carried)` while `test(*carried)` holds, and return them after it."""
     b = carried[0].builder
     params = tuple(Value(c.value.type) for c in carried)
     with b.block(params) as before:
@@ -146,8 +146,8 @@ def repeat_while(carried: Terms, test: Callable[..., Term], step: Callable[..., 
     return tuple(Term(b, r) for r in results)
 
 
-def _closed(b: Builder, params: tuple[Value, ...], made: Callable[[], Terms]) -> Block:
-    """A block with `params` that yields what `made` makes in it."""
+def _closed(b: Builder, params: tuple[Value, ...], build: Callable[[], Terms]) -> Block:
+    """Return a block with `params` that computes and yields the terms of `build`."""
     with b.block(params) as opened:
-        b.yield_(*(t.value for t in made()))
+        b.yield_(*(t.value for t in build()))
     return opened.done()

@@ -2,7 +2,7 @@
 
     sin(x) = +-sin(r) or +-cos(r),   n = rint(x / (pi/2)),    |r| <= pi / 4
 
-Straight-line code but for one branch: the range reduction of sin and cos beyond 2**16. `exponentials.py` says where polynomials
+There is one branch: the range reduction of sin, cos and tan beyond 2**16. `exponentials.py` says where polynomials
 and constants come from. Source: Muller, "Elementary Functions", 2016, chapter 11 (range reduction; Payne and Hanek for large
 arguments).
 """
@@ -59,7 +59,7 @@ class _Reduced(NamedTuple):
     fast=hardware("sin.approx.f32"),
 )
 def sin(x: Term) -> Term:
-    """Of |x|, then the sign of x: so that -0.0 stays -0.0."""
+    """Take the sine of |x|, then the sign of x, so that -0.0 stays -0.0."""
     angle = _reduce(absolute(x))
     value = _sine(angle).select_if((angle.quadrant & 1).equals(0), _cosine(angle))
     return _negated_if(value, x.bits ^ (angle.quadrant << 30).bits)
@@ -75,7 +75,7 @@ def sin(x: Term) -> Term:
     fast=hardware("cos.approx.f32"),
 )
 def cos(x: Term) -> Term:
-    """sin(x + pi/2): one quadrant on."""
+    """Compute sin(x + pi/2), one quadrant further."""
     angle = _reduce(absolute(x))
     value = _cosine(angle).select_if((angle.quadrant & 1).equals(0), _sine(angle))
     return _negated_if(value, (angle.quadrant + 1 << 30).bits)
@@ -91,7 +91,7 @@ def cos(x: Term) -> Term:
     fast=expand(lambda x: x.call("sin") / x.call("cos")),
 )
 def tan(x: Term) -> Term:
-    """The quotient of the two, which is the same in opposite quadrants."""
+    """Divide sine by cosine; the quotient is the same in opposite quadrants."""
     angle = _reduce(absolute(x))
     sine, cosine = _sine(angle), _cosine(angle)
     is_even = (angle.quadrant & 1).equals(0)
@@ -99,19 +99,19 @@ def tan(x: Term) -> Term:
 
 
 def _negated_if(value: Term, sign: Term) -> Term:
-    """`value` with its sign flipped where the highest bit of `sign` is set."""
+    """Return `value`, negated where the highest bit of `sign` is set."""
     return (value.bits ^ (sign & 0x80000000)).bitcast(float32)
 
 
 def _sine(angle: _Reduced) -> Term:
-    """sin(r + rest) = r + (r**3 * curve + rest * (1 - r**2 / 2)), the small part rounded before it is added."""
+    """Return sin(r + rest) = r + (r**3 * curve + rest * (1 - r**2 / 2)), the small part rounded before it is added."""
     r, square = angle.r, angle.r * angle.r
     rest = (angle.rest * square).fma(-0.5, angle.rest)
     return (r * square).fma(polynomial(square, _SIN_CURVE), rest) + r
 
 
 def _cosine(angle: _Reduced) -> Term:
-    """cos(r + rest) = 1 - r**2 / 2 + (r**4 * curve - r * rest), with what 1 - r**2 / 2 loses put back."""
+    """Return cos(r + rest) = 1 - r**2 / 2 + (r**4 * curve - r * rest), plus what rounding 1 - r**2 / 2 loses."""
     square = angle.r * angle.r
     near = square.fma(-0.5, 1.0)
     lost = square.fma(-0.5, 1.0 - near)
@@ -124,7 +124,7 @@ def _reduce(a: Term) -> _Reduced:
 
 
 def _reduce_near(a: Term) -> tuple[Term, Term, Term]:
-    """Subtract n * pi/2 in three parts. What the first leaves is exact; what is lost with the second goes to the rest."""
+    """Subtract n * pi/2 in three parts. The first difference is exact; the rounding error of the second goes to the rest."""
     n = (a * (2 / math.pi)).call("rint")
     left = (-n).fma(_HALF_PI[0], a)
     second = n * -_HALF_PI[1]
@@ -134,9 +134,9 @@ def _reduce_near(a: Term) -> tuple[Term, Term, Term]:
 
 
 def _reduce_far(a: Term) -> tuple[Term, Term, Term]:
-    """Multiply the mantissa by the 96 bits of 2/pi that matter: those above only add multiples of 4 quadrants.
+    """Multiply the mantissa by the 96 bits of 2/pi that matter: higher ones only add multiples of 4 quadrants.
 
-    The product has two bits before the point, the quadrant; the fraction, read as signed, is what is left.
+    The product has two bits before the point, the quadrant; the fraction, read as signed, is the reduced angle.
     """
     mantissa = (a.bits & 0x7FFFFF | 0x800000).cast(uint64)
     first_bit = (a.bits >> 23) - 120
@@ -153,7 +153,7 @@ def _reduce_far(a: Term) -> tuple[Term, Term, Term]:
 
 
 def _times_quarter_turn(fraction: Term) -> tuple[Term, Term]:
-    """fraction * (pi/2) / 2**64 in two parts."""
+    """Return fraction * (pi/2) / 2**64 in two parts."""
     near = fraction.cast(float32)
     below = (fraction - near.cast(int64)).cast(float32)
     unit, unit_rest = _HALF_PI[0] / 2**64, _HALF_PI[1] / 2**64
@@ -162,7 +162,7 @@ def _times_quarter_turn(fraction: Term) -> tuple[Term, Term]:
 
 
 def _word_from(index: Term, words: Sequence[int]) -> Term:
-    """words[index] for an index of 0 to 4, without memory."""
+    """Return words[index] for an index of 0 to 4, without memory."""
     word = index.like(words[0])
     for place in range(1, 5):
         word = word.like(words[place]).select_if(index.equals(place), word)
@@ -182,7 +182,7 @@ _ATAN_CURVE = (
 
 
 def _atan2(y: Term, x: Term) -> Term:
-    """The angle of the smaller side over the larger, then by symmetry. Equal sides make 45 degrees, two zeros none."""
+    """Take the angle of the smaller side over the larger, then use symmetry. Equal sides give 45 degrees, two zeros 0."""
     a, b = absolute(y), absolute(x)
     is_steep = a > b
     smaller, larger = b.select_if(is_steep, a), a.select_if(is_steep, b)
@@ -194,7 +194,7 @@ def _atan2(y: Term, x: Term) -> Term:
 
 
 def _other_leg(x: Term) -> Term:
-    """sqrt(1 - x**2); NaN beyond 1."""
+    """Return sqrt(1 - x**2); NaN beyond 1."""
     return ((1.0 - x) * (x + 1.0)).call("sqrt")
 
 
@@ -246,7 +246,7 @@ atan2 = define_library(
     fast_ulp=8192,
 )
 def tanh(x: Term) -> Term:
-    """Near 0 an odd polynomial, else 1 - 2 / (e**2x + 1), where little is left to lose."""
+    """Evaluate an odd polynomial near 0, else 1 - 2 / (e**2x + 1), which loses few digits there."""
     a = absolute(x)
     square = a * a
     near = (a * square).fma(polynomial(square, _TANH_CURVE), a)

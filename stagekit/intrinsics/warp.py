@@ -19,31 +19,16 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.intrinsics.registry import define
 from stagekit.intrinsics.terms import Term, expand, repeat_while
-from stagekit.ir import (
-    BOOL,
-    I32,
-    TARGETS,
-    U32,
-    Builder,
-    Effect,
-    Effects,
-    Expand,
-    Intrinsic,
-    Native,
-    Scalar,
-    Sig,
-    Type,
-    Value,
-)
+from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Scalar, Sig, Type, Value
 
-_COLLECTIVE: Effects = frozenset({Effect.COLLECTIVE})
+_COLLECTIVE = frozenset({Effect.COLLECTIVE})
 _VALUES = tuple(Scalar(d) for d in dtypes.ARITHMETIC_DTYPES)
 
 Words = tuple[Value, ...]
 
 
 def to_words(b: Builder, value: Value) -> Words:
-    """The bits of a scalar as uint32 words, lowest first; narrow values are extended with zeros."""
+    """Return the bits of a scalar as uint32 words, lowest first; narrow values are extended with zeros."""
     dtype = value.type.dtype
     raw = b.cast(value, dtypes.uint32) if dtype.bits == 1 else b.bitcast(value, Scalar(dtype.unsigned))
     low = b.cast(raw, dtypes.uint32)
@@ -53,7 +38,7 @@ def to_words(b: Builder, value: Value) -> Words:
 
 
 def from_words(b: Builder, words: Words, dtype: dtypes.DType) -> Value:
-    """The scalar of `dtype` whose bits are `words`: the inverse of `to_words`."""
+    """Return the scalar of `dtype` whose bits are `words`: the inverse of `to_words`."""
     if dtype.bits == 1:
         return b.cast(words[0], dtype)
     raw = b.cast(words[0], dtype.unsigned)
@@ -69,7 +54,7 @@ def from_words(b: Builder, words: Words, dtype: dtypes.DType) -> Value:
 def _native(
     name: str, native: Native, args: Mapping[str, Type], result: Type, doc: str, source: str, *, is_public: bool = True
 ) -> Intrinsic:
-    """What the hardware does; with one that is not public the functions of any dtype are built."""
+    """Define what the hardware does. One that is not public is for the functions of any dtype to be built of."""
     return define(
         name=name,
         args=tuple(args),
@@ -96,7 +81,7 @@ shuffle_xor = _shuffle_word("shuffle_xor", Native.SHUFFLE_XOR, "`value` of lane 
 
 
 def _shuffle(name: str, word: Intrinsic, lane: str, doc: str) -> Intrinsic:
-    """The shuffle of any dtype made from the shuffle of one word."""
+    """Define the shuffle of any dtype by the shuffle of one word."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
         mask, value, distance = args
@@ -204,7 +189,7 @@ match_any_sync = define(
 
 
 def _over_lanes(combine: Callable[[Term, Term], Term]) -> Expand:
-    """Fold over the lanes of `mask`, lowest first: one shuffle per set bit, so that any mask is right.
+    """Return the lowering that folds over the lanes of `mask`, lowest first: one shuffle per set bit, so that any mask is right.
 
     while rest != 0: total = combine(total, value of the lowest lane of rest); rest = rest without its lowest lane
     """
@@ -227,7 +212,7 @@ def _over_lanes(combine: Callable[[Term, Term], Term]) -> Expand:
 
 
 def _redux(verb: str, combine: Callable[[Term, Term], Term], suffixes: tuple[str, str] = ("s32", "u32")) -> Intrinsic:
-    """suffixes: how PTX spells the instruction's two types, int32 and uint32."""
+    """Define a reduction over the warp. suffixes: how PTX spells the instruction's two types, int32 and uint32."""
     spelling: dict[Type, str] = dict(zip((I32, U32), suffixes, strict=True))
 
     def instruction(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:

@@ -3,18 +3,7 @@
 from stagekit.ir import flow, semantics
 from stagekit.ir.builder import Builder, OpenBlock
 from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, nesting, walk
-from stagekit.ir.intrinsic import (
-    TARGETS,
-    Expand,
-    Extern,
-    Intrinsic,
-    Llvm,
-    Lowering,
-    Native,
-    Param,
-    Sig,
-    Unsupported,
-)
+from stagekit.ir.intrinsic import TARGETS, Expand, Extern, Intrinsic, Llvm, Lowering, Native, Param, Sig, Unsupported
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, I32, INDEX, U32, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector, of_dtype
 from stagekit.ir.typing import IrError

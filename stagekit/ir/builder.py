@@ -1,4 +1,4 @@
-"""The only way to make ops: typed constructors that append to the current block and apply the typing rule.
+"""The only way to make ops: methods that append an op to the current block, after the typing rule has accepted it.
 
     b = Builder(loc)
     with b.block(params) as arm:       # ops go to `arm` until the end of the `with`
@@ -6,7 +6,7 @@
         b.yield_(total)
     (r,) = b.if_(cond, arm.done(), other.done())
 
-`b.loc` is the place given to the next ops; the front end moves it from statement to statement.
+The next ops get `b.loc` as their place; the front end moves it from statement to statement.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type, Vector, of_dtype
-from stagekit.ir.typing import IrError, infer, types_of
+from stagekit.ir.typing import infer
 
-LOOK_BACK = 256  # ops of a block that are searched for the one that made a value
+LOOK_BACK = 256  # so many ops of a block are searched for the one that defines a value
 
 
 def _binary(kind: BinaryKind) -> Callable[[Builder, Value, Value], Value]:
@@ -57,13 +57,13 @@ class Builder:
 
     @contextmanager
     def block(self, params: Sequence[Value] = ()) -> Iterator[OpenBlock]:
-        """Open a nested block; it is the caller's to place into an op."""
+        """Open a nested block, which the caller then places into an op."""
         with self.resume(OpenBlock(params)) as opened:
             yield opened
 
     @contextmanager
     def resume(self, block: OpenBlock) -> Iterator[OpenBlock]:
-        """Append to `block` again, for example to end it."""
+        """Append to a block that was opened before, for example to end it."""
         outer, self.current = self.current, block
         block.outer = outer
         try:
@@ -77,7 +77,7 @@ class Builder:
         return op.results
 
     def maker_of(self, value: Value) -> Op | None:
-        """The op that made `value`, if it is among the last of a block that is open."""
+        """Return the op that defines `value`, if it is among the last ones of an open block."""
         block: OpenBlock | None = self.current
         while block is not None:
             for op in itertools.islice(reversed(block.ops), LOOK_BACK):
@@ -91,9 +91,9 @@ class Builder:
         return value
 
     def _many(self, cls: type[Op], fields: dict[str, Any], names: Sequence[str] = ()) -> tuple[Value, ...]:
-        """Append the op with these fields and give its results, whose types the typing rule gives."""
+        """Append the op with these fields and return its results, which have the types of the typing rule."""
         fields["loc"] = self.loc
-        op = cls.of(fields)
+        op = cls.with_fields(fields)
         types = infer(op)
         hints = names if len(names) == len(types) else [""] * len(types)
         fields["results"] = tuple([Value(t, n) for t, n in zip(types, hints)])
@@ -102,9 +102,9 @@ class Builder:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def constant(self, value: bool | float, type: DType | Scalar | Vector) -> Value:
-        """A number, in every lane of `type`; `value` must be exact in its dtype (use `semantics.round_to`)."""
+        """Append a number, in every lane of `type`. `value` must be exact in its dtype (use `semantics.round_to`)."""
         result = Value(Scalar(type) if isinstance(type, DType) else type)
-        self.append(ops.Constant.of({"value": value, "loc": self.loc, "results": (result,)}))
+        self.append(ops.Constant.with_fields({"value": value, "loc": self.loc, "results": (result,)}))
         return result
 
     def index(self, value: int) -> Value:
@@ -145,7 +145,7 @@ class Builder:
         return self._one(ops.Select, {"condition": condition, "if_true": if_true, "if_false": if_false})
 
     def cast(self, operand: Value, dtype: DType, *, is_exact: bool = False) -> Value:
-        """`operand` as `dtype`, lane by lane; the same value when it already is."""
+        """Convert `operand` to `dtype`, lane by lane; return it where it has that dtype."""
         wanted = of_dtype(dtype, operand.type)
         if operand.type is wanted:
             return operand
@@ -155,7 +155,7 @@ class Builder:
         return operand if operand.type == to else self._stated(ops.Bitcast, (to,), operand=operand)[0]
 
     def _stated(self, cls: type[Op], results: Sequence[Type], **fields: Any) -> tuple[Value, ...]:
-        """Append an op whose result types are stated, not given by its operands."""
+        """Append an op whose result types are stated, as its operands do not decide them."""
         op = cls(loc=self.loc, results=tuple(Value(t) for t in results), **fields)
         infer(op)
         return self.append(op)
@@ -171,8 +171,8 @@ class Builder:
     def extract(self, operand: Value, index: int) -> Value:
         return self._one(ops.Extract, {"index": index, "operand": operand})
 
-    def level(self, *operands: Value) -> tuple[Value, ...]:
-        """`operands` with each scalar beside a vector as a vector of as many lanes."""
+    def broadcast(self, *operands: Value) -> tuple[Value, ...]:
+        """Return `operands`, with scalars splat to vectors where there is a vector among them."""
         for operand in operands:
             if type(operand.type) is Vector:
                 return tuple([v if type(v.type) is Vector else self.splat(v, operand.type.count) for v in operands])
@@ -249,6 +249,3 @@ class Builder:
     ) -> tuple[Value, ...]:
         given = {"text": text, "constraints": constraints, "has_side_effects": has_side_effects, "host": host}
         return self._stated(ops.InlineAsm, results, args=tuple(args), **given)
-
-
-__all__ = ["Builder", "IrError", "OpenBlock", "types_of"]

@@ -1,4 +1,4 @@
-"""What IR is made of: values, ops, blocks, functions; everything mechanical is derived from field declarations.
+"""What IR is made of: values, ops, blocks and functions. Everything mechanical is derived from the declarations of fields.
 
 An op is a frozen dataclass. Each field is one of four kinds, and walking, cloning, printing, parsing and checking
 are written once over the kinds:
@@ -9,7 +9,7 @@ are written once over the kinds:
     results       the Values it defines (every op has the field)
 
 Invariants: a Value is defined once, by a block parameter or an op's `results`; it is used only where its definition
-dominates; values and ops compare by identity. `loc` is required on every op: no op without a place.
+dominates; values and ops compare by identity. every op has a place, `loc`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stagekit.ir.types import Type
 
 
 class Value:
-    """One SSA value. `name` is a hint for people; identity is what counts.
+    """One SSA value. `name` is a hint for people; two values are the same only if they are one object.
 
     Not a frozen dataclass, whose `__init__` takes three times as long: every op makes one.
     """
@@ -42,14 +42,16 @@ class Value:
 
 
 class Effect(Enum):
-    """What an op does besides computing its results. Passes ask nothing else about an op."""
+    """What an op does besides computing its results: all that passes must know of it."""
 
     __hash__ = object.__hash__  # `Enum` hashes the name anew each time
 
     READ = "read"  # reads memory
     WRITE = "write"  # writes memory
     SYNC = "sync"  # waits for other threads of the block
-    COLLECTIVE = "collective"  # result depends on other threads of the warp or block: must not move across control flow
+    COLLECTIVE = (
+        "collective"  # its result depends on other threads of the warp or block: it must not move across control flow
+    )
     HOST = "host"  # seen from outside: print, assert
     VARYING = "varying"  # pure, but differs from thread to thread (thread index, lane)
 
@@ -80,7 +82,7 @@ def body() -> Any:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """A straight list of ops with parameters; the last op is a terminator (`is_terminator`)."""
+    """A list of ops without branches, with parameters; the last op is a terminator (`is_terminator`)."""
 
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
@@ -118,15 +120,15 @@ class Op:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Self:
-        """The op with these fields, unchecked and shared with the caller: for the builder, which fills them in."""
-        made = object.__new__(cls)
-        object.__setattr__(made, "__dict__", fields)
-        return made
+    def with_fields(cls, fields: dict[str, Any]) -> Self:
+        """Return an op whose fields are that dict itself, unchecked: the builder fills in `results` afterwards."""
+        new = object.__new__(cls)
+        object.__setattr__(new, "__dict__", fields)
+        return new
 
     @property
     def effects(self) -> Effects:
-        """What this op itself does; nested bodies are asked through `walk`. A declaration may state it for all ops of a class."""
+        """What this op itself does, without the ops of its bodies. A declaration may state it for all ops of a class."""
         return PURE
 
     @property
@@ -136,7 +138,7 @@ class Op:
         return value
 
     def operands(self) -> tuple[Value, ...]:
-        """Every value this op reads directly, in field order. Each declaration makes it anew from the fields."""
+        """Return every value that this op reads directly, in field order. `op` gives each class its own method."""
         return ()
 
     def attributes(self) -> dict[str, Any]:
@@ -148,21 +150,21 @@ class Op:
         return tuple([b for name in self.BODY_FIELDS if (b := getattr(self, name)) is not None])
 
     def with_operands(self, mapping: Mapping[Value, Value]) -> Op:
-        """The same op with operands replaced by `mapping`; the same object when nothing changes. Bodies are untouched."""
+        """Return the op with operands replaced by `mapping`, itself when nothing changes. Bodies stay as they are."""
         if mapping.keys().isdisjoint(self.operands()):
             return self
         return self.replace(**{name: _mapped(getattr(self, name), kind, mapping) for name, kind in self.OPERAND_FIELDS})
 
     def with_bodies(self, bodies: Sequence[Block]) -> Op:
-        """The same op with its `bodies()` replaced; the same object when nothing changes."""
+        """Return the op with its `bodies()` replaced, itself when nothing changes."""
         names = [name for name in self.BODY_FIELDS if getattr(self, name) is not None]
         if all(new is getattr(self, name) for name, new in zip(names, bodies, strict=True)):
             return self
         return self.replace(**dict(zip(names, bodies, strict=True)))
 
     def replace(self, **fields: Any) -> Op:
-        """The same op with some fields changed. (`dataclasses.replace` takes ten times as long, and passes live on this.)"""
-        return self.of({**self.__dict__, **fields})
+        """Return a copy with some fields changed. (`dataclasses.replace` takes ten times as long.)"""
+        return self.with_fields({**self.__dict__, **fields})
 
 
 def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
@@ -172,7 +174,7 @@ def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
 
 
 def _operand_reader(fields: tuple[tuple[str, str], ...]) -> Callable[[Any], tuple[Value, ...]]:
-    """The method `operands` of ops with these fields."""
+    """Return the method `operands` for ops with these fields."""
     names = [name for name, _ in fields]
     if names and all(kind == "operand" for _, kind in fields):
         get: Callable[[Op], Any] = operator.attrgetter(*names)
@@ -202,9 +204,9 @@ OP_CLASSES: dict[str, type[Op]] = {}
     field_specifiers=(operand, optional_operand, operand_list, attribute, body),
 )
 def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -> Callable[[OpClass], OpClass]:
-    """Declare a core op: make the dataclass, derive its field tables, and register its mnemonic.
+    """Declare a core op: make the class a dataclass, derive its tables of fields, and register its mnemonic.
 
-    effects: of every op of the class, unless the class has a property that says them.
+    effects: those of every op of the class, unless the class has a property `effects`.
     """
 
     def declare(cls: OpClass) -> OpClass:
@@ -228,7 +230,7 @@ def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One kernel: parameters, a body, and what the targets must know about it.
+    """One kernel: its parameters, its body, and what the targets must know about it.
 
     attributes: plain data such as `("block", (256, 1, 1))` or `("fastmath", True)`; `docs/ir.md` lists the keys.
     """
@@ -261,7 +263,7 @@ def walk(block: Block) -> list[Op]:
 
 
 def nesting(block: Block) -> int:
-    """How many bodies stand in each other at most; a block without any is 0 deep."""
+    """Return how deep bodies are nested under `block`: 0 where there are none."""
     deepest, opened = 0, [(block, 0)]
     while opened:
         here, depth = opened.pop()
@@ -271,6 +273,6 @@ def nesting(block: Block) -> int:
 
 
 def has_effect(each: Op, *effects: Effect) -> bool:
-    """Does `each`, or anything nested in it, have one of `effects`?"""
+    """Return whether `each`, or an op nested in it, has one of `effects`."""
     wanted = frozenset(effects)
     return bool(each.effects & wanted) or any(inner.effects & wanted for b in each.bodies() for inner in walk(b))

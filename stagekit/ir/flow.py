@@ -1,9 +1,9 @@
-"""Where values go that no op computes: how control flow hands them on, and what is merely a copy.
+"""Which values are the same value under another name: those that control flow passes on, and copies.
 
     %r = for %i = .. carry(%acc = %init) { .. yield %next }      edges: (%init, %acc) (%next, %acc) (%init, %r) (%next, %r)
-    %q = offset %p, %i                                           a copy too, of the pointer: (%p, %q)
+    %q = offset %p, %i                                           copies: (%p, %q), as both point into one array
 
-An edge is (the value, the block parameter or result that it becomes). Every analysis of loops and joins goes by this table.
+An edge is (the value, the block parameter or result that it becomes). Every analysis of loops and joins reads these tables.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ Sources = Mapping[Value, Sequence[Value]]
 
 
 def edges(op: Op) -> Iterable[Edge]:
-    """What control flow hands into its bodies, from one to the next, and out; nothing for any other op."""
+    """Return the edges of control flow: into its bodies, from one to the next, and out. Other ops have none."""
     rule = _EDGES.get(type(op))
     return rule(op) if rule else ()
 
 
 def deciders(op: Op) -> tuple[Value, ...]:
-    """The values that decide which way control flow goes: a condition, bounds, the flag of a `while`."""
+    """Return the values that decide which way control flow goes: a condition, bounds, the flag of a `while`."""
     rule = _DECIDERS.get(type(op))
     return rule(op) if rule else ()
 
 
 def copies(op: Op) -> Iterable[Edge]:
-    """`edges`, and what a select, a bitcast and a moved pointer are copies of."""
+    """Return `edges`, and those from the operands of a select, of a bitcast and of a pointer that is moved to their results."""
     rule = _COPIES.get(type(op))
     return rule(op) if rule else ()
 
 
 def end_of(block: Block) -> tuple[Value, ...]:
-    """What the terminator reads: of a `condition` the flag comes first."""
+    """Return what the terminator of `block` reads; of a `condition` the flag comes first."""
     return block.ops[-1].operands()
 
 
@@ -81,7 +81,7 @@ _DECIDERS: Mapping[type[Op], Callable[[Any], tuple[Value, ...]]] = {
 
 
 def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] = copies) -> Sources:
-    """By value, what it comes from along the edges that `flow` gives of each op under `block`."""
+    """Return, for each value, those from which the edges that `flow` gives of the ops under `block` lead to it."""
     found: dict[Value, list[Value]] = {}
     for op in walk(block):
         for source, target in flow(op):
@@ -90,7 +90,7 @@ def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] = copies) -> Sour
 
 
 def upstream(values: Iterable[Value], comes_from: Sources) -> set[Value]:
-    """`values`, and everything that they come from, however far back."""
+    """Return `values` and everything that they come from, however far back."""
     seen: set[Value] = set()
     waiting = list(values)
     while waiting:
@@ -102,11 +102,11 @@ def upstream(values: Iterable[Value], comes_from: Sources) -> set[Value]:
 
 
 def pointers_of(op: Op) -> Iterator[Value]:
-    """The pointers that `op` reads: where it may touch memory."""
+    """Return the pointers that `op` reads: where it may access memory."""
     return (value for value in op.operands() if isinstance(value.type, Pointer))
 
 
 def written(block: Block, comes_from: Sources) -> set[Value]:
-    """The pointers that are written through under `block`, and all that they are copies of: parameters, allocations."""
+    """Return the pointers through which ops under `block` write, and all that they are copies of: parameters, allocations."""
     writes = (op for op in walk(block) if Effect.WRITE in op.effects)
     return upstream((pointer for op in writes for pointer in pointers_of(op)), comes_from)

@@ -1,11 +1,11 @@
-"""What is known of an integer before it runs: an interval and a divisor. Also the analysis that finds it for values of the IR.
+"""What is known of an integer at compile time: an interval and a divisor. Also the analysis that finds it for values of the IR.
 
     thread index in a block of 256      0..255
     first thread of a warp              0..224, a multiple of 32
     their sum                           0..479
 
 Interval and divisor describe the mathematical value, which is also the value in the machine as long as the interval fits
-the dtype; `Interval.wrapped` forgets what a wrap destroys.
+the dtype; `Interval.wrapped` keeps what holds after a wrap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stagekit.ir.types import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """lo <= value <= hi, and `multiple` divides it (0: the value is 0)."""
+    """lo <= value <= hi, and `multiple` divides the value (0 divides only 0)."""
 
     lo: int
     hi: int
@@ -36,7 +36,7 @@ class Interval:
 
     @staticmethod
     def of(dtype: DType) -> Interval:
-        """All values of an integer dtype, or of bool."""
+        """Return the interval of all values of an integer dtype, or of bool."""
         return Interval(dtype.min, dtype.max)
 
     @property
@@ -44,11 +44,11 @@ class Interval:
         return self.lo if self.lo == self.hi else None
 
     def fits(self, dtype: DType) -> bool:
-        """Does every value fit `dtype`?"""
+        """Return whether every value fits `dtype`."""
         return dtype.min <= self.lo and self.hi <= dtype.max
 
     def wrapped(self, dtype: DType) -> Interval:
-        """This interval of a mathematical result, as it holds for the result in the machine."""
+        """Return what holds for the result in the machine, where this holds for the mathematical result."""
         if self.fits(dtype):
             return self
         if self.constant is not None:
@@ -56,7 +56,7 @@ class Interval:
         return Interval(dtype.min, dtype.max, self.multiple & -self.multiple or 1)
 
     def __or__(self, other: Interval) -> Interval:
-        """What holds for a value that is in one of the two."""
+        """Return what holds for a value of which one of the two holds."""
         return Interval(min(self.lo, other.lo), max(self.hi, other.hi), math.gcd(self.multiple, other.multiple))
 
     def __add__(self, other: Interval) -> Interval:
@@ -71,28 +71,28 @@ class Interval:
 
 
 def binary(kind: BinaryKind, dtype: DType, a: Interval, b: Interval) -> Interval:
-    """What is known of `a kind b` in the machine."""
+    """Return what is known of `a kind b` in the machine."""
     found = exact(kind, a, b)
     return Interval.of(dtype) if found is None else found.wrapped(dtype)
 
 
 def exact(kind: BinaryKind, a: Interval, b: Interval) -> Interval | None:
-    """What is known of the mathematical `a kind b`, perhaps outside the dtype; None: nothing."""
+    """Return what is known of the mathematical `a kind b`, which may be outside the dtype, or None."""
     return _RULES[kind](a, b)
 
 
 def minuend(kind: UnaryKind, dtype: DType) -> int:
-    """What `kind x` is a difference from: -x is 0 - x, and ~x is -1 - x."""
+    """Return the number m of which `kind x` is `m - x`: -x is 0 - x, and ~x is -1 - x."""
     return 0 if kind is UnaryKind.NEG else -1 if dtype.is_signed else dtype.max
 
 
 def compare(kind: CompareKind, a: Interval, b: Interval) -> bool | None:
-    """The answer to `a kind b`, if it is the same for all values of the two."""
+    """Return the truth of `a kind b` if it is the same for all values of the two, else None."""
     return _ANSWERS[kind](a, b)
 
 
 def counted(start: Interval, stop: Interval, step: Interval) -> Interval:
-    """What is known of the index in the body of a loop over `range(start, stop, step)`."""
+    """Return what is known of the index in the body of a loop over `range(start, stop, step)`."""
     multiple = math.gcd(start.multiple, step.multiple) or 1
     if step.lo > 0:
         return Interval(start.lo, max(start.lo, stop.hi - 1), multiple)
@@ -105,7 +105,7 @@ def counted(start: Interval, stop: Interval, step: Interval) -> Interval:
 
 
 def _floor_divide(a: Interval, b: Interval) -> Interval | None:
-    """By nothing below 0; x // 0 is 0."""
+    """Nothing is known where the divisor may be negative; x // 0 is 0."""
     if b.lo < 0:
         return None
     low, high = max(b.lo, 1), max(b.hi, 1)
@@ -115,7 +115,7 @@ def _floor_divide(a: Interval, b: Interval) -> Interval | None:
 
 
 def _modulo(a: Interval, b: Interval) -> Interval | None:
-    """By nothing below 0; x % 0 is 0."""
+    """Nothing is known where the divisor may be negative; x % 0 is 0."""
     if b.lo < 0:
         return None
     if a.lo >= 0 and a.hi < b.lo:
@@ -130,14 +130,14 @@ def _and(a: Interval, b: Interval) -> Interval | None:
 
 
 def _or(a: Interval, b: Interval) -> Interval | None:
-    """Also exclusive or: no bit above the highest of either."""
+    """Of `|` and of `^`: no bit is set above the highest of either operand."""
     if a.lo < 0 or b.lo < 0:
         return None
     return Interval(0, (1 << max(a.hi, b.hi).bit_length()) - 1, min(_power_of_two(a), _power_of_two(b)))
 
 
 def _power_of_two(a: Interval) -> int:
-    """The largest power of two known to divide the value (of 0: a large one)."""
+    """Return the largest power of two known to divide the value (for 0, a large one)."""
     return a.multiple & -a.multiple or 1 << 64
 
 
@@ -196,17 +196,17 @@ T = TypeVar("T")
 
 
 def makers(block: Block) -> Mapping[Value, Op]:
-    """The op that makes each value under `block`; of the index in a loop, the loop."""
+    """Return the op that defines each value under `block`; for the index of a loop, the loop."""
     found = {result: op for op in walk(block) for result in op.results}
     found.update((op.loop_body.params[0], op) for op in walk(block) if isinstance(op, ops.For))
     return found
 
 
-class Following(Generic[T]):
-    """Follows integers through the ops that compute them: what is known of each, found when first asked for.
+class IntegerAnalysis(Generic[T]):
+    """What is known of each integer value, computed from its operands when it is first asked for.
 
-    A subclass says what that is for a constant, and for a result from what is known of the operands. maker_of: the op that made
-    a value, or None. known: what was found, and what is known from elsewhere.
+    A subclass says what that is, by one method per kind of op. maker_of: gives the op that defines a value, or None.
+    known: what was computed so far, and what is known from elsewhere.
     """
 
     def __init__(self, maker_of: Callable[[Value], Op | None]) -> None:
@@ -240,7 +240,7 @@ class Following(Generic[T]):
         return self.unknown(value)
 
     def unknown(self, value: Value) -> T:
-        """Of a value that none of these ops makes."""
+        """Return what is known of a value that none of these ops defines."""
         raise NotImplementedError
 
     def constant(self, number: int) -> T:
@@ -250,7 +250,7 @@ class Following(Generic[T]):
         raise NotImplementedError
 
     def cast(self, source: DType, target: DType, a: T) -> T:
-        """To an integer dtype, from one or from bool."""
+        """Return what is known of a cast to an integer dtype, from one or from bool."""
         raise NotImplementedError
 
     def select(self, op: ops.Select) -> T:
@@ -260,11 +260,11 @@ class Following(Generic[T]):
         raise NotImplementedError
 
     def counted(self, op: ops.For) -> T:
-        """The index in the body of a loop."""
+        """Return what is known of the index in the body of a loop."""
         raise NotImplementedError
 
 
-class Intervals(Following[Interval]):
+class Intervals(IntegerAnalysis[Interval]):
     """The interval of each integer."""
 
     def unknown(self, value: Value) -> Interval:

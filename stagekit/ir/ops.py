@@ -33,7 +33,7 @@ from stagekit.ir.types import Space
 
 
 class _Kind(Enum):
-    """What an op does. Tables are looked up by kinds all the time, and `Enum` would hash their names anew."""
+    """Base of the kinds below. They are keys of tables, and `Enum` would hash the name at each look-up."""
 
     __hash__ = object.__hash__
 
@@ -74,7 +74,7 @@ class CompareKind(_Kind):
 
     @property
     def opposite(self) -> CompareKind:
-        """What holds of two integers where this does not."""
+        """The comparison that holds for two integers where this one does not."""
         return _OPPOSITE[self]
 
 
@@ -135,7 +135,7 @@ class Select(Op):
 @op("cast")
 class Cast(Op):
     """Convert to the result's dtype: to nearest even, saturating from float to integer (NaN gives 0), wrapping between
-    integers, `!= 0` to bool. is_exact: the sanitizer reports an operand that is rounded; a note for checks, like `loc`.
+    integers, `!= 0` to bool. is_exact: the sanitizer reports an operand that is rounded. For checks only, like `loc`.
     """
 
     operand: Value = operand()
@@ -175,7 +175,7 @@ class Extract(Op):
 class Indexed(NamedTuple):
     """`array[indices]` as it was written, with the size of each axis: i64 values, or numbers known at compile time.
 
-    An index is None where a slice leaves its axis to whoever indexes the view.
+    An index is None where a slice keeps the axis, which a later index of the view addresses.
     """
 
     array: str
@@ -185,7 +185,7 @@ class Indexed(NamedTuple):
 
 @op("offset")
 class Offset(Op):
-    """`pointer` moved by `index` elements (i64). indexed: what that was written as, for people and checks, like `loc`."""
+    """`pointer` moved by `index` elements (i64). indexed: how the user wrote it; for messages and checks only, like `loc`."""
 
     pointer: Value = operand()
     index: Value = operand()
@@ -251,7 +251,7 @@ class For(Op):
 
 @op("while")
 class While(Op):
-    """Evaluate `before` (ends in `Condition`); while its flag holds, run `after` with the values it forwards.
+    """Run `before`, which ends in a `Condition`; while its flag holds, run `after` with the values that it forwards.
 
     Parameters of `before`: the carried values. Parameters of `after` and the results: what `Condition` forwards.
     """
@@ -311,7 +311,7 @@ class IntrinsicOp(Op):
 
 @op("asm")
 class InlineAsm(Op):
-    """PTX text with LLVM constraints (`"=r,r,r"`); one result per output constraint. `host` is what it means elsewhere:
+    """PTX text with LLVM constraints (`"=r,r,r"`); one result per output constraint. `host` says what it means elsewhere:
     a body whose parameters are the operands and which yields the results, or None where only cuda can run it.
     """
 

@@ -1,9 +1,10 @@
 """Text to IR: reads whatever `printer.py` writes (grammar in `docs/ir.md`).
 
     parse_function(text, registry.by_name) -> Function
+    same_ir(parse_function(print_function(fn), registry.by_name), fn)        # always true
 
-The parser knows syntax and scopes; whether the types fit is the verifier's question. Line breaks and comments mean nothing.
-Errors show the line with a caret. An op without `loc(...)` gets `UNKNOWN`.
+The parser checks syntax and scopes; the verifier checks types. Line breaks and comments mean nothing. An error shows the
+line with a caret. An op without `loc(...)` gets `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ParseError(ValueError):
 
 
 def parse_function(text: str, resolve: Resolve) -> Function:
-    """The function written in `text`. resolve: finds an intrinsic by name, KeyError if there is none."""
+    """Return the function that `text` describes. resolve: finds an intrinsic by name, KeyError if there is none."""
     parser = _Parser(text, resolve)
     fn = parser.function()
     if parser.kind != "end":
@@ -60,7 +61,7 @@ class _Parser:
         self.tokens = [token for token in _TOKENS.finditer(text) if token.lastgroup != "space"]
         self.position = 0
         self.visible: dict[str, Value | None] = {}
-        self.hidden: dict[str, Value | None] = {}  # what names of the innermost body meant outside it
+        self.hidden: dict[str, Value | None] = {}  # what the names that the innermost body defines mean outside it
 
     # -- tokens -------------------------------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ class _Parser:
 
     @property
     def kind(self) -> str | None:
-        """Which group of `_TOKENS` the next token is."""
+        """The group of `_TOKENS` that matched the next token."""
         return self.tokens[self.position].lastgroup
 
     def take(self) -> str:
@@ -103,7 +104,7 @@ class _Parser:
         raise ParseError(f"line {line}:{col + 1}: {message}, found `{found}`\n{shown}\n{' ' * col}^")
 
     def listed(self, opening: str, closing: str, item: Callable[[], T]) -> list[T]:
-        """`opening item, item, ... closing`"""
+        """Parse `opening item, item, ... closing`."""
         self.expect(opening)
         found: list[T] = []
         while not self.accept(closing):
@@ -128,7 +129,7 @@ class _Parser:
         return self.take_kind("word", "a name")
 
     def at_attributes(self) -> bool:
-        """Does `{name=` come next, not a body?"""
+        """Return whether attributes come next, `{name=`, and not a body."""
         brace, *following = self.tokens[self.position : self.position + 3]
         return brace[0] == "{" and [t.lastgroup for t in following] == ["word", "mark"] and following[1][0] == "="
 
@@ -148,7 +149,7 @@ class _Parser:
         return Block(params, tuple(found))
 
     def body(self) -> Block:
-        """Parameters and ops of a nested block; what it defines is not visible behind it."""
+        """Parse the parameters and ops of a nested block; what it defines is not visible after it."""
         outer, self.hidden = self.hidden, {}
         params = self.params() if self.next == "(" else ()
         parsed = self.braced(params)
@@ -186,7 +187,7 @@ class _Parser:
         return self.take()
 
     def member(self, kind: type[Enum | Intrinsic], word: str) -> Any:
-        """What `word`, which has just been taken, means as an enum or an intrinsic."""
+        """Return the member of an enum, or the intrinsic, that `word` names, which has just been taken."""
         try:
             return self.resolve(word) if issubclass(kind, Intrinsic) else kind(word)
         except (KeyError, ValueError):
@@ -194,7 +195,7 @@ class _Parser:
             self.fail(f"no {kind.__name__} is called `{word}`")
 
     def operands(self, cls: type[Op]) -> dict[str, Any]:
-        """By field: the printer writes them in field order, so one look at the next token decides each."""
+        """Parse the operands, by field. The printer writes them in field order, so that the next token decides each."""
         fields: dict[str, Any] = {}
         for name, kind in cls.OPERAND_FIELDS:
             if kind == "optional_operand":
@@ -314,3 +315,35 @@ def _loc(
 
 
 _RECORDS: dict[str, Callable[..., Any]] = {"loc": _loc, "site": lambda *fields: RecordSite(*(*fields, UNKNOWN)[:4])}
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def same_ir(a: Function, b: Function) -> bool:
+    """Return whether `a` and `b` are the same program. Names of values and places do not count; floats do bit by bit."""
+    return bool(_canonical(a, {}) == _canonical(b, {}))
+
+
+def _canonical(part: Any, numbers: dict[Value, int]) -> Any:
+    """A part of a function as nested tuples, which are equal exactly for the same part: 1, 1.0 and True differ.
+
+    numbers: of the values met so far, in the order in which they are met.
+    """
+    match part:
+        case Value():
+            return part.type, numbers.setdefault(part, len(numbers))
+        case Function():
+            return part.name, _canonical((part.attributes, part.body), numbers)
+        case Block():
+            return _canonical((part.params, part.ops), numbers)
+        case Op():
+            names = (*(name for name, _ in part.OPERAND_FIELDS), *part.ATTRIBUTE_FIELDS, *part.BODY_FIELDS, "results")
+            return type(part), _canonical(tuple(getattr(part, name) for name in names), numbers)
+        case tuple():
+            return tuple(_canonical(each, numbers) for each in part)
+        case float():
+            return float, part.hex()  # 0.0 == -0.0, and nan != nan
+        case RecordSite():
+            return part.kind, part.format, part.dtypes
+    return type(part), part

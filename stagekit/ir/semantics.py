@@ -1,7 +1,7 @@
-"""What arithmetic means: the one table that folding, the interpreter, the front end and the tests all read.
+"""What arithmetic means: the one set of tables that folding, the interpreter, the front end and the tests all read.
 
 In: NumPy arrays or scalars of `dtype.numpy`, any shape, lane by lane. Out: the same kind, of the result's dtype.
-Nothing here warns or raises for a value; `docs/arithmetic.md` shows every edge case, computed by this module.
+No value warns or raises; `docs/arithmetic.md` shows every edge case, computed by this module.
 
     binary(BinaryKind.FLOORDIV, int32, np.int32(-7), np.int32(2))    ->  np.int32(-4)
     cast(np.float32(3e9), float32, int32)                            ->  np.int32(2147483647)
@@ -29,22 +29,22 @@ _THROUGH_FLOAT32_BITS = 16
 
 
 def binary(kind: BinaryKind, dtype: DType, a: Any, b: Any) -> Any:
-    """`a kind b` for operands of `dtype`."""
+    """Return `a kind b` for operands of `dtype`."""
     return _apply(BINARY[kind], dtype, a, b)
 
 
 def unary(kind: UnaryKind, dtype: DType, a: Any) -> Any:
-    """`kind a` for an operand of `dtype`."""
+    """Return `kind a` for an operand of `dtype`."""
     return _apply(UNARY[kind], dtype, a)
 
 
 def compare(kind: CompareKind, dtype: DType, a: Any, b: Any) -> Any:
-    """`a kind b` as bool for operands of `dtype`."""
+    """Return `a kind b` as bool for operands of `dtype`."""
     return _same_kind(_quietly(COMPARE[kind], *(_wide(np.asarray(x), dtype) for x in (a, b))), a, b)
 
 
 def cast(value: Any, source: DType, target: DType) -> Any:
-    """`value` of dtype `source` as dtype `target`, rounded at most once."""
+    """Convert `value` from dtype `source` to `target`, rounded at most once."""
     array = np.asarray(value)
     if source is target:
         return value
@@ -52,7 +52,7 @@ def cast(value: Any, source: DType, target: DType) -> Any:
 
 
 def round_to(value: Any, dtype: DType) -> Number:
-    """The payload of a Python number in `dtype`: what `cast` would give if it could read the exact number.
+    """Return the Python number that `dtype` has for `value`: what `cast` would give if it could read the exact number.
 
     Floats round to nearest even and may become infinite; an integer dtype wraps an int and saturates a float.
     """
@@ -60,14 +60,14 @@ def round_to(value: Any, dtype: DType) -> Number:
 
 
 def typed(value: Any, dtype: DType) -> Any:
-    """A Python (or NumPy) number as a NumPy scalar of `dtype`, by the rule of `round_to`."""
+    """Return a Python or NumPy number as a NumPy scalar of `dtype`, by the rule of `round_to`."""
     if isinstance(value, int | np.integer | np.bool_):
         return _integer_as(int(value), dtype)
     return cast(np.float64(value), float64, dtype)
 
 
 def to_python(value: Any, dtype: DType) -> Number:
-    """The exact Python number behind a NumPy scalar of `dtype`."""
+    """Return the Python number that equals a NumPy scalar of `dtype`."""
     return _PYTHON_TYPES[dtype.kind](value)
 
 
@@ -83,7 +83,7 @@ def _quietly(row: Callable[..., Any], *args: Any) -> Any:
 
 
 def _same_kind(result: Any, *given: Any) -> Any:
-    """An array where an array was given, else a scalar."""
+    """Return `result` as an array where an array was given, else as a scalar."""
     return np.asarray(result) if any(isinstance(x, np.ndarray) for x in given) else np.asarray(result)[()]
 
 
@@ -94,7 +94,7 @@ def _apply(row: Callable[..., Any], dtype: DType, *operands: Any) -> Any:
 
 
 def _wide(array: Array, dtype: DType) -> Array:
-    """The dtype in which `dtype` computes: float32 for every float of 16 bits or fewer."""
+    """Convert to the dtype in which `dtype` computes: float32 for every float of 16 bits or fewer."""
     narrow = dtype.is_float and dtype.bits <= _THROUGH_FLOAT32_BITS
     return array.astype(np.float32) if narrow else array
 
@@ -103,7 +103,7 @@ def _wide(array: Array, dtype: DType) -> Array:
 
 
 def _is_too_far(amount: Array) -> Array:
-    """Is this shift amount, read as unsigned, at least the width?"""
+    """Return whether a shift amount, read as unsigned, is at least the width."""
     width = amount.dtype.itemsize * 8
     return np.asarray((amount < 0) | (amount >= width))
 
@@ -114,7 +114,7 @@ def _shift_left(a: Array, amount: Array) -> Array:
 
 
 def _shift_right(a: Array, amount: Array) -> Array:
-    """Arithmetic on signed integers; by the width or more it leaves the sign, or 0."""
+    """Shift arithmetically where the dtype is signed; by the width or more, only the sign is left, or 0."""
     too_far = _is_too_far(amount)
     near = np.right_shift(a, np.where(too_far, np.zeros_like(amount), amount))
     return np.where(too_far, np.where(a < 0, ~np.zeros_like(a), np.zeros_like(a)), near)
@@ -157,12 +157,12 @@ def _to_bool(value: Array, source: DType, target: DType) -> Array:
 
 
 def _wrap(value: Array, source: DType, target: DType) -> Array:
-    """Integer or bool to integer: the low bits, sign- or zero-extended by the *source's* sign."""
+    """Convert an integer or bool to an integer: its low bits, sign- or zero-extended by the *source's* sign."""
     return value.astype(target.numpy)
 
 
 def _saturate(value: Array, source: DType, target: DType) -> Array:
-    """Float to integer: towards zero, clamped to the range, NaN to 0."""
+    """Convert a float to an integer: towards zero, clamped to the range, NaN to 0."""
     exact = value.astype(np.float64)
     too_high = exact >= 2.0 ** target.max.bit_length()  # the first float64 above the range; `max` may not be one
     too_low = exact < float(target.min)

@@ -1,9 +1,9 @@
-"""When a loop over `range(start, stop, step)` begins and goes on, in any arithmetic: of IR, of LLVM's scalars, of warps.
+"""When a loop over `range(start, stop, step)` begins and goes on, in the arithmetic of IR, of LLVM's scalars or of warps.
 
     step 1, or a stop far from the dtype's end      next < stop
     another step above 0                            stop - index > step, unsigned: exact because index < stop
     step below 0                                    the other way round
-    sign known only at run time                     both ways, chosen by it
+    sign known only at run time                     the one of these that it selects
 
 So no index that wrapped is ever compared: `range(0, 2**63 - 1, 5)` ends.
 """
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class LoopArithmetic(Protocol[V]):
-    """How integers of one dtype, and bools, are written, and what is known of an integer."""
+    """How ops on integers of one dtype and on bools are written, and what is known of an integer."""
 
     @property
     def dtype(self) -> DType: ...
@@ -35,7 +35,7 @@ class LoopArithmetic(Protocol[V]):
 
 
 class Trips(Generic[V]):
-    """never_wraps: is the index after the last one in the dtype too?"""
+    """The tests of one loop. never_wraps: the index after the last one fits the dtype too."""
 
     def __init__(self, arithmetic: LoopArithmetic[V], start: V, stop: V, step: V) -> None:
         self.dtype = arithmetic.dtype
@@ -46,7 +46,7 @@ class Trips(Generic[V]):
         self.never_wraps = steps.constant in (1, -1) or (stops + (steps | Interval.exactly(0))).fits(arithmetic.dtype)
 
     def enter(self) -> Self:
-        """Write what is the same in all iterations, where the loop is entered."""
+        """Write, where the loop is entered, what is the same in all iterations."""
         self._is_up: bool | V = self._steps.lo >= 0
         if self._steps.lo < 0 < self._steps.hi:
             self._is_up = self._a.compare(CompareKind.GT, self.step, self._a.number(0))
@@ -55,11 +55,11 @@ class Trips(Generic[V]):
         return self
 
     def begins(self) -> V:
-        """Is there a first iteration?"""
+        """Write the test whether there is a first iteration."""
         return self.holds(self.start)
 
     def holds(self, index: V) -> V:
-        """Is there an iteration for `index`, which is the start or was reached by steps that did not wrap?"""
+        """Write the test whether there is an iteration for `index`: the start, or reached by steps that did not wrap."""
         found = self._is_before_stop(index)
         if not self._steps.lo <= 0 <= self._steps.hi:
             return found
@@ -69,7 +69,7 @@ class Trips(Generic[V]):
         return self._a.add(index, self.step)
 
     def goes_on(self, index: V, following: V) -> V:
-        """Is there one for `following`, the index after `index`?"""
+        """Write the test whether there is an iteration for `following`, the index after `index`."""
         if self.never_wraps:
             return self._is_before_stop(following)
         return self._a.is_longer(self._distance(index, self.stop), self._size)
@@ -82,7 +82,7 @@ class Trips(Generic[V]):
         return self._a.compare(CompareKind.GT if self._is_up is False else CompareKind.LT, first, second)
 
     def _distance(self, a: V, b: V) -> V:
-        """How far `b` is from `a` in the direction of the step."""
+        """Write the distance from `a` to `b` in the direction of the step."""
         if self._is_up is False:
             return self._a.sub(a, b)
         ahead = self._a.sub(b, a)

@@ -1,7 +1,7 @@
-"""The types of IR values. Each exists once; signedness lives here, never in LLVM's types.
+"""The types of IR values. There is one object of each; signedness is part of the type, as it is not of LLVM's.
 
 f32                a scalar
-vector<8 x f32>    as many scalars of one thread, which elementwise ops treat alike
+vector<8 x f32>    eight scalars of one thread, which elementwise ops treat alike
 ptr<f32, global>   a pointer to elements of f32 in global memory
 """
 
@@ -15,7 +15,7 @@ from stagekit import dtypes
 from stagekit.dtypes import DType
 
 T = TypeVar("T")
-_ALL: dict[tuple[Any, ...], Any] = {}  # every type that was made, so that comparing two is comparing identities
+_INTERNED: dict[tuple[Any, ...], Any] = {}  # every type by class and fields, so that equal types are identical
 
 
 class Space(Enum):
@@ -30,11 +30,13 @@ class Space(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Scalar:
+    """One number of `dtype`."""
+
     dtype: DType
 
     def __new__(cls, dtype: DType) -> Self:
-        found: Self | None = _ALL.get((cls, dtype))
-        return found or _first(cls, dtype=dtype)
+        found: Self | None = _INTERNED.get((cls, dtype))
+        return found or _intern(cls, dtype=dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Scalar, (self.dtype,)
@@ -51,8 +53,8 @@ class Pointer:
     space: Space
 
     def __new__(cls, dtype: DType, space: Space) -> Self:
-        found: Self | None = _ALL.get((cls, dtype, space))
-        return found or _first(cls, dtype=dtype, space=space)
+        found: Self | None = _INTERNED.get((cls, dtype, space))
+        return found or _intern(cls, dtype=dtype, space=space)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pointer, (self.dtype, self.space)
@@ -62,7 +64,7 @@ class Pointer:
 
 
 VECTOR_WIDTHS: Final = (2, 4, 8)
-"""How many lanes a vector may have."""
+"""The numbers of lanes that a vector may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -73,8 +75,8 @@ class Vector:
     count: int
 
     def __new__(cls, dtype: DType, count: int) -> Self:
-        found: Self | None = _ALL.get((cls, dtype, count))
-        return found or _first(cls, dtype=dtype, count=count)
+        found: Self | None = _INTERNED.get((cls, dtype, count))
+        return found or _intern(cls, dtype=dtype, count=count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Vector, (self.dtype, self.count)
@@ -87,16 +89,17 @@ Type = Scalar | Pointer | Vector
 
 
 def of_dtype(dtype: DType, like: Type) -> Scalar | Vector:
-    """The type of `dtype` that has as many lanes as `like`."""
+    """Return the type of `dtype` that has as many lanes as `like`."""
     return Vector(dtype, like.count) if type(like) is Vector else Scalar(dtype)
 
 
-def _first(cls: type[T], **fields: Any) -> T:
-    made = object.__new__(cls)
+def _intern(cls: type[T], **fields: Any) -> T:
+    """Return the only type of this class with these fields, which another thread may just have made."""
+    new = object.__new__(cls)
     for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    kept: T = _ALL.setdefault((cls, *fields.values()), made)
-    return kept
+        object.__setattr__(new, name, value)
+    interned: T = _INTERNED.setdefault((cls, *fields.values()), new)
+    return interned
 
 
 BOOL = Scalar(dtypes.bool_)

@@ -1,4 +1,4 @@
-"""Is this IR valid? Asked before emission, and after tracing and every pass where `STAGEKIT_VERIFY=each`. Linear.
+"""The check that IR is valid: before emission, and with `STAGEKIT_VERIFY=each` after tracing and every pass. Linear.
 
 The rules, each with a test that breaks it:
 
@@ -30,13 +30,13 @@ from stagekit.ir.semantics import round_to
 from stagekit.ir.typing import IrError, infer, listed, types_of
 
 Legal = Callable[[Op], str | None]
-"""Says why an op may not stand here, or None."""
+"""A function that returns why an op may not stand here, or None."""
 
 _LINES_AROUND = 12
 
 
 class VerifyError(IrError):
-    """Invalid IR, with the IR shown. `reason`: the broken rule alone. `op`: where, None for the function's head."""
+    """Invalid IR, which the text shows. `reason`: the broken rule. `op`: the op that breaks it, None for the function's head."""
 
     def __init__(self, reason: str, op: Op | None, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class _Verifier:
             self.fail("a function ends in `yield()`", last)
 
     def block(self, block: Block, owner: Op | None) -> None:
-        """Check `block`, a body of `owner`; what it defines is not visible behind it."""
+        """Check `block`, a body of `owner`; what it defines is not visible after it."""
         if not block.ops or not block.ops[-1].is_terminator:
             self.fail("a block ends in a terminator", block.ops[-1] if block.ops else owner)
         self.define(block.params, owner)

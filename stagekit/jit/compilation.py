@@ -35,8 +35,8 @@ DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
     from stagekit.backends.shared_memory import refuse_for_every_gpu
-    from stagekit.passes.manager import PassContext, hooks_from_config
-    from stagekit.passes.pipeline import lower
+    from stagekit.passes import PassContext
+    from stagekit.passes.pipeline import hooks_from_config, lower
 
     fn = traced.function
     context = PassContext(
@@ -51,7 +51,7 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 def cuda_artifact(traced: Traced, capability: int) -> Artifact:
     """Compile PTX for one compute capability (times ten)."""
     from stagekit.backends import nvptx
-    from stagekit.passes.manager import dump_from_config
+    from stagekit.passes.pipeline import dump_from_config
 
     fn = lower_for(traced, "cuda", capability)
     code = nvptx.compile(fn, capability)
@@ -75,7 +75,7 @@ def cuda_artifact(traced: Traced, capability: int) -> Artifact:
 def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
     """Compile an object file for this machine and one block size."""
     from stagekit.backends import host
-    from stagekit.passes.manager import dump_from_config
+    from stagekit.passes.pipeline import dump_from_config
 
     fn = lower_for(traced, "cpu", 0)
     code = host.compile(fn, block)

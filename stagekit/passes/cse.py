@@ -1,12 +1,12 @@
-"""Compute each thing once: an op whose equal has been computed on every way here gives way to it.
+"""Compute each thing once: drop an op where the same has been computed on every path that leads to it.
 
     %1 = binary.add %a, %b
     if %c then {
       %2 = binary.add %a, %b      (gone: %1)
       ...
 
-Only ops that depend on nothing but their operands, and on which thread this is; nothing that reads memory or looks at
-other threads. Scoped by dominance: what a body computes is forgotten behind it. Linear.
+Only ops whose results depend on their operands, and on which thread this is; none that reads memory or other threads.
+Scoped by dominance: what a body computes is forgotten after it. Linear.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any
 
 from stagekit.ir import Block, Builder, Effect, Function, Op, Value, ops
 from stagekit.ir.core import OP_CLASSES
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.rewriter import Rewriter
 
 _REPEATABLE = frozenset({Effect.VARYING})
-_DISTINCT = (ops.Alloc,)  # each is memory of its own
+_DISTINCT = (ops.Alloc,)  # two of them are two pieces of memory
 
 
 def cse(fn: Function, context: PassContext) -> Function:
+    """Replace ops that repeat another by its results."""
     return _Reuser().run(fn)
 
 
@@ -71,7 +72,7 @@ def _intrinsic_key(op: ops.IntrinsicOp) -> Any:
 
 
 def _key_of(cls: type[Op]) -> Callable[[Any], Any]:
-    """A key from the fields of `cls`, and its result type where the operands do not decide it."""
+    """Return the function that makes a key from the fields of `cls`, with the result type where the operands do not decide it."""
     attributes = operator.attrgetter(*cls.ATTRIBUTE_FIELDS) if cls.ATTRIBUTE_FIELDS else None
     if cls in (ops.Cast, ops.Bitcast, ops.InlineAsm):
         return lambda op: (cls, attributes and attributes(op), op.operands(), op.results and op.results[0].type)

@@ -1,4 +1,4 @@
-"""Remove what nobody asks for: ops without effects whose results are unused, and carried values that only carry themselves.
+"""Remove dead code: ops without effects whose results are unused, and carried values that feed only themselves.
 
     %1 = binary.mul %a, %b                                  (gone)
     %2 = for %lo, %hi, %st, (%x) : i64 loop(%i, %acc) {     for %lo, %hi, %st, () loop(%i) {
@@ -6,8 +6,8 @@
       yield(%3)                                               yield()
     }                                                       }     and then the loop itself
 
-An unused load goes, and so does an endless loop that does nothing. Keeps: the order of effects. Linear: values are
-marked from the effects backwards through `feeds`, so a cycle of carried values is live only if something enters it.
+An unused load is removed, and so is an endless loop without effects. Keeps: the order of effects. Linear: values are
+marked from the effects backwards through `feeds`, so that a cycle of carried values is live only if an effect depends on it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any
 
 from stagekit.ir import Block, Effect, Function, Op, Value, flow, walk
 from stagekit.ir.ops import Condition, For, If, While, Yield
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.rewriter import Rewriter
 
 _REMOVABLE = frozenset({Effect.READ, Effect.VARYING, Effect.COLLECTIVE})
 
 
 def dce(fn: Function, context: PassContext) -> Function:
+    """Remove the ops and carried values on which no effect depends."""
     return _Sweeper(_Marker(fn)).run(fn)
 
 
@@ -35,14 +36,14 @@ class _Marker:
     """`live`: the values that some effect depends on. `needed`: the ops that have effects, or contain one that has."""
 
     def __init__(self, fn: Function) -> None:
-        self.feeds: dict[Value, tuple[Value, ...]] = {}  # what a value is made from
+        self.feeds: dict[Value, tuple[Value, ...]] = {}  # from which values each value is computed
         self.needed: set[Op] = set()
         self.roots: list[Value] = []
         self.scan(fn.body)
         self.live = flow.upstream(self.roots, self.feeds)
 
     def scan(self, block: Block) -> bool:
-        """Note the feeds in `block`; has it an effect?"""
+        """Record the feeds in `block`, and return whether it has an effect."""
         has_effect = False
         for op in block.ops:
             has_effect |= self.scan_op(op)
@@ -52,7 +53,7 @@ class _Marker:
         always = flow.deciders(op)
         if not always:
             return self.scan_simple(op)
-        effects = [self.scan(b) for b in op.bodies()]  # every body is to be scanned
+        effects = [self.scan(b) for b in op.bodies()]  # a list, so that every body is scanned
         for source, target in flow.edges(op):
             self.feeds.setdefault(target, always)
             self.feeds[target] += (source,)
@@ -65,7 +66,7 @@ class _Marker:
         operands = op.operands()
         for result in op.results:
             self.feeds[result] = operands
-        if op.BODY_FIELDS:  # asm: what `host` does is its own affair
+        if op.BODY_FIELDS:  # asm, whose `host` stays as it is
             for inner in (i for b in op.bodies() for i in walk(b)):
                 self.needed.add(inner)
                 self.roots.extend(inner.operands())
@@ -96,20 +97,20 @@ class _Sweeper(Rewriter):
 
 
 def _trim_if(op: If, live: set[Value]) -> Op:
-    kept = [r in live for r in op.results]
-    if all(kept):
+    wanted = [r in live for r in op.results]
+    if all(wanted):
         return op
-    then_body, else_body = (_only(b, b.params, kept) for b in op.bodies())
-    return op.replace(results=_those(op.results, kept), then_body=then_body, else_body=else_body)
+    then_body, else_body = (_only(b, b.params, wanted) for b in op.bodies())
+    return op.replace(results=_those(op.results, wanted), then_body=then_body, else_body=else_body)
 
 
 def _trim_for(op: For, live: set[Value]) -> Op:
     index, *carried = op.loop_body.params
-    kept = [r in live or p in live for r, p in zip(op.results, carried)]
-    if all(kept):
+    wanted = [r in live or p in live for r, p in zip(op.results, carried)]
+    if all(wanted):
         return op
-    loop_body = _only(op.loop_body, (index, *_those(carried, kept)), kept)
-    return op.replace(results=_those(op.results, kept), inits=_those(op.inits, kept), loop_body=loop_body)
+    loop_body = _only(op.loop_body, (index, *_those(carried, wanted)), wanted)
+    return op.replace(results=_those(op.results, wanted), inits=_those(op.inits, wanted), loop_body=loop_body)
 
 
 def _trim_while(op: While, live: set[Value]) -> Op:
@@ -125,15 +126,15 @@ def _trim_while(op: While, live: set[Value]) -> Op:
 
 
 _TRIMS: dict[type[Op], Callable[[Any, set[Value]], Op]] = {If: _trim_if, For: _trim_for, While: _trim_while}
-"""Per control op: the same without the values that are not live."""
+"""Per control op, a function that returns it without the values that are not live."""
 
 
-def _those(values: Iterable[Value], kept: Sequence[bool]) -> tuple[Value, ...]:
-    return tuple(itertools.compress(values, kept))
+def _those(values: Iterable[Value], wanted: Sequence[bool]) -> tuple[Value, ...]:
+    return tuple(itertools.compress(values, wanted))
 
 
-def _only(block: Block, params: tuple[Value, ...], kept: Sequence[bool]) -> Block:
-    """`block` with these parameters, handing out only the values that are kept."""
+def _only(block: Block, params: tuple[Value, ...], wanted: Sequence[bool]) -> Block:
+    """Return `block` with these parameters and a terminator that passes on only the wanted values."""
     last = block.ops[-1]
     assert isinstance(last, Yield | Condition)
-    return Block(params, (*block.ops[:-1], last.replace(values=_those(last.values, kept))))
+    return Block(params, (*block.ops[:-1], last.replace(values=_those(last.values, wanted))))

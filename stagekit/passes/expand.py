@@ -1,10 +1,10 @@
-"""Replace every intrinsic that its target does by an expansion, and refuse what the target cannot do.
+"""Replace every intrinsic that the target does by an expansion, and refuse what it cannot do.
 
     %1 = intrinsic.program_id() {params=(0)} : i64    ->    %1 = intrinsic.block_idx() {params=("x")} : i64
     %2 = asm(%x) {...} : u32 host(%0: u32) {                 the ops of `host`      (not on cuda)
 
-What an expansion builds is expanded in turn; all of it keeps the place of the op it stands for. Afterwards the target
-emits each intrinsic by itself: `illegal` says which are left.
+What an expansion builds is expanded in turn; all of it has the place of the op that it replaces. Every intrinsic that is
+left, the target emits by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
 from stagekit.ir.ops import Constant, Indexed, InlineAsm, IntrinsicOp, Offset
 from stagekit.ir.typing import is_elementwise, types_of
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.rewriter import Rewriter
 
 
@@ -29,18 +29,19 @@ class UnsupportedOnTarget(Diagnostic):
 
 
 def expand(fn: Function, context: PassContext) -> Function:
+    """Replace intrinsics and inline assembly by what they are made of. Raises StagekitError for what the target cannot do."""
     return _Expander(context).run(fn)
 
 
 def lowering(op: IntrinsicOp, context: PassContext) -> Lowering | None:
-    """How the target of `context` does `op`; None where the interpreter evaluates the record's own meaning."""
+    """Return how the target does `op`; None where the interpreter evaluates the record's own meaning."""
     if context.target not in op.spec.lower:
         return None
     return op.spec.lowering(context.target, types_of(op.args), fastmath=context.fastmath)
 
 
 def illegal(op: Op, context: PassContext) -> str | None:
-    """What `expand` leaves no trace of."""
+    """Return why `expand` would not leave `op` as it is, or None."""
     if isinstance(op, IntrinsicOp) and isinstance(lowering(op, context), Expand | Unsupported):
         return f"{op.spec.name} is not expanded for {context.target}"
     return "asm is not lowered" if isinstance(op, InlineAsm) and context.target != "cuda" else None
@@ -55,7 +56,7 @@ class _Expander(Rewriter):
     def op(self, op: Op) -> None:
         if isinstance(op, Offset) and op.indexed is not None and self.mapping:
             op = op.replace(indexed=self.renamed(op.indexed))
-        # What asm means elsewhere must not be expanded for cuda, which might refuse it.
+        # On cuda the `host` of asm is not expanded: it may contain what cuda refuses.
         is_meant_elsewhere = self.is_cuda and isinstance(op, InlineAsm) and op.host is not None
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
 
@@ -94,7 +95,7 @@ class _Expander(Rewriter):
 
 
 def _takes_vectors(expansion: Expand, op: IntrinsicOp) -> bool:
-    """Is all that `expansion` builds for the lanes of `op` elementwise?"""
+    """Return whether `expansion` builds only elementwise ops for the lanes of `op`."""
     types = tuple([Scalar(v.type.dtype) for v in op.args])
     return expansion.is_formula and _is_straight(expansion, types, op.params)
 
@@ -107,7 +108,7 @@ def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, 
 
 
 def _lane_by_lane(op: IntrinsicOp, builder: Builder) -> tuple[Value, ...]:
-    """The results of `op`, each put together from calls for one lane."""
+    """Return the results of `op`, packed from those of one call per lane."""
     given = [tuple([builder.extract(v, lane) for v in op.args]) for lane in range(op.args[0].type.count)]  # type: ignore[union-attr]
     rows = [builder.call(op.spec, lanes, op.params) for lanes in given]
     return tuple([builder.pack(column) for column in zip(*rows)])

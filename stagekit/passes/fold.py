@@ -14,30 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagekit.ir import (
-    PURE,
-    BinaryKind,
-    Builder,
-    Function,
-    Native,
-    Op,
-    Pointer,
-    Type,
-    UnaryKind,
-    Value,
-    ops,
-    semantics,
-)
-from stagekit.passes import identities
+from stagekit.ir import PURE, Builder, Function, Native, Op, Pointer, Type, UnaryKind, Value, ops, semantics
+from stagekit.passes import PassContext, identities
 from stagekit.passes.expand import lowering
 from stagekit.passes.identities import Identity, Same
-from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter, Rule
 
 Replacement = Sequence[Value] | None
 
 
 def fold(fn: Function, context: PassContext) -> Function:
+    """Replace ops whose result is known, or is a value that there is already."""
     return _Folder(fn, context).run(fn)
 
 
@@ -66,32 +53,32 @@ class _Folder(Rewriter):
         self.context = context
         self.block_threads: tuple[int, int, int] | None = fn.attribute("block")
         self.known: dict[Value, Any] = {}  # payloads of constants
-        self.made_by: dict[Value, Op] = {}  # ops that rules look back at
+        self.definitions: dict[Value, Op] = {}  # the ops that rules look back at, by result
 
     def give(self, value: Any, type_: Type) -> tuple[Value]:
-        """A constant in place of an op."""
+        """Put a constant in place of an op."""
         assert not isinstance(type_, Pointer)
-        made = self.builder.constant(value, type_)
-        self.known[made] = value
-        return (made,)
+        constant = self.builder.constant(value, type_)
+        self.known[constant] = value
+        return (constant,)
 
     def computed(self, value: Any, type_: Type) -> tuple[Value]:
-        """The same for a NumPy scalar."""
+        """Put a NumPy scalar in place of an op."""
         return self.give(semantics.to_python(value, type_.dtype), type_)
 
     def typed(self, *operands: Value) -> tuple[Any, ...] | None:
-        """The operands as NumPy scalars if all are constants."""
+        """Return the operands as NumPy scalars if all are constants."""
         known = self.known
         for each in operands:
             if each not in known:
                 return None
         return tuple(semantics.typed(known[v], v.type.dtype) for v in operands)
 
-    def identity(self, rule: Identity, left: Value) -> Replacement:
-        """What a rule of `identities` gives for an op whose left operand is `left`."""
+    def identity(self, rule: Identity, operand: Value) -> Replacement:
+        """Put in place of an op what a rule of `identities` gives; `operand` is the one that the rule may leave."""
         if rule is None:
             return None
-        return (left,) if isinstance(rule, Same) else self.give(rule, left.type)
+        return (operand,) if isinstance(rule, Same) else self.give(rule, operand.type)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -108,28 +95,23 @@ class _Folder(Rewriter):
         if op.lhs is op.rhs:
             return self.identity(identities.of_equals(op.kind, dtype), op.lhs)
         if op.rhs in self.known:
-            return self.beside(op.kind, op.lhs, op.rhs)
-        return self.after(op.kind, op.lhs, op.rhs) if op.lhs in self.known else None
-
-    def beside(self, kind: BinaryKind, operand: Value, constant: Value) -> Replacement:
-        rule = identities.beside_constant(kind, operand.type.dtype, self.known[constant])
-        return self.identity(rule, operand)
-
-    def after(self, kind: BinaryKind, constant: Value, operand: Value) -> Replacement:
-        if kind in identities.COMMUTATIVE:
-            return self.beside(kind, operand, constant)
-        return self.identity(identities.after_zero(kind), constant) if self.known[constant] == 0 else None
+            return self.identity(identities.with_constant(op.kind, dtype, self.known[op.rhs]), op.lhs)
+        if op.lhs not in self.known:
+            return None
+        if op.kind in identities.COMMUTATIVE:
+            return self.identity(identities.with_constant(op.kind, dtype, self.known[op.lhs]), op.rhs)
+        return self.identity(identities.of_zero(op.kind), op.lhs) if self.known[op.lhs] == 0 else None
 
     def unary(self, op: ops.Unary, builder: Builder) -> Replacement:
         dtype = op.operand.type.dtype
         if given := self.typed(op.operand):
             return self.computed(semantics.unary(op.kind, dtype, *given), op.result.type)
-        inner = self.made_by.get(op.operand)
+        inner = self.definitions.get(op.operand)
         if isinstance(inner, ops.Unary) and inner.kind is op.kind:
             return (inner.operand,)
         if isinstance(inner, ops.Compare) and op.kind is UnaryKind.NOT and identities.has_opposite(inner):
             return (builder.compare(inner.kind.opposite, inner.lhs, inner.rhs),)
-        self.made_by[op.result] = op
+        self.definitions[op.result] = op
         return None
 
     def compare(self, op: ops.Compare, builder: Builder) -> Replacement:
@@ -137,7 +119,7 @@ class _Folder(Rewriter):
             return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), op.result.type)
         if op.lhs is op.rhs and not op.lhs.type.dtype.is_float:
             return self.give(op.kind in identities.TRUE_OF_EQUALS, op.result.type)
-        self.made_by[op.result] = op
+        self.definitions[op.result] = op
         return None
 
     def select(self, op: ops.Select, builder: Builder) -> Replacement:
@@ -147,7 +129,7 @@ class _Folder(Rewriter):
         return self.choice(op.condition, op.if_true, op.if_false)
 
     def choice(self, condition: Value, if_true: Value, if_false: Value) -> Replacement:
-        """The value that a choice always gives, when there is one."""
+        """Return the value that a choice always gives, when there is one."""
         if if_true is if_false:
             return (if_true,)
         if if_true.type == condition.type and self.known.get(if_true) is True and self.known.get(if_false) is False:
@@ -158,48 +140,43 @@ class _Folder(Rewriter):
         target = op.result.type.dtype
         if given := self.typed(op.operand):
             return self.computed(semantics.cast(given[0], op.operand.type.dtype, target), op.result.type)
-        inner = self.made_by.get(op.operand)
+        inner = self.definitions.get(op.operand)
         if isinstance(inner, ops.Cast) and identities.needs_no_step(inner, target):
             return (builder.cast(inner.operand, target),)
-        self.made_by[op.result] = op
+        self.definitions[op.result] = op
         return None
 
     def bitcast(self, op: ops.Bitcast, builder: Builder) -> Replacement:
-        inner = self.made_by.get(op.operand)
+        inner = self.definitions.get(op.operand)
         if isinstance(inner, ops.Bitcast):
             return (builder.bitcast(inner.operand, op.result.type),)
-        self.made_by[op.result] = op
-        if op.operand not in self.known or op.result.type == op.operand.type:
+        self.definitions[op.result] = op
+        given = self.typed(op.operand)
+        if not given or op.result.type == op.operand.type:
             return None
-        return self.bits(self.typed(op.operand), op.result.type)
-
-    def bits(self, given: tuple[Any, ...] | None, target: Type) -> Replacement:
-        """The bits of a constant; not of a NaN, whose payload a constant cannot carry."""
-        (value,) = given or ()
-        result = value.view(target.dtype.numpy)
-        return self.computed(result, target) if value == value and result == result else None
+        result = given[0].view(op.result.type.dtype.numpy)
+        is_nan = given[0] != given[0] or result != result  # whose payload a constant cannot carry
+        return None if is_nan else self.computed(result, op.result.type)
 
     def splat(self, op: ops.Splat, builder: Builder) -> Replacement:
-        self.made_by[op.result] = op
+        self.definitions[op.result] = op
         return self.give(self.known[op.operand], op.result.type) if op.operand in self.known else None
 
     def pack(self, op: ops.Pack, builder: Builder) -> Replacement:
-        """All lanes of one vector, in order, are that vector."""
-        self.made_by[op.result] = op
-        sources = [self.made_by.get(lane) for lane in op.args]
+        """Replace all lanes of one vector, in order, by that vector."""
+        self.definitions[op.result] = op
+        sources = [self.definitions.get(lane) for lane in op.args]
         first = sources[0]
         if not isinstance(first, ops.Extract) or first.operand.type is not op.result.type:
             return None
-        in_order = [
-            isinstance(s, ops.Extract) and (s.operand, s.index) == (first.operand, i) for i, s in enumerate(sources)
-        ]
-        return (first.operand,) if all(in_order) else None
+        lanes = [(s.operand, s.index) for s in sources if isinstance(s, ops.Extract)]
+        return (first.operand,) if lanes == [(first.operand, i) for i in range(len(sources))] else None
 
     def extract(self, op: ops.Extract, builder: Builder) -> Replacement:
         if op.operand in self.known:
             return self.give(self.known[op.operand], op.result.type)
-        self.made_by[op.result] = op
-        match self.made_by.get(op.operand):
+        self.definitions[op.result] = op
+        match self.definitions.get(op.operand):
             case ops.Pack(args=lanes):
                 return (lanes[op.index],)
             case ops.Splat(operand=lane):
@@ -215,18 +192,14 @@ class _Folder(Rewriter):
         given = self.typed(*op.args)
         if given and op.spec.evaluate:
             return self.computed(op.spec.evaluate(*given), op.result.type)
-        return self.limited(op) if len(op.args) == 2 else None
-
-    def limited(self, op: ops.IntrinsicOp) -> Replacement:
-        for operand, constant in (op.args, op.args[::-1]):
+        for operand, constant in (op.args, op.args[::-1]) if op.spec.extreme else ():
             if constant in self.known:
-                return self.identity(
-                    identities.beside_limit(op.spec.extreme, op.result.type.dtype, self.known[constant]), operand
-                )
+                rule = identities.of_extremum(op.spec.extreme, op.result.type.dtype, self.known[constant])
+                return self.identity(rule, operand)
         return None
 
     def is_computable(self, op: ops.IntrinsicOp) -> bool:
-        """Is the record's own meaning, bit by bit, what the target computes?"""
+        """Return whether the target computes what the record says, bit by bit."""
         spec, target = op.spec, self.context.target
         is_exact = spec.tolerance.get(target, 0.0) == 0.0
         is_approximate = self.context.fastmath and target in spec.lower_fast
@@ -252,7 +225,7 @@ class _Folder(Rewriter):
         return ()
 
     def if_(self, op: ops.If, builder: Builder) -> Replacement:
-        """A decided branch is replaced by its arm; an open one gives away results that are the same in both arms."""
+        """Replace a decided branch by its arm; of an undecided one, take away results that are the same in both arms."""
         condition = self.known.get(op.condition)
         if condition is not None:
             arm = op.then_body if condition else op.else_body
@@ -265,7 +238,7 @@ class _Folder(Rewriter):
         return None
 
     def for_(self, op: ops.For, builder: Builder) -> Replacement:
-        """A loop that never runs is its initial values."""
+        """Replace a loop that never runs by its initial values."""
         if not all(v in self.known for v in (op.start, op.stop, op.step)):
             return None
         start, stop, step = (self.known[v] for v in (op.start, op.stop, op.step))

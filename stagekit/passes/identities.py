@@ -1,8 +1,8 @@
-"""Which ops on integers and bools change nothing, as tables; `fold.py` applies them.
+"""Which ops on integers and bools have a result that is known, as tables; `fold.py` applies them.
 
-    beside_constant(MUL, int32, 1)     ->  LEFT         x * 1 is x
-    beside_constant(AND, int32, 0)     ->  0            x & 0 is 0
-    beside_constant(ADD, int32, 5)     ->  None         no identity
+    with_constant(MUL, int32, 1)     ->  SAME         x * 1 is x
+    with_constant(AND, int32, 0)     ->  0            x & 0 is 0
+    with_constant(ADD, int32, 5)     ->  None         no identity
 
 No rule for floats: `x + 0.0` is not `x` for -0.0, nor `x * 1.0` for a NaN with a payload.
 """
@@ -21,14 +21,14 @@ _K, _C = BinaryKind, CompareKind
 
 
 class Same(Enum):
-    """The result is the other operand."""
+    """The result is the operand `x` that the rule speaks of."""
 
-    LEFT = "left"
+    SAME = "same"
 
 
-LEFT = Same.LEFT
+SAME = Same.SAME
 Identity = Same | bool | int | None
-"""The result of an op: its left operand, a constant, or None where no rule says."""
+"""The result of an op: its operand, a constant, or None where there is no identity."""
 
 _ALL_BITS = -1  # in the tables, of any dtype
 
@@ -46,49 +46,48 @@ TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
 _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
 
 
-def beside_constant(kind: BinaryKind, dtype: DType, constant: Any) -> Identity:
-    """`x kind constant`."""
-    number = (
-        _ALL_BITS if constant == (-1 if dtype.is_signed else dtype.max) else constant
-    )  # also of a bool, of which 1 is True
+def with_constant(kind: BinaryKind, dtype: DType, constant: Any) -> Identity:
+    """Return what `x kind constant` is."""
+    has_all_bits = constant == (-1 if dtype.is_signed else dtype.max)  # also of a bool, of which 1 is True
+    number = _ALL_BITS if has_all_bits else constant
     if number == _NEUTRAL.get(kind):
-        return LEFT
+        return SAME
     if number == _ABSORBING.get(kind):
         return cast("bool | int", constant)
     return 0 if kind is _K.MOD and number == 1 else None
 
 
-def after_zero(kind: BinaryKind) -> Identity:
-    """`0 kind x`, for a kind that does not commute: LEFT is that 0."""
-    return LEFT if kind in _ZERO_STAYS_ZERO else None
+def of_zero(kind: BinaryKind) -> Identity:
+    """Return what `0 kind x` is, for a kind that does not commute: SAME is that 0."""
+    return SAME if kind in _ZERO_STAYS_ZERO else None
 
 
 def of_equals(kind: BinaryKind, dtype: DType) -> Identity:
-    """`x kind x`."""
+    """Return what `x kind x` is."""
     if kind in (_K.AND, _K.OR):
-        return LEFT
+        return SAME
     zero = False if dtype is bool_ else 0
     return zero if kind in (_K.SUB, _K.XOR, _K.MOD) else None
 
 
-def beside_limit(extreme: str | None, dtype: DType, constant: Any) -> Identity:
-    """`minimum(x, constant)` and its like, of integers: the constant at one end of the dtype, x at the other."""
+def of_extremum(extreme: str | None, dtype: DType, constant: Any) -> Identity:
+    """Return what `minimum(x, constant)` or its like is, of integers: the constant at one end of the dtype, x at the other."""
     if extreme is None or not dtype.is_integer:
         return None
     decides, yields = (dtype.min, dtype.max) if extreme == "min" else (dtype.max, dtype.min)
-    return decides if constant == decides else LEFT if constant == yields else None
+    return decides if constant == decides else SAME if constant == yields else None
 
 
 # -- comparisons and casts --------------------------------------------------------------------------------------------
 
 
 def has_opposite(op: Compare) -> bool:
-    """Is `not op` a comparison too?"""
+    """Return whether `not op` is a comparison too."""
     return not op.lhs.type.dtype.is_float or op.kind in _OPPOSITE_OF_FLOATS
 
 
 def needs_no_step(first: Cast, target: DType) -> bool:
-    """Does casting directly to `target` give the same as through the result of `first`?"""
+    """Return whether a cast directly to `target` gives the same as one through the result of `first`."""
     source, middle = first.operand.type.dtype, first.result.type.dtype
     if source is target:
         return _keeps_value(source, middle)
@@ -101,7 +100,7 @@ def needs_no_step(first: Cast, target: DType) -> bool:
 
 
 def _keeps_value(source: DType, target: DType) -> bool:
-    """Does every value of `source` survive a cast to `target`?"""
+    """Return whether a cast to `target` keeps every value of `source`."""
     if source.is_float:
         return target.is_float and (source is target or (source.bits < 32 <= target.bits) or target is float64)
     if target.is_float:

@@ -1,11 +1,12 @@
-"""Spell out arithmetic that no target has: what is left computes on integers, bool, float32 and float64 only.
+"""Replace arithmetic that no target has: what is left computes on integers, bool, float32 and float64 only.
 
     %r = add %a, %b : f16        ->  %x = cast %a : f32;  %y = cast %b : f32;  %s = add %x, %y;  %r = cast %s : f16
     %r = floordiv %a, %b : f32   ->  NumPy's algorithm over an exact remainder
     %r = cast %a : f64 to f16    ->  round to odd in f32, then cast
 
-Casts left: among bool, integers, f32 and f64; f16 with f32, f16 to f64; bf16 with f32. Both targets run the same integer code for
-the rest, so their results are the same bits and no compiler runtime library is called.
+Casts left: among bool, integers, f32 and f64; f16 from and to f32, f16 to f64; bf16 from and to f32. For all others both
+targets run the same integer code, so that results are the same bits and no compiler runtime library is called.
+On cuda, vectors of f16 keep +, - and *, for which it has instructions that round once, as the way through f32 does.
 
 Relies on: intrinsics already expanded (they make such arithmetic). Keeps: meaning, bit for bit. Linear in the number of ops.
 Sources: `ir/semantics.py` for the meaning; for rounding twice safely, Boldo and Melquiond, "Emulation of FMA and correctly
@@ -18,24 +19,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stagekit.dtypes import (
-    ALL_DTYPES,
-    DType,
-    Layout,
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int32,
-    uint8,
-    uint16,
-    uint32,
-)
+from stagekit.dtypes import ALL_DTYPES, DType, Layout, bfloat16, float16, float32, float64, int32, uint8, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value, Vector
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.rewriter import rewrite
 
 Replacement = Sequence[Value] | None
@@ -52,18 +41,18 @@ _LEGAL_NARROW_CASTS = {
 
 
 def legalize(fn: Function, context: PassContext) -> Function:
-    """Replace what emission does not know by what it does."""
+    """Replace ops that the emitter does not know by ops that it knows."""
     binary = functools.partial(_binary, has_packed_float16=context.target == "cuda")
     return rewrite(fn, {Binary: binary, Unary: _unary, Compare: _compare, Cast: _cast})
 
 
 def is_legal_cast(source: DType, target: DType) -> bool:
-    """Can emission convert `source` to `target` in one step?"""
+    """Return whether the emitter converts `source` to `target` in one step."""
     return (_is_plain(source) and _is_plain(target)) or (source, target) in _LEGAL_NARROW_CASTS
 
 
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
-    """What `legalize` leaves no trace of."""
+    """Return why `legalize` would not leave `op` as it is, or None."""
     operand = op.operands()[0].type
     if isinstance(operand, Pointer) or (context.target == "cuda" and isinstance(op, Binary) and _is_packed(op)):
         return None
@@ -72,7 +61,7 @@ def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | 
 
 @functools.cache
 def _objection(mnemonic: str, what: Any, dtype: DType) -> str | None:
-    """what: the kind of an operation, or the dtype that a cast gives."""
+    """Return what `illegal` does, for dtypes. what: the kind of an op, or the dtype that a cast gives."""
     if mnemonic == Cast.mnemonic:
         return None if is_legal_cast(dtype, what) else f"cast of {dtype.short} to {what.short}"
     is_formula = what in _FLOAT_BINARY and dtype.is_float
@@ -95,7 +84,7 @@ _PACKED = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
 
 
 def _is_packed(op: Binary) -> bool:
-    """Has cuda an instruction for two lanes of this at once? It rounds once, to the same bits as the way through float32."""
+    """Return whether cuda has an instruction for two lanes of `op` at once."""
     return op.kind in _PACKED and isinstance(op.lhs.type, Vector) and op.lhs.type.dtype is float16
 
 
@@ -112,7 +101,7 @@ def _binary(op: Binary, b: Builder, *, has_packed_float16: bool) -> Replacement:
 
 
 def _unary(op: Unary, b: Builder) -> Replacement:
-    """NEG of a 16-bit float flips the sign bit."""
+    """Negate a 16-bit float by its sign bit."""
     x = Term(b, op.operand)
     if op.kind is not UnaryKind.NEG or x.dtype not in _NARROW:
         return None
@@ -137,14 +126,14 @@ def _cast(op: Cast, b: Builder) -> Replacement:
 
 
 def _to_plain(x: Term) -> Term:
-    """A float of 16 or 8 bits as float32, exactly; anything else as it is."""
+    """Return a float of 16 or 8 bits as float32, exactly; anything else as it is."""
     if x.dtype in _NARROW:
         return x.cast(float32)
     return _from_float8(x) if x.dtype in _FLOAT8 else x
 
 
 def _from_plain(x: Term, target: DType) -> Term:
-    """A plain value as any dtype, rounded once."""
+    """Return a plain value as any dtype, rounded once."""
     if _is_plain(target):
         return x.cast(target)
     if target is float16 and not x.dtype.is_float and x.dtype.bits >= 32:
@@ -154,9 +143,9 @@ def _from_plain(x: Term, target: DType) -> Term:
 
 
 def _clamped(x: Term) -> Term:
-    """A wide integer within 17 bits, which float32 holds exactly. What is beyond becomes 65535, and that infinity in float16.
+    """Limit a wide integer to 17 bits, which float32 holds exactly: to 65535, which float16 rounds to infinity.
 
-    Also LLVM 22.1 takes an integer with few significant bits for exact in float16, though it be 2**31; of 65535 it does not.
+    Besides, LLVM 22.1 takes an integer with few significant bits for exact in float16 even where it is out of range, as 2**31.
     """
     x = x.select_if(x <= _BEYOND_FLOAT16, _BEYOND_FLOAT16)
     return x.select_if(x >= -_BEYOND_FLOAT16, -_BEYOND_FLOAT16) if x.dtype.is_signed else x
@@ -166,20 +155,20 @@ _BEYOND_FLOAT16 = 65535
 
 
 def _to_odd_float32(x: Term) -> Term:
-    """A plain value as float32: exact where it fits, else with a sticky last bit that keeps the next rounding right."""
+    """Return a plain value as float32: exact where it fits, else with a sticky last bit, so that the next rounding is right."""
     if x.dtype is float32:
         return x
     if x.dtype is float64:
         return _odd_from_float64(x)
     if x.dtype.bits == 64:
-        return _odd_from_float64(_with_sticky_bit(x, kept_bits=53).cast(float64))
+        return _odd_from_float64(_with_sticky_bit(x, width=53).cast(float64))
     if x.dtype.bits == 32:
-        return _with_sticky_bit(x, kept_bits=24).cast(float32)
+        return _with_sticky_bit(x, width=24).cast(float32)
     return x.cast(float32)
 
 
 def _odd_from_float64(x: Term) -> Term:
-    """Round towards zero, then set the last bit when something was lost."""
+    """Round towards zero, then set the last bit where that was not exact."""
     near = x.cast(float32)
     back = near.cast(float64)
     is_beyond = expansions.absolute(back) > expansions.absolute(x)
@@ -188,20 +177,20 @@ def _odd_from_float64(x: Term) -> Term:
     return (toward_zero | is_inexact.cast(uint32)).bitcast(float32)
 
 
-def _with_sticky_bit(x: Term, kept_bits: int) -> Term:
-    """A wide integer in `kept_bits` of its bits: the lower ones become one bit that says whether any was set.
+def _with_sticky_bit(x: Term, width: int) -> Term:
+    """Return a wide integer in its `width` highest bits: the lower ones become one bit that says whether any was set.
 
-    Small numbers fit as they are. In large ones these bits lie below every place where a narrow float rounds.
+    Small numbers fit as they are. In large ones the lower bits lie below every place where a narrow float rounds.
     """
-    dropped = x.dtype.bits - kept_bits + 1
+    dropped = x.dtype.bits - width + 1
     low_mask = (1 << dropped) - 1
     low = x & low_mask
     sticky = low.like(1 << (dropped - 1)).select_if(low.differs(0), 0)
-    return ((x & ~low_mask) | sticky).select_if(_is_large(x, kept_bits), x)
+    return ((x & ~low_mask) | sticky).select_if(_is_large(x, width), x)
 
 
 def _is_large(x: Term, bits: int) -> Term:
-    """Is the magnitude at least 2**bits?"""
+    """Return whether the magnitude is at least 2**bits."""
     above = x >= 1 << bits
     return above | (x <= -(1 << bits)) if x.dtype.is_signed else above
 
@@ -210,7 +199,7 @@ def _is_large(x: Term, bits: int) -> Term:
 
 
 def _to_float8(x: Term, target: DType) -> Term:
-    """float32 to nearest even. The magnitude's bits are rounded as an integer, whose carry moves the exponent by itself."""
+    """Round float32 to nearest even. The magnitude's bits are rounded as an integer, whose carry goes into the exponent."""
     layout = target.layout
     magnitude = x.bits & 0x7FFFFFFF
     shift = 23 - layout.fraction_bits
@@ -224,14 +213,14 @@ def _to_float8(x: Term, target: DType) -> Term:
 
 
 def _subnormal_code(magnitude: Term, layout: Layout) -> Term:
-    """Added to a power of two whose last place is the smallest float8, a number rounds there, and its code is below it."""
+    """Add a power of two whose last place is the smallest float8: the sum rounds there, and its low bits are the code."""
     small = magnitude.bitcast(float32)
     anchor = small.like(2.0 ** (24 - layout.bias - layout.fraction_bits))
     return (small + anchor).bits - anchor.bits
 
 
 def _from_float8(x: Term) -> Term:
-    """float32, exactly. What has the exponent of a float16 is the upper half of one."""
+    """Return a float8 as float32, exactly. One with the exponent of float16 is the upper half of a float16."""
     layout = x.dtype.layout
     if layout.bias == float16.layout.bias:
         return (x.bits.cast(uint16) << float16.bits - x.dtype.bits).bitcast(float16).cast(float32)

@@ -18,13 +18,14 @@ from stagekit.artifact import RecordSite
 from stagekit.intrinsics.registry import by_name
 from stagekit.ir import INDEX, Block, Builder, CompareKind, Effect, Function, Op, Pointer, Scalar, Space, Value, walk
 from stagekit.ir.ops import Assert, Print
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.rewriter import Rewriter, Rule
 
 _WORD = dtypes.uint64
 
 
 def records(fn: Function, context: PassContext) -> Function:
+    """Replace `assert` and `print` by ops that write the record buffer, as far as the target needs that."""
     if not any(Effect.HOST in op.effects for op in walk(fn.body)):
         return fn
     recorder = _Recorder(context)
@@ -37,7 +38,7 @@ def records(fn: Function, context: PassContext) -> Function:
 
 
 def illegal(op: Op, context: PassContext) -> str | None:
-    """What `records` leaves no trace of."""
+    """Return why `records` would not leave `op` as it is, or None."""
     is_printed = context.target == "cuda" and isinstance(op, Print)
     return None if is_printed else f"{op.mnemonic} is not lowered for {context.target}"
 
@@ -68,7 +69,7 @@ class _Recorder(Rewriter):
         return ()
 
     def write(self, site: RecordSite, operands: Sequence[Value], b: Builder) -> None:
-        """Reserve room for one record and fill it in, or count it as dropped."""
+        """Write the ops that reserve room for one record and fill it in, or count it as dropped."""
         self.sites.append(site)
         length = b.constant(layout.record_words(len(operands)), _WORD)
         start = b.call_one(by_name("atomic_add"), (self.word(b, layout.NEXT), length))
@@ -88,9 +89,9 @@ class _Recorder(Rewriter):
         return b.offset(self.buffer, b.index(index))
 
     def words(self, operands: Sequence[Value], b: Builder) -> list[Value]:
-        """The words of a record, in the order of the layout: site, block, thread, payload."""
+        """Return the words of a record, in the order of the layout: site, block, thread, payload."""
         indices = [b.call_one(by_name(name), (), (axis,)) for name in ("block_idx", "thread_idx") for axis in "xyz"]
-        site = b.constant(len(self.sites), _WORD)  # counts from 1: a word of 0 is a record that was never written
+        site = b.constant(len(self.sites), _WORD)  # counted from 1: 0 says that a record was never written
         return [site, *(b.cast(i, _WORD) for i in indices), *(_payload(v, b) for v in operands)]
 
 
@@ -107,7 +108,7 @@ def _dtypes(operands: Sequence[Value]) -> tuple[dtypes.DType, ...]:
 
 
 def _print_numbers(op: Print, builder: Builder) -> Sequence[Value] | None:
-    """The same print of operands that the driver knows: a float8 as float32, a pointer as its address."""
+    """Print operands that the driver knows: a float8 as float32, a pointer as its address."""
     shown = tuple(_printable(v, builder) for v in op.operands_)
     if shown == op.operands_:
         return None

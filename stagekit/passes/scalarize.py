@@ -4,10 +4,10 @@
     %w = binary.add %v, %v : vector<2 x i64>      ->     %2 = binary.add %a, %a     %3 = binary.add %b, %b
     %x = extract %w {index=1} : i64                      (%x is %3)
 
-The cpu and the interpreter have no vectors: none is left. On cuda those stay that LLVM splits into what it would make of the
-scalars, or packs: arithmetic of floats, and of 32-bit words as far as elementary functions are made of it (`_KEPT`). Taken apart
-are indices, whose constant parts then become offsets in addresses, and whatever is written in a special way against a fault of
-LLVM or of ptxas: `//` and `%`, shifts by a run-time amount, minima of integers, float to integer, 8 and 16 bits. So are calls.
+The cpu and the interpreter have no vectors: none is left. On cuda those stay that LLVM packs, or splits into what it would make
+of the scalars: arithmetic of floats, and of 32-bit words as far as elementary functions are made of it (`_KEPT`). Taken apart
+are indices, whose constant parts then become offsets in addresses; calls; and all that is written in a special way because of a
+fault of LLVM or of ptxas: `//` and `%`, shifts by a run-time amount, minima of integers, float to integer, 8 and 16 bits.
 
 Relies on: intrinsics already expanded. Keeps: meaning, bit for bit. Linear in the number of lanes.
 """
@@ -20,8 +20,8 @@ from typing import Any
 from stagekit.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32
 from stagekit.ir import BinaryKind, Block, Function, Llvm, Op, Scalar, UnaryKind, Value, Vector, ops, walk
 from stagekit.ir.typing import types_of
+from stagekit.passes import PassContext
 from stagekit.passes.expand import lowering
-from stagekit.passes.manager import PassContext
 from stagekit.passes.rewriter import Rewriter
 
 Lanes = tuple[Value, ...]
@@ -29,31 +29,28 @@ Lanes = tuple[Value, ...]
 _K = BinaryKind
 _FLOATS = (float16, bfloat16, float32, float64)
 _WORDS = (int32, uint32)
+_HELD = (*_FLOATS, *_WORDS, uint16)
+"""Dtypes of vectors that stay vectors on cuda where they are carried or put together."""
+
 _BITWISE = (_K.AND, _K.OR, _K.XOR)
 _SHIFTS = (_K.SHL, _K.SHR)
-_ARITHMETIC = (_K.ADD, _K.SUB, _K.MUL)
 _BINARY: dict[DType, tuple[BinaryKind, ...]] = {
-    **dict.fromkeys(_FLOATS, (*_ARITHMETIC, _K.DIV)),
-    **dict.fromkeys(_WORDS, (*_ARITHMETIC, *_BITWISE, *_SHIFTS)),
+    **dict.fromkeys(_FLOATS, (_K.ADD, _K.SUB, _K.MUL, _K.DIV)),
+    **dict.fromkeys(_WORDS, (_K.ADD, _K.SUB, _K.MUL, *_BITWISE, *_SHIFTS)),
     **dict.fromkeys((bool_, uint16), _BITWISE),
 }
 _CASTS = {
-    *((narrow, float32) for narrow in _FLOATS),
-    *((float32, narrow) for narrow in _FLOATS),
+    *((source, target) for source in _FLOATS for target in _FLOATS if float32 in (source, target)),
     *((source, target) for source in (bool_, *_WORDS) for target in (float32, float64, *_WORDS)),
     (float16, float64),
 }
-_BITS = {float16: 16, bfloat16: 16, uint16: 16, float32: 32, int32: 32, uint32: 32}
-_HELD = (*_FLOATS, *_WORDS, uint16)
-"""Dtypes of vectors that stay vectors where they are carried or put together."""
-
 _KEPT: dict[type[Op], Callable[[Any, PassContext], bool]] = {
     ops.Binary: lambda op, _: op.kind in _BINARY.get(op.lhs.type.dtype, ()),
     ops.Unary: lambda op, _: op.operand.type.dtype in (_FLOATS if op.kind is UnaryKind.NEG else (bool_, *_WORDS)),
     ops.Compare: lambda op, _: op.lhs.type.dtype in (*_FLOATS, *_WORDS),
     ops.Select: lambda op, _: op.result.type.dtype in _HELD,
     ops.Cast: lambda op, _: (op.operand.type.dtype, op.result.type.dtype) in _CASTS,
-    ops.Bitcast: lambda op, _: op.operand.type.dtype in _BITS and op.result.type.dtype in _BITS,
+    ops.Bitcast: lambda op, _: op.operand.type.dtype in _HELD and op.result.type.dtype in _HELD,
     ops.IntrinsicOp: lambda op, context: (
         op.args[0].type.dtype in (float32, float64) and isinstance(lowering(op, context), Llvm)
     ),
@@ -62,48 +59,52 @@ _KEPT: dict[type[Op], Callable[[Any, PassContext], bool]] = {
 
 
 def scalarize(fn: Function, context: PassContext) -> Function:
+    """Replace ops on vectors by ops on their lanes, as far as the target needs that."""
     has_vectors = any(type(v.type) is Vector for op in walk(fn.body) for v in op.results)
     return _Scalarizer(context).run(fn) if has_vectors else fn
 
 
 def illegal(op: Op, context: PassContext) -> str | None:
-    """What `scalarize` leaves no trace of."""
-    if not _is_of_vectors(op):
+    """Return why `scalarize` would not leave `op` as it is, or None."""
+    if not _has_vectors(op):
         return None
     kept = _KEPT.get(type(op))
     is_legal = context.target == "cuda" and (kept is None or kept(op, context))
     return None if is_legal else f"{op.mnemonic} of vectors is not done by {context.target}"
 
 
-def _is_of_vectors(op: Op) -> bool:
+def _has_vectors(op: Op) -> bool:
     return Vector in map(type, types_of((*op.operands(), *op.results)))
 
 
 class _Scalarizer(Rewriter):
-    """lanes: of vectors, as far as they are values of their own. gone: the vectors that are nothing but their lanes now."""
+    """lanes: the scalars of each vector whose lanes are values of their own. split: the vectors that are nothing else any more.
+    constants: vectors that are known.
+    """
 
     def __init__(self, context: PassContext) -> None:
         super().__init__({})
         self.context = context
         self.lanes: dict[Value, Lanes] = {}
-        self.gone: set[Value] = set()
+        self.split: set[Value] = set()
         self.constants: set[Value] = set()
 
-    def holds(self, vector: Value) -> bool:
-        return self.context.target == "cuda" and vector.type.dtype in _HELD
+    def is_held(self, value: Value) -> bool:
+        """Return whether `value` stays as it is where it is carried: a scalar, or a vector that cuda holds."""
+        return type(value.type) is not Vector or (self.context.target == "cuda" and value.type.dtype in _HELD)
 
     def whole(self, value: Value) -> Value:
-        """`value` as it is now, put together again if it is gone."""
-        return self.builder.pack(self.lanes[value]) if value in self.gone else self.mapping.get(value, value)
+        """Return what stands for `value` now; a vector that is split is packed again."""
+        return self.builder.pack(self.lanes[value]) if value in self.split else self.mapping.get(value, value)
 
     def lanes_of(self, vector: Value) -> Lanes:
-        found = self.lanes.get(vector)
-        count = len(found) if found else vector.type.count  # type: ignore[union-attr]
-        return found or tuple([self.builder.extract(vector, lane) for lane in range(count)])
+        count = vector.type.count  # type: ignore[union-attr]
+        return self.lanes.get(vector) or tuple([self.builder.extract(vector, lane) for lane in range(count)])
 
-    def take_apart(self, vector: Value, lanes: Lanes) -> None:
+    def replace(self, vector: Value, lanes: Lanes) -> None:
+        """Let `lanes` stand for `vector`."""
         self.lanes[vector] = lanes
-        self.gone.add(vector)
+        self.split.add(vector)
 
     # -- control flow -----------------------------------------------------------------------------------------------
 
@@ -112,22 +113,18 @@ class _Scalarizer(Rewriter):
         return super().block(block if params == block.params else Block(params, block.ops))
 
     def defined(self, values: Lanes) -> Lanes:
-        """What control flow defines in place of `values`."""
-        found: list[Value] = []
+        """Return the values that control flow defines in place of `values`, with a scalar for each lane that is not held."""
         for value in values:
-            if isinstance(value.type, Vector) and not self.holds(value):
+            if not self.is_held(value):
                 lane = Scalar(value.type.dtype)
-                self.take_apart(value, tuple([Value(lane, value.name) for _ in range(value.type.count)]))
-            found.extend(self.lanes.get(value, (value,)))
-        return tuple(found)
+                self.replace(value, tuple([Value(lane, value.name) for _ in range(value.type.count)]))  # type: ignore[union-attr]
+        return tuple([each for value in values for each in self.lanes.get(value, (value,))])
 
-    def handed(self, values: Lanes) -> Lanes:
-        """What control flow hands on in place of `values`."""
-        found: list[Value] = []
-        for value in values:
-            is_apart = isinstance(value.type, Vector) and not self.holds(value)
-            found.extend(self.lanes_of(value) if is_apart else (self.whole(value),))
-        return tuple(found)
+    def passed(self, values: Lanes) -> Lanes:
+        """Return the values that control flow passes on in place of `values`."""
+        return tuple(
+            [v for value in values for v in ((self.whole(value),) if self.is_held(value) else self.lanes_of(value))]
+        )
 
     def ops(self, ops: Iterable[Op]) -> None:
         for each in ops:
@@ -136,9 +133,9 @@ class _Scalarizer(Rewriter):
     def op(self, op: Op) -> None:
         self.builder.loc = op.loc
         if op.BODY_FIELDS or op.is_terminator:
-            lists = {name: self.handed(getattr(op, name)) for name, kind in op.OPERAND_FIELDS if kind == "operand_list"}
+            lists = {name: self.passed(getattr(op, name)) for name, kind in op.OPERAND_FIELDS if kind == "operand_list"}
             super().op(op.replace(**lists, results=self.defined(op.results)))
-        elif _is_of_vectors(op):
+        elif _has_vectors(op):
             _RULES.get(type(op), _elementwise)(self, op)
         else:
             super().op(op)
@@ -146,27 +143,19 @@ class _Scalarizer(Rewriter):
 
 def _constant(s: _Scalarizer, op: ops.Constant) -> None:
     s.constants.add(op.result)
-    if s.holds(op.result):
+    if s.is_held(op.result):
         s.builder.append(op)
     else:
         lane = s.builder.constant(op.value, op.result.type.dtype)
-        s.take_apart(op.result, (lane,) * op.result.type.count)  # type: ignore[union-attr]
+        s.replace(op.result, (lane,) * op.result.type.count)  # type: ignore[union-attr]
 
 
-def _splat(s: _Scalarizer, op: ops.Splat) -> None:
-    _put_together(s, op, (s.mapping.get(op.operand, op.operand),) * op.count)
-
-
-def _pack(s: _Scalarizer, op: ops.Pack) -> None:
-    _put_together(s, op, s.values(op.args))
-
-
-def _put_together(s: _Scalarizer, op: Op, lanes: Lanes) -> None:
-    s.lanes[op.result] = lanes
-    if s.holds(op.result):
+def _pack(s: _Scalarizer, op: ops.Splat | ops.Pack) -> None:
+    s.lanes[op.result] = s.values(op.args if isinstance(op, ops.Pack) else (op.operand,) * op.count)
+    if s.is_held(op.result):
         s.builder.append(op.with_operands(s.mapping))
     else:
-        s.gone.add(op.result)
+        s.split.add(op.result)
 
 
 def _extract(s: _Scalarizer, op: ops.Extract) -> None:
@@ -177,7 +166,8 @@ def _extract(s: _Scalarizer, op: ops.Extract) -> None:
 
 
 def _elementwise(s: _Scalarizer, op: Op) -> None:
-    if s.context.target == "cuda" and _KEPT[type(op)](op, s.context) and not _shifts_at_run_time(s, op):
+    is_run_time_shift = isinstance(op, ops.Binary) and op.kind in _SHIFTS and op.rhs not in s.constants
+    if s.context.target == "cuda" and _KEPT[type(op)](op, s.context) and not is_run_time_shift:
         s.builder.append(op.with_operands({v: s.whole(v) for v in op.operands()}))
         return
     given = {v: s.lanes_of(v) for v in op.operands()}
@@ -187,16 +177,12 @@ def _elementwise(s: _Scalarizer, op: Op) -> None:
         of_lane = op.with_operands(dict(zip(given, lanes))).replace(results=tuple(map(Value, types)))
         rows.append(s.builder.append(of_lane))
     for vector, lanes in zip(op.results, zip(*rows), strict=True):
-        s.take_apart(vector, lanes)
-
-
-def _shifts_at_run_time(s: _Scalarizer, op: Op) -> bool:
-    return isinstance(op, ops.Binary) and op.kind in _SHIFTS and op.rhs not in s.constants
+        s.replace(vector, lanes)
 
 
 _RULES: dict[type[Op], Callable[[_Scalarizer, Any], None]] = {
     ops.Constant: _constant,
-    ops.Splat: _splat,
+    ops.Splat: _pack,
     ops.Pack: _pack,
     ops.Extract: _extract,
 }

@@ -34,7 +34,7 @@ from stagekit.ir import (
     of_dtype,
     semantics,
 )
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 from tests.backends.host import running
 from tests.backends.nvptx.test_meaning import run as run_text

@@ -15,8 +15,7 @@ from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, Builder, CompareKind, Function, Value, semantics, walk
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.equal import same_ir
-from stagekit.ir.parser import ParseError, parse_function
+from stagekit.ir.parser import ParseError, parse_function, same_ir
 from stagekit.ir.printer import print_function, print_op
 from stagekit.ir.verifier import verify
 

@@ -11,8 +11,8 @@ import pytest
 from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import ALL_DTYPES, FLOAT_DTYPES, DType, bfloat16, bool_, float16, float32, float64, int32
 from stagekit.ir import BinaryKind, Builder, CompareKind, Function, Op, Scalar, UnaryKind, Value, ops, walk
+from stagekit.passes import PassContext
 from stagekit.passes.legalize import is_legal_cast, legalize
-from stagekit.passes.manager import PassContext
 from tests.numerics import exact
 from tests.numerics.ir_eval import evaluate_function
 

@@ -11,11 +11,11 @@ from stagekit.ir import Function
 from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
+from stagekit.passes import Pass, PassContext
 from stagekit.passes.cse import cse
 from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
-from stagekit.passes.manager import Pass, PassContext
 from stagekit.passes.records import records
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)

@@ -14,7 +14,7 @@ from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Builder, CompareKind, Scalar, UnaryKind, Value, ops, semantics
 from stagekit.ir.types import Type
 from stagekit.passes import identities
-from stagekit.passes.identities import LEFT, Identity
+from stagekit.passes.identities import SAME, Identity
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,7 @@ OPS = [(k, d) for k, d in product(KINDS, SMALL) if is_defined(k, d)]
 def check(rule: Identity, left: Array, expected: Array) -> None:
     if rule is None:
         return
-    result = left if rule is LEFT else np.full_like(left, rule)
+    result = left if rule is SAME else np.full_like(left, rule)
     np.testing.assert_array_equal(result, expected)
 
 
@@ -60,7 +60,7 @@ def check(rule: Identity, left: Array, expected: Array) -> None:
 def test_identities_hold_for_every_operand_and_constant(kind: BinaryKind, dtype: DType) -> None:
     x = all_of(dtype)
     for constant in x:
-        rule = identities.beside_constant(kind, dtype, semantics.to_python(constant, dtype))
+        rule = identities.with_constant(kind, dtype, semantics.to_python(constant, dtype))
         right = np.full_like(x, constant)
         check(rule, x, semantics.binary(kind, dtype, x, right))
         if kind in identities.COMMUTATIVE:
@@ -72,14 +72,14 @@ def test_identities_hold_for_every_operand_and_constant(kind: BinaryKind, dtype:
 def test_limits_decide_or_yield(name: str, dtype: DType) -> None:
     x = all_of(dtype)
     for constant in x:
-        rule = identities.beside_limit(registry.by_name(name).extreme, dtype, int(constant))
+        rule = identities.of_extremum(registry.by_name(name).extreme, dtype, int(constant))
         assert (rule is None) == (constant not in (dtype.min, dtype.max))
         check(rule, x, registry.by_name(name).evaluate(x, np.full_like(x, constant)))
 
 
 def test_other_functions_and_floats_have_no_limits() -> None:
-    assert identities.beside_limit(registry.by_name("mulhi").extreme, uint8, 0) is None
-    assert identities.beside_limit("min", float32, float("-inf")) is None
+    assert identities.of_extremum(registry.by_name("mulhi").extreme, uint8, 0) is None
+    assert identities.of_extremum("min", float32, float("-inf")) is None
 
 
 @pytest.mark.parametrize(("kind", "dtype"), OPS, ids=str)
@@ -87,17 +87,17 @@ def test_identities_of_zero_and_of_equals_hold(kind: BinaryKind, dtype: DType) -
     x = all_of(dtype)
     zero = np.zeros_like(x)
 
-    check(identities.after_zero(kind), zero, semantics.binary(kind, dtype, zero, x))
+    check(identities.of_zero(kind), zero, semantics.binary(kind, dtype, zero, x))
     check(identities.of_equals(kind, dtype), x, semantics.binary(kind, dtype, x, x))
 
 
 def test_the_tables_find_what_they_are_for() -> None:
     """A rule that never fires would pass the tests above."""
-    found = {(k, identities.beside_constant(k, int8, c)) for k in KINDS for c in (0, 1, -1)}
+    found = {(k, identities.with_constant(k, int8, c)) for k in KINDS for c in (0, 1, -1)}
     kinds = {k for k, rule in found if rule is not None}
 
     assert set(KINDS) == kinds
-    assert {(BinaryKind.MUL, 0), (BinaryKind.MUL, LEFT), (BinaryKind.OR, -1), (BinaryKind.AND, LEFT)} <= found
+    assert {(BinaryKind.MUL, 0), (BinaryKind.MUL, SAME), (BinaryKind.OR, -1), (BinaryKind.AND, SAME)} <= found
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from stagekit.intrinsics import by_name
 from stagekit.ir import Function
-from stagekit.ir.equal import same_ir
-from stagekit.ir.parser import parse_function
+from stagekit.ir.parser import parse_function, same_ir
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import PASSES, lower
 from tests.passes.evaluator import behaviour
 from tests.passes.programs import programs

@@ -13,7 +13,7 @@ from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.dtypes import dtype_from_numpy
 from stagekit.ir import Function
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 from stagekit.runtime import driver
 from stagekit.signature import ParamSlot, PointerSpec, Signature

@@ -19,7 +19,7 @@ from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Function, Native, Scalar, Value, intervals, ops, walk
-from stagekit.ir.intervals import Following, Interval, makers
+from stagekit.ir.intervals import IntegerAnalysis, Interval, makers
 from stagekit.ir.ops import BELOW
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
@@ -76,7 +76,7 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) 
     return Decided(ranges.asked, condition)
 
 
-class _Ranges(Following[Range | None]):
+class _Ranges(IntegerAnalysis[Range | None]):
     """The ranges of a function's integers; None where one has no range or might wrap."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:

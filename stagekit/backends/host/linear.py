@@ -29,7 +29,7 @@ def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) ->
     if held.constant is not None:
         return number(held.lo)
     for other, constant in ((a, b.constant), (b, a.constant if kind in identities.COMMUTATIVE else None)):
-        if constant is not None and identities.beside_constant(kind, dtype, constant) is identities.LEFT:
+        if constant is not None and identities.with_constant(kind, dtype, constant) is identities.SAME:
             return other
     return Uniform(arith.binary(w, kind, dtype, None, a.text, b.text), held)
 

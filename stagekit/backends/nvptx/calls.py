@@ -1,4 +1,4 @@
-"""Calls of intrinsics, by what their record says about cuda, and inline assembly, which is checked before LLVM sees it.
+"""Calls of intrinsics, as their records say for cuda, and inline assembly, which is checked before LLVM sees it.
 
 LLVM ends the whole process when constraints and operands do not fit:
 
@@ -41,7 +41,7 @@ def _llvm(e: Emitter, op: ops.IntrinsicOp, lowering: Llvm) -> str:
 
 
 def _extern(e: Emitter, op: ops.IntrinsicOp, lowering: Extern) -> str:
-    """A libdevice function; where C has no bool it takes and gives int."""
+    """Call a libdevice function, which takes and returns int where the record has bool."""
     add_libdevice(e.w.module, lowering.symbol, e.target.capability, op.loc)
     args = [("i32", e.w.emit(f"zext i1 {e.operands[v]} to i32")) if v.type == BOOL else e.pair(v) for v in op.args]
     is_bool = op.result.type == BOOL
@@ -68,7 +68,7 @@ _RULES: dict[type[Any], Callable[[Emitter, ops.IntrinsicOp, Any], str]] = {
 
 
 def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
-    """Write the call; half values go as i16, since PTX has one kind of 16-bit register."""
+    """Write inline assembly. A half is passed as i16, since PTX has one kind of 16-bit register."""
     known = [literal(e.operands[v]) is not None for v in op.args]
     if fault := _fault(op, known):
         raise StagekitError(AsmMismatch(fault), op.loc)
@@ -89,7 +89,7 @@ def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
         e.operands[value] = e.w.emit(f"bitcast i16 {part} to half") if e.type(value) == "half" else part
 
 
-# Register class -> what it holds, as (kinds, bits). Source: LLVM, NVPTXTargetLowering::getRegForInlineAsmConstraint.
+# What each class of registers holds, as (kinds, bits). Source: LLVM, NVPTXTargetLowering::getRegForInlineAsmConstraint.
 _REGISTERS = {
     "b": (("bool",), (1,)),
     "c": (("int", "uint"), (8,)),
@@ -104,7 +104,7 @@ _REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
 
 
 def _fault(op: ops.InlineAsm, known: Sequence[bool]) -> str | None:
-    """Why the operands do not fit their constraints, or the text names others. known: which of them are constants."""
+    """Return why operands do not fit their constraints, or the text names others, or None. known: which ones are constants."""
     text, constraints = op.text, op.constraints
     results, args = [v.type for v in op.results], [v.type for v in op.args]
     if foreign := next((c for c in text + constraints if not c.isascii()), None):

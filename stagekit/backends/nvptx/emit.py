@@ -6,7 +6,7 @@ In: a legalised function. Out: lines in a `Writer`. Structured control flow beco
          else { yield %b }    ->   then1: br label %join3      else2: br label %join3
                                    join3: %t0 = phi i32 [ %a, %then1 ], [ %b, %else2 ]
 
-Bool is i8 in memory. Pointers carry their address space. Loads and stores promise the alignment of one element.
+Bool is i8 in memory. Pointers have their address space. Loads and stores state the alignment of one element.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from stagekit.backends.llvm.types import lanes_of, memory_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
-from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Block, Op, Space, Value, ops
 
@@ -32,8 +31,8 @@ def _constant(e: Emitter, op: ops.Constant) -> None:
 
 
 # LLVM 22.1 merges a 64-bit shift with its range check into `shl.b64`, which clamps the amount, but reads only the low 32
-# bits of the amount: a shift by 2**32 would do nothing. Clamping the amount first makes those bits the whole, if LLVM does not
-# see it: it would take the clamp for what the range check does already.
+# bits of the amount: a shift by 2**32 would do nothing. If the amount is clamped first, those bits are all of it. LLVM must not
+# see the clamp, which it would merge with the range check.
 _SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 
 
@@ -102,9 +101,9 @@ _CONVERSIONS = {  # (source, is the target signed, bits of the conversion)
 
 
 def _float_to_integer(w: Writer, source: DType, target: DType, a: str) -> str:
-    """By `cvt.rzi`, which saturates; `llvm.fptosi.sat` would do that again in five instructions.
+    """Convert by `cvt.rzi`, which saturates; `llvm.fptosi.sat` would saturate once more, in five instructions.
 
-    It gives 0 for NaN only from float32 to 32 bits (PTX ISA, cvt). Narrower results are clamped from 32 bits.
+    `cvt.rzi` gives 0 for NaN only from float32 to 32 bits (PTX ISA, cvt). Narrower results are clamped from 32 bits.
     """
     bits = max(target.bits, 32)
     real, wide = w.type(source, None), f"i{bits}"
@@ -202,20 +201,12 @@ def _if(e: Emitter, op: ops.If) -> None:
 
 
 def _arm(e: Emitter, label: str, body: Block, join: str) -> tuple[tuple[str, ...], str]:
-    """Write one arm; what it yields and the label of its last block."""
+    """Write one arm; return what it yields and the label of its last block."""
     e.w.label(label)
     values = e.run_body(body)
     end = e.w.block
     e.w.line(f"br label %{join}")
     return values, end
-
-
-def _assert(e: Emitter, op: ops.Assert) -> None:
-    """Nothing: under debug `passes/records.py` has turned it into stores already."""
-
-
-def _terminator(e: Emitter, op: Op) -> None:
-    raise InternalError(f"`{op.mnemonic}` is not at the end of its block")
 
 
 RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
@@ -236,9 +227,6 @@ RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
     ops.If: _if,
     ops.For: loops.emit_for,
     ops.While: loops.emit_while,
-    ops.Yield: _terminator,
-    ops.Condition: _terminator,
-    ops.Assert: _assert,
     ops.Print: printf.emit_print,
     ops.IntrinsicOp: calls.emit_intrinsic,
     ops.InlineAsm: calls.emit_inline_asm,

@@ -1,4 +1,4 @@
-"""The door of this backend: one legalised function in, PTX out."""
+"""Compile one legalised function to PTX: the function that other rooms call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
-from stagekit.backends.nvptx.lineinfo import line_info
+from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, gpu_abilities
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
@@ -23,8 +23,8 @@ class CudaCode:
     """PTX, and the LLVM text it came from.
 
     entry: the kernel's symbol. shared_bytes: static shared memory. dynamic_bytes: shared memory that every launch must add
-    to what its caller asks for, since the kernel's own allocations exceed what can be static. uses_dynamic_shared: the
-    kernel reads the dynamic shared memory that its caller asks for.
+    to what its caller asks for, where the kernel's own allocations exceed what can be static. uses_dynamic_shared: whether
+    the kernel reads the dynamic shared memory that its caller asks for.
     """
 
     ptx: str
@@ -36,7 +36,7 @@ class CudaCode:
 
 
 def compile(fn: Function, capability: int) -> CudaCode:
-    """PTX of `fn` for GPUs of this compute capability (times ten) and later.
+    """Compile `fn` to PTX for GPUs of this compute capability (times ten) and later.
 
     Reads the attributes `block`, `fastmath`, `max_registers`, `lineinfo`, and `align`: per parameter the alignment of its
     address in bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
@@ -50,8 +50,8 @@ def compile(fn: Function, capability: int) -> CudaCode:
 
 
 def _is_straight(fn: Function, text: str) -> bool:
-    """Has `fn` nothing for the rest of LLVM's pipeline to do? That unrolls loops, inlines libdevice, spreads alignments, keeps
-    arrays in registers, narrows divisions, and leaves out the bound of an index that a condition around it implies.
+    """Return whether the rest of LLVM's pipeline has nothing to do in `fn`. That unrolls loops, inlines libdevice, propagates
+    alignments, keeps arrays in registers, narrows divisions, and drops the bound of an index that a condition implies.
     """
     powers = {op.result for op in walk(fn.body) if isinstance(op, ops.Constant) and op.value in _POWERS_OF_TWO}
 
@@ -72,14 +72,13 @@ _POWERS_OF_TWO = frozenset(1 << bit for bit in range(63))
 
 
 def entry_name(name: str) -> str:
-    """`name` as a PTX identifier that nothing else in the module has."""
+    """Return `name` as a PTX identifier that nothing else in the module has."""
     is_usable = re.match(r"[A-Za-z]", name) and not _TAKEN.match(name)
     return re.sub(r"[^A-Za-z0-9_$]", "_", name if is_usable else f"k_{name}")
 
 
-_TAKEN = re.compile(
-    r"WARP_SZ$|vprintf$|stagekit_"
-)  # PTX's one reserved word without a mark, and what emission declares
+# The one word that PTX reserves without a mark, and what emission declares.
+_TAKEN = re.compile(r"WARP_SZ$|vprintf$|stagekit_")
 
 
 def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, SharedPlan]:
@@ -87,7 +86,7 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
     module = Module(gpu_abilities(target, fastmath=fastmath))
     shared = plan_shared(fn, module)
     w = Writer(module)
-    lines = line_info(fn, module) if fn.attribute("lineinfo") else None
+    lines = LineInfo(fn, module) if fn.attribute("lineinfo") else None
     e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines, Intervals(makers(fn.body).get))
     parameters = _bind_parameters(e, fn)
     e.run(fn.body)
@@ -98,8 +97,10 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
 
 
 def _bind_parameters(e: Emitter, fn: Function) -> str:
-    """The text of the parameter list; bool arrives as a byte."""
-    aligns = itertools.chain(fn.attribute("align", ()), itertools.repeat(0))  # none for what a pass has added
+    """Bind the parameters of `fn` and return the text of their list; a bool arrives as a byte."""
+    aligns = itertools.chain(
+        fn.attribute("align", ()), itertools.repeat(0)
+    )  # no alignment for a parameter that a pass has added
     texts = []
     for index, (value, align) in enumerate(zip(fn.params, aligns)):
         name, is_bool = f"%p{index}", value.type == BOOL
@@ -109,7 +110,7 @@ def _bind_parameters(e: Emitter, fn: Function) -> str:
 
 
 def _attributes(fn: Function) -> str:
-    """`reqntid` and not `maxntid` for a fixed block: a launch with any other block is then refused instead of wrong."""
+    """Return the attributes of the kernel. `reqntid`, not `maxntid`: so the driver refuses a launch with another block."""
     block, max_registers = fn.attribute("block"), fn.attribute("max_registers")
     wanted = {
         "nvvm.reqntid": ",".join(map(str, block)) if block else None,

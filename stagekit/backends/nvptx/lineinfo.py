@@ -2,13 +2,12 @@
 
     Loc("a.py", line 5, col 8)   ->   !DILocation(line: 5, column: 9, scope: !4)   ->   .loc 1 5 9
 
-An `@inline` call is told to LLVM as an inlined function: its lines, at the place of the call. Asked for by the function
-attribute `lineinfo`; the code is the same with and without.
+LLVM takes an `@inline` call for an inlined function: its lines, at the place of the call. The function attribute `lineinfo`
+asks for this; the code is the same with and without.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from stagekit.backends.llvm.writer import Module, escape
@@ -18,16 +17,22 @@ from stagekit.ir import Function
 _VERSION = 'i32 2, !"Debug Info Version", i32 3'  # LLVM drops debug information of any other version
 
 
-@dataclass
 class LineInfo:
-    """Hands out metadata nodes, each made once. kernel: the subprogram that every chain of calls ends in."""
+    """The metadata nodes of one kernel, each made once. kernel: the subprogram in which every chain of calls ends."""
 
-    module: Module
-    unit: str
-    kernel: str
-    files: dict[str, str] = field(default_factory=dict)
-    functions: dict[tuple[str, str], str] = field(default_factory=dict)
-    places: dict[Loc, str] = field(default_factory=dict)
+    def __init__(self, fn: Function, module: Module) -> None:
+        self.module = module
+        self.files: dict[str, str] = {}
+        self.functions: dict[tuple[str, str], str] = {}
+        self.places: dict[Loc, str] = {}
+        *_, outermost = fn.body.ops[0].loc.chain()  # in the kernel itself
+        self.unit = module.node(
+            f"distinct !DICompileUnit(language: DW_LANG_C, file: {self._file(outermost.file)}, "
+            'producer: "stagekit", isOptimized: true, emissionKind: DebugDirectivesOnly)'
+        )
+        module.add_tail(f"!llvm.dbg.cu = !{{{self.unit}}}")
+        module.add_tail(f"!llvm.module.flags = !{{{module.metadata(_VERSION)}}}")
+        self.kernel = self._subprogram(outermost)
 
     def suffix(self, loc: Loc) -> str:
         """Return what to append to an instruction: what the library does has the line of the user's call."""
@@ -35,43 +40,21 @@ class LineInfo:
 
     def _place(self, loc: Loc) -> str:
         if loc not in self.places:
-            self.places[loc] = self.module.node(f"!DILocation({self._fields(loc)})")
+            scope = f"scope: {self.kernel}"
+            if loc.call_site is not None:
+                key = (loc.file, loc.function)
+                if key not in self.functions:
+                    self.functions[key] = self._subprogram(loc)
+                scope = f"scope: {self.functions[key]}, inlinedAt: {self._place(loc.call_site)}"
+            self.places[loc] = self.module.node(f"!DILocation(line: {loc.line}, column: {loc.col + 1}, {scope})")
         return self.places[loc]
 
-    def _fields(self, loc: Loc) -> str:
-        here = f"line: {loc.line}, column: {loc.col + 1}"
-        if loc.call_site is None:
-            return f"{here}, scope: {self.kernel}"
-        key = (loc.file, loc.function)
-        if key not in self.functions:
-            self.functions[key] = _subprogram(
-                self.module, loc, _file_node(self.module, self.files, loc.file), self.unit
-            )
-        return f"{here}, scope: {self.functions[key]}, inlinedAt: {self._place(loc.call_site)}"
+    def _file(self, name: str) -> str:
+        if name not in self.files:
+            folder, file = escape(str(Path(name).parent)), escape(Path(name).name)
+            self.files[name] = self.module.node(f'!DIFile(filename: "{file}", directory: "{folder}")')
+        return self.files[name]
 
-
-def line_info(fn: Function, module: Module) -> LineInfo:
-    """The table for one kernel; adds what LLVM wants to know of the whole module."""
-    *_, first = fn.body.ops[0].loc.chain()  # the outermost of the calls: in the kernel itself
-    files: dict[str, str] = {}
-    file = _file_node(module, files, first.file)
-    unit = module.node(
-        f'distinct !DICompileUnit(language: DW_LANG_C, file: {file}, producer: "stagekit", isOptimized: true, '
-        "emissionKind: DebugDirectivesOnly)"
-    )
-    module.add_tail(f"!llvm.dbg.cu = !{{{unit}}}")
-    module.add_tail(f"!llvm.module.flags = !{{{module.metadata(_VERSION)}}}")
-    return LineInfo(module, unit, _subprogram(module, first, file, unit), files)
-
-
-def _file_node(module: Module, files: dict[str, str], name: str) -> str:
-    """The node of a source file."""
-    if name not in files:
-        path = Path(name)
-        files[name] = module.node(f'!DIFile(filename: "{escape(path.name)}", directory: "{escape(str(path.parent))}")')
-    return files[name]
-
-
-def _subprogram(module: Module, loc: Loc, file: str, unit: str) -> str:
-    fields = f'name: "{escape(loc.function)}", file: {file}, line: {loc.line}, unit: {unit}'
-    return module.node(f"distinct !DISubprogram({fields}, spFlags: DISPFlagDefinition)")
+    def _subprogram(self, loc: Loc) -> str:
+        fields = f'name: "{escape(loc.function)}", file: {self._file(loc.file)}, line: {loc.line}, unit: {self.unit}'
+        return self.module.node(f"distinct !DISubprogram({fields}, spFlags: DISPFlagDefinition)")

@@ -44,7 +44,7 @@ def emit_for(e: Emitter, op: ops.For) -> None:
 
 
 class _Scalars:
-    """`ir.trips.LoopArithmetic` on LLVM's scalars. The intervals are asked of the bounds of one loop only."""
+    """`ir.trips.LoopArithmetic` on LLVM's scalars. It knows the intervals of the bounds of one loop."""
 
     def __init__(self, e: Emitter, op: ops.For) -> None:
         self.w, self.dtype = e.w, op.start.type.dtype
@@ -57,7 +57,7 @@ class _Scalars:
         return str(value)
 
     def add(self, a: str, b: str) -> str:
-        """The next index. Past the end it is poison, and nobody reads it."""
+        """Write the next index. Past the end it may be poison, which nothing reads."""
         return self.w.emit(f"add {'nsw' if self.dtype.is_signed else 'nuw'} {scalar_type(self.dtype)} {a}, {b}")
 
     def sub(self, a: str, b: str) -> str:
@@ -77,7 +77,7 @@ class _Scalars:
 
 
 def _unrolling(e: Emitter, factor: int | None) -> str:
-    """The metadata that asks for `factor` copies of the body; 1 forbids unrolling."""
+    """Return the metadata that asks for `factor` copies of the body; 1 forbids unrolling."""
     if factor is None:
         return ""
     module = e.w.module

@@ -1,7 +1,7 @@
-"""What the GPU itself does: one row per `Native`.
+"""What the GPU itself does: one row per member of `Native`.
 
-Indices are special registers, 32 bits wide and never negative; each is read with its range, so that LLVM can do index
-arithmetic on 64-bit values in 32 bits where that is enough.
+Indices are special registers, 32 bits wide and never negative. LLVM is told the range of each, so that it does index arithmetic
+on 64-bit values in 32 bits where that is enough.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stagekit.ir import Native, ops
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
 
 Rule = Callable[[Emitter, ops.IntrinsicOp], str]
-"""Writes an op and gives its operand, "" where it has none."""
+"""A function that writes an op and returns the operand of its result, "" where it has none."""
 
 _AXES = "xyz"
 _MAX_BLOCK = dict(zip(_AXES, BLOCK_LIMITS, strict=True))
@@ -25,7 +25,7 @@ _MAX_GRID = dict(zip(_AXES, GRID_LIMITS, strict=True))
 
 
 def _register(e: Emitter, name: str, low: int, high: int) -> str:
-    """A special register as i64; its value is in low..high."""
+    """Read a special register, whose value is in low..high, as i64."""
     signature = f"i32 @llvm.nvvm.read.ptx.sreg.{name}()"
     e.w.declare(signature)
     word = e.w.emit(f"call range(i32 {low}, {high + 1 if high < 2**31 - 1 else -(2**31)}) {signature}")
@@ -47,7 +47,7 @@ def _block_dim(e: Emitter, axis: str) -> str:
 
 
 def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> str:
-    """From the thread's number in the block: PTX says that %warpid may change while a kernel runs."""
+    """Compute it from the thread's number in the block: PTX says that %warpid may change while a kernel runs."""
     x, y, z = (_thread_idx(e, axis) for axis in _AXES)
     width, height = (_block_dim(e, axis) for axis in "xy")
     rows = e.w.emit(f"add i64 {e.w.emit(f'mul i64 {z}, {height}')}, {y}")
@@ -56,7 +56,7 @@ def _warp_id(e: Emitter, op: ops.IntrinsicOp) -> str:
 
 
 def _along(read: Callable[[Emitter, str], str]) -> Rule:
-    """What is chosen by a parameter: an axis or a scope."""
+    """Return the rule that passes the op's parameter to `read`: an axis or a scope."""
     return lambda e, op: read(e, op.params[0])
 
 
@@ -64,13 +64,13 @@ def _along(read: Callable[[Emitter, str], str]) -> Rule:
 
 
 def _call(result: str, name: str, *before: tuple[str, str], after: tuple[tuple[str, str], ...] = ()) -> Rule:
-    """`name` called with constants, the op's own operands, and constants."""
+    """Return the rule that calls `name` with constants, the op's operands, and constants."""
     return lambda e, op: e.w.call(result, name, [*before, *(e.pair(v) for v in op.args), *after])
 
 
 _BARRIER_ZERO = ("i32", "0")
 _WHOLE_WARP = (("i32", str(WARP - 1)),)  # the last lane that a shuffle may read
-_NO_LIMIT = (("i32", "0"),)  # for `up`, which counts from below
+_NO_LIMIT = (("i32", "0"),)  # for `up`, which reads lanes below
 
 
 def _fence(e: Emitter, scope: str) -> str:
@@ -86,14 +86,14 @@ _ORDER = 'syncscope("device") monotonic'
 
 
 def _atomic(signed: str, unsigned: str, real: str = "") -> Rule:
-    """One `atomicrmw`; LLVM expands widths that the hardware lacks into compare-and-swap loops on 32-bit words."""
+    """Return the rule for one `atomicrmw`. LLVM makes compare-and-swap loops of the widths that the hardware lacks."""
 
     def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
         pointer, value = op.args
         dtype = pointer.type.dtype
         verb = real if dtype.is_float else (signed if dtype.is_signed else unsigned)
         held, operand = e.pair(value)
-        if dtype is bfloat16:  # held as its bits everywhere else, which LLVM cannot add
+        if dtype is bfloat16:  # everywhere else an i16 of its bits, which LLVM cannot add as floats
             held, operand = "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
         old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_ORDER}{_align(dtype)}")
         return e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old

@@ -2,7 +2,7 @@
 
     "x = {:.3f}, n = {}\\n" of (f32, i64)    ->    "x = %.3f, n = %lld\\n"
 
-`str.format` knows more than printf: what has no counterpart (`^`, `_`, `%` as a type) keeps its width and precision only.
+`str.format` has more than printf: of what has no counterpart (`^`, `_`, `%` as a type), only width and precision are kept.
 A float without a format shows 7 digits (float32), 16 (float64) or 4 (float16, bfloat16), not Python's shortest form.
 Source: CUDA C++ Programming Guide, Formatted Output.
 """
@@ -29,7 +29,7 @@ def emit_print(e: Emitter, op: ops.Print) -> None:
 
 
 def _text(e: Emitter, text: str) -> str:
-    """A C string constant as a generic pointer."""
+    """Add a C string constant and return it as a generic pointer."""
     data = text.encode() + b"\0"
     name = e.w.module.unique_name("stagekit_text", text)
     e.w.module.add_global(name, f'private addrspace(1) constant [{len(data)} x i8] c"{escape(text)}\\00"')
@@ -37,7 +37,7 @@ def _text(e: Emitter, text: str) -> str:
 
 
 def _promoted(e: Emitter, value: Value) -> tuple[str, str]:
-    """The operand as C passes it through `...`; bool as the word that Python prints."""
+    """Return type and operand as C passes a value through `...`; a bool as the word that Python prints."""
     dtype, a = value.type.dtype, e.operands[value]
     if dtype is dtypes.bool_:
         return "ptr", e.w.emit(f"select i1 {a}, ptr {_text(e, 'True')}, ptr {_text(e, 'False')}")
@@ -49,7 +49,7 @@ def _promoted(e: Emitter, value: Value) -> tuple[str, str]:
 
 
 def _buffer(e: Emitter, arguments: list[tuple[str, str]]) -> str:
-    """The operands in memory, each on a multiple of its size."""
+    """Store the operands in memory, each at a multiple of its size, and return the address."""
     if not arguments:
         return "null"
     held = f"{{ {', '.join(t for t, _ in arguments)} }}"
@@ -64,7 +64,7 @@ def _buffer(e: Emitter, arguments: list[tuple[str, str]]) -> str:
 
 
 def c_format(template: str, operands: list[DType]) -> str:
-    """The printf format of a `str.format` template whose fields are `operands` in order."""
+    """Return the printf format for a `str.format` template whose fields are `operands` in order."""
     remaining = iter(operands)
     return "".join(
         text.replace("%", "%%") + (_conversion(spec or "", next(remaining)) if field is not None else "")
@@ -92,7 +92,7 @@ def _conversion(spec: str, dtype: DType) -> str:
 
 
 def _letters(dtype: DType) -> tuple[str, str, str]:
-    """printf's length modifier, the default conversion, and those that a format may ask for."""
+    """Return printf's length modifier, the default conversion, and those that a format may ask for."""
     if dtype is dtypes.bool_:
         return "", "s", "s"
     if dtype.is_float:

@@ -1,13 +1,13 @@
-"""Instructions that ptxas translates otherwise than this language means them, written in another way.
+"""Other ways to write the instructions that ptxas translates wrongly.
 
 ptxas takes the result of `abs` for a number that is not negative, also that of the smallest integer: `abs.s32` and a division
 after it become a division of unsigned numbers. A maximum of the number and its negative is translated as it stands.
 ptxas before CUDA 13.3, also the one in drivers, takes `neg.s16` of -32768 for 32768 where the result is next widened or shifted
-to the right: it leaves out the sign extension. A product is translated rightly.
+to the right: it leaves out the sign extension. It translates a product correctly.
 ptxas converts the bits of a float16 that `selp.b16` chose to be 1 or 0 as if they were the numbers 1.0 and 0.0. It does not
 look through a shift.
-ptxas 13.0, and drivers of that time, compare the result of `min.u16` (or its kin) with an operand of it for both halves of a
-register at once, and take the answer of the half that holds nothing. With 32 bits there is one answer.
+ptxas 13.0, and drivers of that time, compare the result of a 16-bit minimum or maximum with an operand of it in both halves
+of a register at once, and take the answer of the unused half. With 32 bits there is one answer.
 
 Measured: ptxas 13.0.88, 13.1.115, 13.2.86 and 13.5.37 for sm_90, by disassembly; driver 580 on an H200, by results.
 """
@@ -23,7 +23,7 @@ _EXTREMUM_OF_16_BITS = re.compile(r"\t(min|max)\.([us])16 \t(%\w+), (%\w+), (%\w
 
 
 def avoid(ptx: str) -> str:
-    """The same program without what ptxas gets wrong."""
+    """Return the same program without the instructions that ptxas translates wrongly."""
     ptx = _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
     ptx = _EXTREMUM_OF_16_BITS.sub(_widened, ptx)
     return _BITS_FROM_BOOL.sub(_shifted, ptx) if ".f16" in ptx else ptx

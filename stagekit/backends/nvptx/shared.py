@@ -1,7 +1,7 @@
-"""Where every shared allocation of a kernel lies.
+"""Where each shared allocation of a kernel lies.
 
-Up to 48 KiB each is a global of its own, which ptxas places. More than that must come with the launch as dynamic shared
-memory, so all of them move to its beginning, and what the launch asks for itself follows.
+Where they take up to 48 KiB together, each is a global of its own, which ptxas places. More than that must be dynamic shared
+memory of the launch: all of them lie at its beginning, and what the caller of the launch asks for follows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DYNAMIC_ALIGN = 16
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
     """operands: LLVM operand per allocation. static_bytes: what the code itself reserves. dynamic_bytes: what every launch
-    must add for the kernel's own allocations. uses_dynamic: the kernel reads what a launch asks for besides.
+    must add for the kernel's own allocations. uses_dynamic: the kernel reads what the caller of a launch asks for.
     """
 
     operands: Mapping[ops.Alloc, str]
@@ -53,7 +53,7 @@ def plan_shared(fn: Function, module: Module) -> SharedPlan:
 
 
 def _lay_out(fixed: list[ops.Alloc]) -> tuple[list[int], int]:
-    """Offsets in bytes, in order, and where they end."""
+    """Return the offsets in bytes, in order, and where the last allocation ends."""
     offsets, end = [], 0
     for op in fixed:
         offsets.append(_round_up(end, _align(op)))

@@ -1,4 +1,4 @@
-"""What is known while one kernel is written; every emission rule takes it as its first argument."""
+"""The state of writing one kernel, which every emission rule takes as its first argument."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
 
 
 def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
-    """What arithmetic may rely on. Rounding to bfloat16 in one instruction came with compute capability 8.0."""
+    """Return what arithmetic may rely on. Compute capability 8.0 brought an instruction that rounds to bfloat16."""
     return Abilities(SPACES, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath)
 
 
 @dataclass
 class Emitter:
-    """operands: the LLVM operand text of every value defined so far. block_threads: threads per axis where fixed.
-    lines: where to record source lines, if asked for. intervals: what is known of integers before they are computed.
+    """operands: the LLVM operand of every value defined so far. block_threads: threads per axis, where they are fixed.
+    lines: records source lines, if asked for. intervals: what is known of integers at compile time.
     """
 
     w: Writer
@@ -44,18 +44,18 @@ class Emitter:
         return self.w.type(value.type if isinstance(value, Value) else value, None)
 
     def pair(self, value: Value) -> tuple[str, str]:
-        """LLVM type and operand."""
+        """Return the LLVM type and the operand of `value`."""
         return self.type(value), self.operands[value]
 
     def typed(self, value: Value) -> str:
-        """The operand with its type: `i32 %t3`."""
+        """Return the operand with its type: `i32 %t3`."""
         return " ".join(self.pair(value))
 
     def bind(self, values: Sequence[Value], operands: Sequence[str]) -> None:
         self.operands.update(zip(values, operands, strict=True))
 
     def run(self, block: Block) -> Op:
-        """Write the ops of `block` without its terminator, which is given back."""
+        """Write the ops of `block` but its terminator, and return that."""
         rules = self.rules
         for op in block.ops[:-1]:
             if self.lines:
@@ -64,5 +64,5 @@ class Emitter:
         return block.ops[-1]
 
     def run_body(self, block: Block) -> tuple[str, ...]:
-        """Write `block`; the operands that it yields."""
+        """Write `block` and return the operands that it yields."""
         return tuple(self.operands[v] for v in self.run(block).operands())

@@ -1,4 +1,4 @@
-"""Which processor and PTX version to ask LLVM for, and the way from LLVM text to PTX.
+"""The processors and PTX versions that LLVM is asked for, and the way from LLVM text to PTX.
 
 PTX runs on every later GPU of its kind, and a driver refuses PTX newer than itself, so each capability gets the oldest
 version that has it: 8.0 (drivers of CUDA 12.0) up to Hopper.
@@ -57,7 +57,7 @@ class GpuTarget:
         return _SHARED_LIMIT_KIB[self.known_capability] * 1024
 
     def assemble(self, text: str, *, is_straight: bool = False) -> str:
-        """The PTX of a module in LLVM text. is_straight: there is nothing in it that needs more than `optimize.simplify`."""
+        """Compile a module in LLVM text to PTX. is_straight: it needs no more than `optimize.simplify`."""
         module = optimize.parse(text, llvm.create_context())
         machine = _machine(self.cpu, self.ptx_version)
         if is_straight:
@@ -69,7 +69,7 @@ class GpuTarget:
 
 @functools.cache
 def _machine(cpu: str, ptx_version: int) -> Any:
-    """LLVM's target machine: made once per process, since it takes as long as parsing a small kernel."""
+    """Return LLVM's target machine, made once per process: that takes as long as parsing a small kernel."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(TRIPLE)

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagekit.backends import host
 from stagekit.ir import Function
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)

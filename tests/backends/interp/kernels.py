@@ -19,7 +19,7 @@ from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, BinaryKind, Builder, CompareKind, Function, Pointer, Scalar, Space, Type, Value
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 
 FULL = 0xFFFFFFFF

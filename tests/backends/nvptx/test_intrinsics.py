@@ -9,7 +9,7 @@ from stagekit import dtypes
 from stagekit.backends import nvptx, ptxas
 from stagekit.intrinsics import registry
 from stagekit.ir import Builder, Function, Intrinsic, Pointer, Sig, Space, Unsupported, Value
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 from tests.backends.nvptx.kernels import array, kernel, thread
 from tests.backends.nvptx.test_ops import on_every_gpu

@@ -9,7 +9,7 @@ from stagekit.backends import nvptx, ptxas
 from stagekit.backends.nvptx.printf import c_format
 from stagekit.dtypes import DType
 from stagekit.ir import Builder, Value
-from stagekit.passes.manager import PassContext
+from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 from tests.backends.nvptx.kernels import array, kernel, thread
 

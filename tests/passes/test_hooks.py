@@ -12,16 +12,10 @@ from stagekit.ir import Function
 from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import VerifyError
+from stagekit.passes import PassContext
 from stagekit.passes.dce import dce
 from stagekit.passes.fold import fold
-from stagekit.passes.manager import (
-    Dump,
-    PassContext,
-    VerifyEach,
-    dump_from_config,
-    hooks_from_config,
-    run_passes,
-)
+from stagekit.passes.pipeline import Dump, VerifyEach, dump_from_config, hooks_from_config, run_passes
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 TEXT = """\
