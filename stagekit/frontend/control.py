@@ -132,7 +132,7 @@ def same_shape(a: Any, b: Any) -> bool:
     return list(stored(a)) == list(stored(b))
 
 
-def rebuild(tracer: Tracer, origins: Sequence[Any], parts: list[Any], *, is_free: bool = False) -> Any:
+def rebuild(tracer: Tracer, origins: Sequence[Any], parts: list[Any], *, is_free: bool) -> Any:
     """Make of `parts` what stands for one of `origins`. One that can change is sealed, unless these are held nowhere else."""
     joined = with_parts(origins[0], parts)
     if isinstance(joined, Array | tuple):
@@ -180,7 +180,7 @@ class Arm:
     has_exited: bool
 
     def as_partial(self, held: Any) -> tuple[Any, bool, frozenset[int]]:
-        """Return `value`, `is_set` and `exits` of the `Partial` that a variable is which ends this arm as `held`."""
+        """Return `value`, `is_set` and `exits`, as in `Partial`, of a variable that holds `held` at the end of this arm."""
         if isinstance(held, Partial):
             return held.value, held.is_set or self.has_exited, held.exits
         if held is MISSING or isinstance(held, Poison):
@@ -189,7 +189,7 @@ class Arm:
 
 
 class Join:
-    """The join of two arms. It finds a value for each pair that differs, a result of the `If` that `emit` puts after them.
+    """The join of two arms: the value of each location that an arm changed, where they differ a result of the `If` to emit.
 
     frame: the call whose statement this is; None for an expression.
     """

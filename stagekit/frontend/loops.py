@@ -10,7 +10,7 @@ the body gives with what there was before the loop, and not with the types of ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc
@@ -82,7 +82,7 @@ class Item:
         return self.location.describe()
 
 
-def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, others: Sequence[Any] = ()) -> Any:
+def with_leaves(tracer: Tracer, value: Any, leaves: list[Any], is_free: bool, others: Sequence[Any]) -> Any:
     """Return `value` with its numbers and addresses replaced, in order, by those taken from the front of `leaves`.
 
     others: containers that the new one may stand for besides, where they have the same structure.
@@ -225,7 +225,8 @@ class CarriedLocations:
 
     def revise(self, only_widening: bool) -> bool:
         """Take the types that the round found for the next one; return whether any are new."""
-        before, is_shared, self.is_shared = self.types(), self.is_shared, False
+        is_shared, self.is_shared = self.is_shared, False
+        before = [item.leaves for item in self.items.values()]
         lost = [key for key, item in self.items.items() if item.is_body_only and key not in self.read_after]
         lost += [key for key in self.dropped if key in self.items]
         for identity in lost:
@@ -234,28 +235,26 @@ class CarriedLocations:
             if item.found is not None:
                 item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if only_widening else item.found
             item.found = None
-        return bool(lost) or is_shared or self.types() != before
-
-    def types(self) -> Leaves:
-        return [leaf for item in self.items.values() for leaf in item.leaves]
+        return bool(lost) or is_shared or before != [item.leaves for item in self.items.values()]
 
     def extend(self, changes: dict[Any, Change]) -> bool:
         """Carry what a round changed and was not carried yet; return whether there was anything."""
         is_new = False
         for identity, change in changes.items():
-            is_restored = same_static(change.before, change.after) and identity not in self.tested
+            location, start = change.location, change.before
+            is_restored = same_static(start, change.after) and identity not in self.tested
             if identity in self.items or is_restored:
                 continue  # what the test changes, the body sees changed, even where it restores it
-            is_unset = change.before is MISSING or isinstance(change.before, Poison)
-            is_body_only = is_unset and change.location.key != VALUE and identity not in self.tested
+            is_unset = start is MISSING or isinstance(start, Poison)
+            is_body_only = is_unset and location.key != VALUE and identity not in self.tested
             after = change.after.value if isinstance(change.after, Partial) else change.after
             if is_body_only and (identity not in self.read_after - self.dropped or isinstance(after, Poison)):
                 continue  # `finish` makes it undefined
-            if is_unset and not is_body_only and change.before is not MISSING:
+            if is_unset and not is_body_only and start is not MISSING:
                 continue
             try:
-                self._carry(replace(change, before=MISSING if is_body_only else change.before, after=after))
-                self.items[identity].is_body_only, self.items[identity].unset = is_body_only, change.before
+                self._carry(location, MISSING if is_body_only else start, after, change.place)
+                self.items[identity].is_body_only, self.items[identity].unset = is_body_only, start
                 is_new = True
             except StagingError as error:
                 self.errors.append(error)
@@ -269,16 +268,16 @@ class CarriedLocations:
         self.candidates = ()
         return bool(literals)
 
-    def _carry(self, change: Change) -> None:
-        if isinstance(change.after, Poison):
-            raise change.after.error(self.loc)
-        if isinstance(change.location.container, Generator):
+    def _carry(self, location: Location, before: Any, after: Any, place: Loc | None) -> None:
+        """Carry a location that held `before` before the loop; the line `place` of its body assigns `after`."""
+        if isinstance(after, Poison):
+            raise after.error(self.loc)
+        if isinstance(location.container, Generator):
             raise StagingError(StructureChange("how far an iterator made before the loop has come"), self.loc)
-        location, before, after = change.location, change.before, change.after
         if before is MISSING:
             self.add(location, MISSING, after, _new_leaves(after))
             return
-        places = lambda: (self.tracer.journal.place_of(location), change.place)  # noqa: E731  most need none
+        places = lambda: (self.tracer.journal.place_of(location), place)  # noqa: E731  most need none
         self.add(location, before, before, self._joined_leaves(location.describe(), before, after, places))
 
     def _joined_leaves(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> Leaves:
