@@ -3,7 +3,7 @@
 `backends/launcher` makes machine code that reads these tables, `runtime/native_process.py` fills them. All words have 8 bytes.
 
     PROCESS     one table per process: objects, types and functions whose addresses differ from process to process
-    STATE       one per callable: what it launches. Behind it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
+    STATE       one per callable: what it launches; after it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
     EXCHANGE    a row per array type that speaks DLPack, by its C exchange API or by capsules
     DEVICE      a row per GPU: where a kernel's code is
     DESTINATION where a launch on a GPU goes: of each launch, and of a prepared one in its STATE
@@ -23,7 +23,7 @@ WORD = 8  # bytes
 
 
 def _numbered(names: str) -> Mapping[str, int]:
-    """Byte offset by name."""
+    """Return the byte offset of each word, by name."""
     return MappingProxyType({name: WORD * place for place, name in enumerate(names.split())})
 
 
@@ -76,7 +76,7 @@ DEVICES = 64  # rows; GPUs beyond go the general way
 
 
 def dlpack_dtype(dtype: DType) -> int:
-    """`DLDataType` as an int of 32 bits: code, bits (8 for a bool), one lane."""
+    """Return a `DLDataType` as an int of 32 bits: code, bits (8 for a bool), one lane."""
     return dtype.dlpack | dtype.itemsize * 8 << 8 | 1 << 16
 
 
@@ -104,14 +104,14 @@ C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 WANTED_ARRAY = _numbered(
     "dtype dlpack_dtype device_type rank needed_flags checked_flags unit_shift is_written is_packed is_loose is_strided align"
 )
-"""Behind it, `rank` sizes, -1 for free ones. dtype: where in PROCESS. rank: -1 for any. *_flags: NumPy's. unit_shift: from bytes
+"""After it, `rank` sizes, -1 for free ones. dtype: where in PROCESS. rank: -1 for any. *_flags: NumPy's. unit_shift: from bytes
 to elements. is_packed: in C order without gaps; is_loose: not so. is_strided: strides are read."""
 
 WANTED_NUMBER = _numbered("kind low high own")
 """low, high: of an integer. own: which dtype the object's own type must be, -1 for any."""
 
 SCALAR_VALUE = 16
-"""Where a NumPy scalar keeps its value: behind the object's header. `runtime/native_process.py` tries it."""
+"""Where a NumPy scalar keeps its value: after the object's header. `runtime/native_process.py` tries it."""
 
 GUARD = _numbered("kind holder key seen")
 GUARD_KINDS = (
@@ -127,7 +127,7 @@ ABSENT = object()
 
 
 def tail(section: int, parameters: int, place: int) -> int:
-    """Offset in a STATE of word `place` of NAMES (section 0), DEFAULTS (1) or EXPECTED (2)."""
+    """Return the offset in a STATE of word `place` of NAMES (section 0), DEFAULTS (1) or EXPECTED (2)."""
     return WORD * (len(STATE) + section * parameters + place)
 
 
@@ -135,5 +135,5 @@ NAMES, DEFAULTS, EXPECTED = range(3)
 
 
 def size(table: Mapping[str, int]) -> int:
-    """Bytes of a table, or of a row."""
+    """Return the size of a table, or of a row, in bytes."""
     return WORD * len(table)

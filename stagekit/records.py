@@ -1,7 +1,7 @@
 """The record buffer: how a kernel reports a failed `assert` or a `print`. The one place that says where each word is.
 
 `passes/records.py` makes kernels write it and the runtime reads it after the kernel has ended. It is an array of uint64
-words, passed as the kernel's last parameter: a header, then records one behind the other.
+words, passed as the kernel's last parameter: a header, then one record after the other.
 
     header    NEXT      word index at which the next record begins; starts at HEADER_WORDS
               CAPACITY  length of the buffer in words, header included
@@ -13,7 +13,7 @@ words, passed as the kernel's last parameter: a header, then records one behind 
                         floats as the bits of a float64
 
 A thread reserves its record by an atomic add to NEXT. A record that does not fit is counted in DROPPED and not written,
-but NEXT has moved: all later ones are dropped as well. So the host fills the words behind the header with 0 before the
+but NEXT has moved: all later ones are dropped as well. So the host fills the words after the header with 0 before the
 launch, and reads records while NEXT and CAPACITY allow and SITE is not 0.
 """
 
@@ -32,5 +32,5 @@ PAYLOAD = 7
 
 
 def record_words(operand_count: int) -> int:
-    """Length in words of a record with this many operands."""
+    """Return the length in words of a record with this many operands."""
     return PAYLOAD + operand_count

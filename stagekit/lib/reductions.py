@@ -25,7 +25,7 @@ Combine = Callable[[Traced, Traced], Traced]
 
 @sk._kernel_only
 def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
-    """`combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.
+    """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.
 
     combine: a function of two scalars, associative and commutative up to rounding.
     """
@@ -51,7 +51,7 @@ def _butterfly(value: Traced, combine: Combine, lanes: int, mask: int) -> Traced
 
 @sk._direct
 def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -> Traced:
-    """A tree towards lane 0 for any number of lanes, known at compile time or not; only lane 0's result counts."""
+    """Combine along a tree towards lane 0, for any number of lanes, known at compile time or not; only lane 0's result counts."""
     for distance in (16, 8, 4, 2, 1):
         above = sk.shfl_down_sync(mask, value, distance)
         value = sk.where(_LESS(_ADD(sk.lane_id(), distance), lanes), combine(value, above), value)
@@ -60,7 +60,7 @@ def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -
 
 @sk._kernel_only
 def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """`combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
+    """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
 
     combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
     A launch with another block is refused; where the block is not fixed otherwise, it lies along x.
@@ -81,7 +81,7 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
 
 
 def _of_warp(value: Traced, combine: Combine, block_threads: int) -> Traced:
-    """The reduction of this thread's warp, right in lane 0 at least."""
+    """Return the reduction of this thread's warp, right in lane 0 at least."""
     if block_threads % WARP == 0:
         return _butterfly(value, combine, WARP, 0xFFFFFFFF)
     # The last warp is shorter, and lanes that do not exist must not be named.
@@ -91,7 +91,7 @@ def _of_warp(value: Traced, combine: Combine, block_threads: int) -> Traced:
 
 
 def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """The reduction of `scratch`, which has one element per warp, in every thread."""
+    """Return the reduction of `scratch`, which has one element per warp, in every thread."""
     warps = scratch.shape[0]
     if block_threads % WARP != 0:  # too few lanes in the last warp to do it side by side
         total = scratch[0]
@@ -116,7 +116,7 @@ def _require_count(function: str, name: str, value: int, most: int) -> None:
 
 @sk._kernel_only
 def reduce_sum(tile: Tile) -> Traced:
-    """The sum of a tile's elements, a scalar that is equal in every thread.
+    """Return the sum of a tile's elements, a scalar that is equal in every thread.
 
     Integers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in
     float32 and rounded once.
@@ -129,7 +129,7 @@ def reduce_sum(tile: Tile) -> Traced:
 
 
 def _sum_dtype(dtype: sk.DType) -> sk.DType:
-    """The dtype in which a sum of `dtype` is done."""
+    """Return the dtype in which a sum of `dtype` is done."""
     if dtype.bits >= 32:
         return dtype
     if dtype.is_float:
@@ -139,7 +139,7 @@ def _sum_dtype(dtype: sk.DType) -> sk.DType:
 
 @sk._kernel_only
 def reduce_max(tile: Tile) -> Traced:
-    """The largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+    """Return the largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
     _require_tile("reduce_max", tile)
     dtype = tile.dtype
     if dtype is sk.bool_:
@@ -149,7 +149,7 @@ def reduce_max(tile: Tile) -> Traced:
 
 @sk._kernel_only
 def reduce_min(tile: Tile) -> Traced:
-    """The smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+    """Return the smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
     _require_tile("reduce_min", tile)
     dtype = tile.dtype
     if dtype is sk.bool_:
@@ -163,7 +163,7 @@ def _require_tile(function: str, value: object) -> None:
 
 
 def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
-    """First what this thread holds, then the block."""
+    """Combine first what this thread holds, then over the block."""
     identity = tile.dtype(identity)
     return block_reduce(_of_thread(tile, combine, identity), combine, identity, tile.threads)
 

@@ -11,9 +11,9 @@ specialised:
 Element e of thread t has index t + e * T. Where that is not below the tile's extent there is no such element: loads,
 stores and atomics do not touch memory there, and reductions leave it out.
 
-A thread that holds several elements holds them in vectors, whose widths its number of elements alone decides (`_widths`): so
+A thread that has several elements holds them in vectors, whose widths follow from the number of elements alone (`_widths`): so
 the vectors of all tiles of one extent line up, whatever their dtypes. An elementwise operation is one op for each vector. Memory
-is accessed element by element, and pointers are held so.
+is accessed element by element, and pointers are held as single elements.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 WARP = 32  # lanes of a full warp
 MAX_THREADS = 1024  # of a block
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
-
+_FEWEST_IN_VECTORS = 4  # elements of a thread; with fewer, taking vectors apart for memory costs as much as they save
 
 _ADD, _AND, _LESS, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "<", "neg", "~"))
 
 Method = Callable[["Tile", Any], "Tile"]
 
 
-_FEWEST_IN_VECTORS = 4  # below, taking vectors apart for memory costs as much as they save
-
-
 def _widths(count: int) -> list[int]:
-    """The vectors of `count` elements: as wide as can be, the narrow ones last. 1 is a scalar."""
+    """Return the widths of the vectors that hold `count` elements, the widest first. A vector of width 1 is a scalar."""
     if count < _FEWEST_IN_VECTORS:
         return [1] * count
     rest = count % 8
@@ -48,7 +45,7 @@ def _widths(count: int) -> list[int]:
 
 
 def _methods(symbol: str) -> tuple[Method, Method]:
-    """What an operator does with a tile on its left, and with one on its right."""
+    """Return the methods of an operator for a tile on its left, and for one on its right."""
     operate = sk._operation(symbol)
 
     @sk._direct
@@ -63,7 +60,7 @@ def _methods(symbol: str) -> tuple[Method, Method]:
 
 
 class Tile:
-    """`extent` elements spread over `threads` threads; `parts` are this thread's: vectors of numbers, or pointers.
+    """`extent` elements spread over `threads` threads. parts: this thread's, as vectors of numbers or as single elements.
 
     Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
     with every element.
@@ -86,12 +83,12 @@ class Tile:
 
     @property
     def is_in_vectors(self) -> bool:
-        """Are the parts vectors, or as good as that where each is one element?"""
+        """Whether the parts are the vectors that `widths` says; pointers are single elements instead."""
         return len(self.parts) == len(self.widths)
 
     @property
     def widths(self) -> list[int]:
-        """How many elements stand in each vector of such a tile."""
+        """How many elements each vector of a tile of this extent holds."""
         return _widths(sk.ceildiv(self.extent, self.threads))
 
     @property
@@ -104,7 +101,10 @@ class Tile:
 
     @sk._direct
     def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
-        """`function` of each element of the arguments, which are tiles like this one or scalars; at once of those in a vector."""
+        """Return the tile of `function` of each element of the arguments, which are tiles like this one or scalars.
+
+        Whole vectors are given to a function that takes them.
+        """
         given, count = (*args, *named.values()), len(args)
         at_once = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
         rows = zip(*[self.vectors_of(a) if at_once else self.spread(a) for a in given])
@@ -114,36 +114,37 @@ class Tile:
 
     @sk._direct
     def spread(self, arg: Any) -> list[Any]:
-        """What each element of this tile meets in `arg`."""
+        """Return `arg` for each element of this tile: the element of a tile, or the scalar again and again."""
         return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * sum(self.widths)
 
     @sk._direct
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
-        """What each vector of this tile meets in `arg`."""
+        """Return `arg` for each vector of this tile: the vector of a tile, or the scalar again and again."""
         return self.fitting(arg).parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
 
     @sk._direct
     def fitting(self, other: Tile) -> Tile:
+        """Return `other`, which must have the extent of this tile."""
         if other.extent != self.extent:
             sk.static_assert(False, f"tiles with extents {self.extent} and {other.extent} in one operation")
         return other
 
     @sk._direct
-    def like(self, made: list[Traced]) -> Tile:
-        """A tile like this one of other vectors, or of other elements."""
-        parts = sk._in_vectors(made, self.widths) if self.widths[0] > 1 else made
+    def like(self, held: list[Traced]) -> Tile:
+        """Return a tile of this extent that holds these vectors, or these elements."""
+        parts = sk._in_vectors(held, self.widths) if self.widths[0] > 1 else held
         return Tile(tuple(parts), self.extent, self.threads)
 
     @sk._direct
     def valid(self) -> list[Traced]:
-        """For each element whether there is one: True itself, not a run-time value, where that is so in every thread."""
+        """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
         in_all, count = self.extent // self.threads, sum(self.widths)
         t = sk.cuda.thread_idx("x") if in_all < count else 0
         return [True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(count)]
 
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
-        """What a function of the language does when one of its arguments is a tile; this is the first such argument."""
+        """Apply a function of the language to arguments of which this tile is the first that is a tile."""
         if function is sk.load:
             return _load(self, *args, **kwargs)
         if function is sk.store:
@@ -154,7 +155,7 @@ class Tile:
         return self.each(function, *args, **kwargs)
 
     def __stagekit_filled__(self, value: str, dtype: str) -> str:
-        """How a tile of this extent is written that is `value` throughout, for errors that propose one."""
+        """Return the source text of a tile of this extent that is `value` throughout, for errors that propose one."""
         return f"sk.zeros({self.extent}, {dtype})" if value == "0" else f"sk.full({self.extent}, {value}, {dtype})"
 
     def __len__(self) -> int:
@@ -202,7 +203,7 @@ class Tile:
 
 @sk._kernel_only
 def arange(start: int, stop: int) -> Tile:
-    """The tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
+    """Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
 
     Up to 1024 elements the block gets a thread for each; above that, each thread holds several. Of tiles with different
     extents the longest decides.
@@ -218,7 +219,7 @@ def arange(start: int, stop: int) -> Tile:
 
 
 def _threads_for(extent: int) -> int:
-    """Threads for a tile: one for each element up to 1024, above that whole warps that share the elements evenly."""
+    """Return how many threads a tile wants: one for each element up to 1024, else whole warps that share the elements evenly."""
     if extent <= MAX_THREADS:
         return extent
     per_thread = -(-extent // MAX_THREADS)
@@ -233,7 +234,7 @@ def _counted(start: int, extent: int, threads: int) -> Tile:
 
 @sk._kernel_only
 def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
-    """The tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.
+    """Return the tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.
 
     shape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.
     """
@@ -242,7 +243,7 @@ def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
 
 @sk._kernel_only
 def zeros(shape: int | tuple[int], dtype: sk.DType) -> Tile:
-    """The tile of `shape` zeros of `dtype`; see `full`."""
+    """Return the tile of `shape` zeros of `dtype`; see `full`."""
     return _filled("zeros", shape, 0, dtype)
 
 
@@ -279,14 +280,14 @@ def _is_int(value: Any) -> bool:
 
 
 def _plain(value: Any) -> int:
-    """A Python int: those of NumPy would wrap."""
+    """Return a Python int: those of NumPy would wrap."""
     plain: int = value if isinstance(value, int) else value.item()
     return plain
 
 
 @sk._direct
 def _both(valid: Traced, mask: Traced | None) -> Traced | None:
-    """`valid & mask`, where no mask means true, and compile-time true costs nothing. None: no mask needed."""
+    """Return `valid & mask`, where a mask of None means true and a compile-time true costs nothing; None for no mask."""
     if valid is True:
         return mask
     return valid if mask is None else _AND(valid, mask)
@@ -308,13 +309,13 @@ def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
 
 @sk._direct
 def _is_atomic(function: Any) -> bool:
-    """Atomics are told by their name; what else writes memory is a `store`."""
+    """Return whether a function of the language is an atomic, by its name."""
     return getattr(function, "name", "").startswith("atomic_")
 
 
 @sk._kernel_only
 def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None) -> Tile:
-    """The old values; 0 where there is no element or `mask` is false."""
+    """Return the old values; 0 where there is no element or `mask` is false."""
     rows = zip(tile.spread(mask), tile.valid(), *[tile.spread(a) for a in args])
     return tile.like([_atomic_where(_both(valid, m), function, row) for m, valid, *row in rows])
 

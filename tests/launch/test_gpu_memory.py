@@ -47,7 +47,8 @@ def launch_many(out: Any) -> int:
     return before - free_bytes()
 
 
-def test_P21_memory_of_dropped_kernels_comes_back() -> None:
+# case P21
+def test_memory_of_dropped_kernels_comes_back() -> None:
     out = sk.cuda.to_device(np.zeros(32, np.float32))
     launch_many(out)  # what the driver keeps for good after its first modules
     before = free_bytes()
