@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from stagekit.artifact import Artifact
-from stagekit.cache import Entry, Refused, Store, folder_in_use, from_bytes, open_store
+from stagekit.cache import Entry, EntryStore, Refused, folder_in_use, from_bytes, open_store
 from stagekit.diagnostics import StagekitError, counted
 
 _LISTED = 30  # entries, unless all are asked for
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _list(store: Store, given: argparse.Namespace) -> None:
+def _list(store: EntryStore, given: argparse.Namespace) -> None:
     entries = store.entries()
     for entry in entries if given.all else entries[:_LISTED]:
         _say(f"{_age(entry):>9}  {entry.size_bytes / 1e3:8.1f} kB  {_title(store, entry)}")
@@ -51,11 +51,11 @@ def _list(store: Store, given: argparse.Namespace) -> None:
     )
 
 
-def _clear(store: Store, given: argparse.Namespace) -> None:
+def _clear(store: EntryStore, given: argparse.Namespace) -> None:
     _say(f"{counted(store.clear(), 'entry', 'entries')} removed from {store.folder}")
 
 
-def _explain(store: Store, given: argparse.Namespace) -> None:
+def _explain(store: EntryStore, given: argparse.Namespace) -> None:
     _say(f"{store.folder} (STAGEKIT_CACHE), at most {store.limit_bytes / 1e6:.0f} MB (STAGEKIT_CACHE_MB)")
     for entry in store.entries():
         title = _title(store, entry)
@@ -84,7 +84,7 @@ def _age(entry: Entry) -> str:
 _TITLES = {"launcher": "what launches kernels of one signature", "support": "what all launchers call"}
 
 
-def _title(store: Store, entry: Entry) -> str:
+def _title(store: EntryStore, entry: Entry) -> str:
     """Say in a few words what an entry is."""
     kind = entry.name.partition("-")[0]
     if kind in _TITLES:
@@ -97,7 +97,7 @@ def _title(store: Store, entry: Entry) -> str:
     return f"{artifact.kernel_name}{fixed}: {artifact.target}, {made_for}"
 
 
-def _artifact(store: Store, entry: Entry) -> Artifact | None:
+def _artifact(store: EntryStore, entry: Entry) -> Artifact | None:
     try:
         return from_bytes(store.load(entry.name, is_use=False) or b"")[0]
     except ValueError:  # damaged, or machine code alone

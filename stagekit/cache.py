@@ -85,7 +85,7 @@ class Entry:
     used_s: float
 
 
-class Store:
+class EntryStore:
     """The entries of one folder. limit_bytes: of all of them together."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -239,7 +239,7 @@ def folder_in_use() -> Path | Refused:
 _warned: set[Refused] = set()
 
 
-def open_store() -> Store | None:
+def open_store() -> EntryStore | None:
     """Return the store in the folder that the environment names now; warn once where there is none that was not switched off."""
     folder = folder_in_use()
     if not isinstance(folder, Refused):
@@ -252,8 +252,8 @@ def open_store() -> Store | None:
 
 
 @functools.cache
-def _store(folder: Path, limit_mb: str) -> Store:
-    return Store(folder, int(float(limit_mb) * 1e6))
+def _store(folder: Path, limit_mb: str) -> EntryStore:
+    return EntryStore(folder, int(float(limit_mb) * 1e6))
 
 
 # -- an artifact as bytes ---------------------------------------------------------------------------------------------

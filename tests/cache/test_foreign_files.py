@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stagekit.__main__ import main
-from stagekit.cache import OWN_FOLDER, Store, entry_name, open_store
+from stagekit.cache import OWN_FOLDER, EntryStore, entry_name, open_store
 
 NAME = entry_name("code", "a")
 LIKE_ENTRIES = (
@@ -24,18 +24,18 @@ ODD_BYTES = os.fsdecode(b"\xff\xfe\n\x1b.entry")
 
 
 @pytest.fixture
-def store(folder: Path) -> Store:
+def store(folder: Path) -> EntryStore:
     made = open_store()
     assert made is not None
     return made
 
 
-def use_everything(store: Store) -> None:
+def use_everything(store: EntryStore) -> None:
     """All that ever removes or replaces files."""
     for number in range(3):
         store.save(entry_name("code", str(number)), bytes(100))
         store.load(entry_name("code", str(number)))
-    Store(store.folder, limit_bytes=0).evict()
+    EntryStore(store.folder, limit_bytes=0).evict()
     assert main(["cache", "list"]) == 0
     assert main(["cache", "clear"]) == 0
 
@@ -56,7 +56,7 @@ def test_files_beside_the_folder_of_the_entries_survive(folder: Path) -> None:
     assert {(folder / name).stat().st_mtime for name in names} == {1}
 
 
-def test_files_whose_names_are_only_alike_survive(store: Store) -> None:
+def test_files_whose_names_are_only_alike_survive(store: EntryStore) -> None:
     names = (*LIKE_ENTRIES, ODD_BYTES)
     for name in names:
         (store.folder / name).write_bytes(b"mine")
@@ -108,7 +108,7 @@ NO_ENTRIES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", NO_ENTRIES)
 @pytest.mark.parametrize("name", [f"{NAME}.entry", "0123456789abcdef.new"])
-def test_what_is_no_file_of_ours_is_neither_read_nor_removed(store: Store, what: str, name: str) -> None:
+def test_what_is_no_file_of_ours_is_neither_read_nor_removed(store: EntryStore, what: str, name: str) -> None:
     """R24: nor waited for, though its name is an entry's."""
     path, start = store.folder / name, time.monotonic()
     NO_ENTRIES[what](path)
@@ -120,7 +120,7 @@ def test_what_is_no_file_of_ours_is_neither_read_nor_removed(store: Store, what:
     assert time.monotonic() - start < 5
 
 
-def test_a_sparse_entry_does_not_push_the_others_out(store: Store) -> None:
+def test_a_sparse_entry_does_not_push_the_others_out(store: EntryStore) -> None:
     make_huge(store.folder / f"{NAME}.entry")
     assert store.save(entry_name("code", "b"), b"kept")
 
@@ -129,7 +129,7 @@ def test_a_sparse_entry_does_not_push_the_others_out(store: Store) -> None:
     assert store.load(entry_name("code", "b")) == b"kept"
 
 
-def test_a_whole_entry_behind_a_link_is_not_read(store: Store) -> None:
+def test_a_whole_entry_behind_a_link_is_not_read(store: EntryStore) -> None:
     store.save(NAME, b"code")
     path = store.folder / f"{NAME}.entry"
     path.rename(store.folder / "moved")
@@ -141,7 +141,7 @@ def test_a_whole_entry_behind_a_link_is_not_read(store: Store) -> None:
     assert (store.folder / "moved").exists(), "the link is replaced, not what it leads to"
 
 
-def test_another_name_of_an_entry_outlives_it(store: Store, tmp_path: Path) -> None:
+def test_another_name_of_an_entry_outlives_it(store: EntryStore, tmp_path: Path) -> None:
     """A hard link, as a backup makes it."""
     store.save(NAME, b"code")
     os.link(store.folder / f"{NAME}.entry", tmp_path / "backup")
@@ -153,7 +153,7 @@ def test_another_name_of_an_entry_outlives_it(store: Store, tmp_path: Path) -> N
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("name", [f"{NAME}.entry", "0123456789abcdef.new"])
-def test_files_of_another_user_survive(store: Store, name: str) -> None:
+def test_files_of_another_user_survive(store: EntryStore, name: str) -> None:
     store.save(NAME, b"code")
     (store.folder / f"{NAME}.entry").rename(store.folder / name)
     os.chown(store.folder / name, 65534, 65534)

@@ -15,31 +15,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagekit.cache import OWN_FOLDER, Refused, Store, entry_name, folder_in_use, open_store
+from stagekit.cache import OWN_FOLDER, EntryStore, Refused, entry_name, folder_in_use, open_store
 
 PAYLOAD = bytes(range(256)) * 20
 A, B = entry_name("code", "a"), entry_name("code", "b")
 
 
 @pytest.fixture
-def store(folder: Path) -> Store:
+def store(folder: Path) -> EntryStore:
     made = open_store()
     assert made is not None
     return made
 
 
-def entry_file(store: Store, name: str = A) -> Path:
+def entry_file(store: EntryStore, name: str = A) -> Path:
     return store.folder / f"{name}.entry"
 
 
-def test_what_was_saved_is_loaded(store: Store) -> None:
+def test_what_was_saved_is_loaded(store: EntryStore) -> None:
     assert store.save(A, PAYLOAD)
 
     assert store.load(A) == PAYLOAD
     assert store.load(B) is None
 
 
-def test_folder_and_files_are_private(store: Store) -> None:
+def test_folder_and_files_are_private(store: EntryStore) -> None:
     store.save(A, PAYLOAD)
 
     assert 0o700 == store.folder.stat().st_mode & 0o777
@@ -49,7 +49,7 @@ def test_folder_and_files_are_private(store: Store) -> None:
 @settings(max_examples=100, deadline=None)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_a_flipped_bit_anywhere_makes_an_entry_absent(tmp_path_factory: Any, place: int, bit: int) -> None:
-    store = Store(tmp_path_factory.getbasetemp(), 10**9)
+    store = EntryStore(tmp_path_factory.getbasetemp(), 10**9)
     store.save(A, PAYLOAD)
     content = bytearray(entry_file(store, A).read_bytes())
     content[place % len(content)] ^= 1 << bit
@@ -59,7 +59,7 @@ def test_a_flipped_bit_anywhere_makes_an_entry_absent(tmp_path_factory: Any, pla
 
 
 @pytest.mark.parametrize("length", [0, 1, 16, 17, 48, 49, 50, 4000])
-def test_a_truncated_entry_is_absent(store: Store, length: int) -> None:
+def test_a_truncated_entry_is_absent(store: EntryStore, length: int) -> None:
     store.save(A, PAYLOAD)
     os.truncate(entry_file(store), length)
 
@@ -68,14 +68,14 @@ def test_a_truncated_entry_is_absent(store: Store, length: int) -> None:
     assert store.load(A) == PAYLOAD
 
 
-def test_an_entry_under_another_name_is_absent(store: Store) -> None:
+def test_an_entry_under_another_name_is_absent(store: EntryStore) -> None:
     store.save(A, PAYLOAD)
     entry_file(store).rename(entry_file(store, B))
 
     assert store.load(B) is None
 
 
-def test_a_file_that_others_can_write_is_not_read(store: Store) -> None:
+def test_a_file_that_others_can_write_is_not_read(store: EntryStore) -> None:
     store.save(A, PAYLOAD)
     entry_file(store).chmod(0o666)
 
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
 @pytest.mark.parametrize("step", ["open", "replace"])
 def test_a_full_or_read_only_disk_is_no_error(
-    store: Store, monkeypatch: pytest.MonkeyPatch, number: int, step: str
+    store: EntryStore, monkeypatch: pytest.MonkeyPatch, number: int, step: str
 ) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise OSError(number, os.strerror(number))
@@ -130,7 +130,7 @@ def test_a_full_or_read_only_disk_is_no_error(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_disk_that_fills_up_while_writing_is_no_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_while_writing_is_no_error(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     really_open = os.open
     monkeypatch.setattr(os, "open", lambda path, flags, mode=0o777: really_open("/dev/full", os.O_WRONLY))
 
@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up_while_writing_is_no_error(store: Store, monkeypatc
 
 def test_the_entry_used_last_stays_when_the_bound_is_reached(folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    store, names = Store(folder, limit_bytes=10 * 1000), [entry_name("code", str(place)) for place in range(12)]
+    store, names = EntryStore(folder, limit_bytes=10 * 1000), [entry_name("code", str(place)) for place in range(12)]
     for place in range(12):
         store.save(names[place], bytes(1000))
         os.utime(entry_file(store, names[place]), (place, place))
@@ -152,7 +152,7 @@ def test_the_entry_used_last_stays_when_the_bound_is_reached(folder: Path) -> No
     assert sum(e.size_bytes for e in store.entries()) <= 7500
 
 
-def test_what_a_dead_writer_left_is_swept_away(store: Store) -> None:
+def test_what_a_dead_writer_left_is_swept_away(store: EntryStore) -> None:
     left = store.folder / "0123456789abcdef.new"
     left.write_bytes(b"half")
     store.evict()
@@ -164,7 +164,7 @@ def test_what_a_dead_writer_left_is_swept_away(store: Store) -> None:
     assert not left.exists()
 
 
-def test_clear_removes_everything(store: Store) -> None:
+def test_clear_removes_everything(store: EntryStore) -> None:
     store.save(A, PAYLOAD)
     store.save(B, PAYLOAD)
 
@@ -175,8 +175,8 @@ def test_clear_removes_everything(store: Store) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from stagekit.cache import Store, entry_name
-store = Store(Path(sys.argv[1]), 10**9)
+from stagekit.cache import EntryStore, entry_name
+store = EntryStore(Path(sys.argv[1]), 10**9)
 print("ready", flush=True)
 while True:
     for word in "abcd":
@@ -189,7 +189,7 @@ while True:
 
 def check_killed_writers(folder: Path, kills: int) -> None:
     folder.mkdir(mode=0o700)
-    store = Store(folder, 10**9)
+    store = EntryStore(folder, 10**9)
     for kill in range(kills):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
