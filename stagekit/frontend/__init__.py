@@ -9,9 +9,8 @@ In the order in which a kernel passes through:
 | `tracer`, `journal` | the state of a trace and of a call; every change, and who holds what |
 | `captures`, `state` | what was read outside; what the state of an object is |
 | `statements` | lists of statements, early exits, `match`, the table of kinds; `assignments`, `loop_statements` |
-| `expressions` | the table of expressions, with names, displays and comprehensions; `operators`, `comparisons`, |
-| | `conditions`, `iteration`, `texts` |
-| `calls` | what is called decides; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
+| `expressions` | the table of expressions: names, displays, comprehensions; `operators`, `conditions`, `iteration`, `texts` |
+| `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
 | | `python_calls`, `language`, `overloads` |
 | `values`, `numbers`, `arrays`, `slices`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |

@@ -14,8 +14,7 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.frontend import language, objects
-from stagekit.frontend.comparisons import compare, contains
-from stagekit.frontend.conditions import negate_condition, truth
+from stagekit.frontend.conditions import compare, contains, negate_condition, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import Site

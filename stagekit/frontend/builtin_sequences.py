@@ -18,8 +18,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import shown
 from stagekit.frontend import objects, rangeloop
-from stagekit.frontend.comparisons import compare
-from stagekit.frontend.conditions import both, truth
+from stagekit.frontend.conditions import both, compare, truth
 from stagekit.frontend.control import branch, describe
 from stagekit.frontend.errors import BadCall, BadOperands, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import Site

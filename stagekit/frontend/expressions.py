@@ -11,8 +11,7 @@ from stagekit.frontend import objects
 from stagekit.frontend.assignments import assign, binding_scope
 from stagekit.frontend.calls import make_closure
 from stagekit.frontend.captures import read_free
-from stagekit.frontend.comparisons import trace_compare
-from stagekit.frontend.conditions import condition, trace_bool, trace_conditional
+from stagekit.frontend.conditions import condition, trace_bool, trace_compare, trace_conditional
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, UnboundLocal, UnknownName
 from stagekit.frontend.evaluation import EVALUATORS, Site, evaluate

@@ -22,8 +22,7 @@ from stagekit.frontend.assignments import (
     trace_augmented,
     trace_delete,
 )
-from stagekit.frontend.comparisons import compare
-from stagekit.frontend.conditions import Truth, both, choose, condition, first_or, truth
+from stagekit.frontend.conditions import Truth, both, choose, compare, condition, first_or, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import StagingError, UnsupportedSyntax
 from stagekit.frontend.evaluation import Site, evaluate, failure, is_of_the_user
