@@ -12,7 +12,7 @@ In the order in which a kernel passes through:
 | `expressions` | the table of expressions: names, displays, comprehensions; `operators`, `conditions`, `iteration`, `texts` |
 | `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
 | | `python_calls`, `language`, `overloads` |
-| `values`, `numbers`, `arrays`, `slices`, `objects`, `containers` | what a variable can hold, and the operations on it |
+| `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |
 

@@ -2,32 +2,40 @@
 
 `A[i, j]` is base + i*stride0 + j*stride1 in 64-bit arithmetic. Fewer indices than axes, or slices, give a view: a compile-time
 description around a moved base address, no copy.
+
+    A[lo:hi]      start = min(max(lo < 0 ? lo + n : lo, 0), n), likewise stop; size = max(stop - start, 0)
+
+Bounds that are known while specialising are computed by Python itself. At run time the parts of a clamp that cannot be needed are
+left out: a start that is known not to be negative is used as it is, since past the end the size is 0 already.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import slices
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric
-from stagekit.frontend.tracer import suggest
+from stagekit.frontend.numbers import SYMBOLS, default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, BinaryKind, Pointer, Value
+from stagekit.ir.intervals import Interval
 from stagekit.ir.ops import Indexed
+
+MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
 
 
 def base_of(site: Site, value: Address | Array) -> Address:
-    """The address that pointer arithmetic starts from; a gappy array has none."""
+    """Return the address that pointer arithmetic starts from; an array with gaps has none."""
     if isinstance(value, Address):
         return value
     if not value.is_contiguous:
@@ -36,7 +44,7 @@ def base_of(site: Site, value: Address | Array) -> Address:
 
 
 def index_value(site: Site, index: Any) -> Value:
-    """An index or pointer offset as int64; floats and bools are refused."""
+    """Return an index or pointer offset as int64; refuse floats and bools."""
     if not is_numeric(index) or not default_dtype(index).is_integer:
         shown = describe_type(index) if is_numeric(index) else describe(index)
         raise site.error(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)))
@@ -44,7 +52,7 @@ def index_value(site: Site, index: Any) -> Value:
 
 
 def _index_hint(index: Any) -> str:
-    """What to write instead of an index that is no integer. A bool is not taken for 0 or 1: NumPy would select by it."""
+    """Return what to write instead of an index that is no integer. A bool is not 0 or 1: NumPy would select by it."""
     if mapper_of(index) is not None:
         return "a tile goes with a pointer: read `sk.load(p + i)`, write `sk.store(p + i, value)`"
     if not is_numeric(index):
@@ -55,7 +63,7 @@ def _index_hint(index: Any) -> str:
 
 
 def distance(site: Site, left: Address, right: Address) -> Number:
-    """`left - right` in elements, int64."""
+    """Return `left - right` in elements, int64."""
     if left.type != right.type:
         shown = (
             f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
@@ -71,7 +79,7 @@ def distance(site: Site, left: Address, right: Address) -> Number:
 
 
 def _moved(site: Site, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]) -> Address:
-    """The base of `array` moved along the stride of each axis. is_index: of each step, whether it is an index as written."""
+    """Return the base of `array` moved along each axis. is_index: for each step, whether it is an index as written."""
     builder = site.tracer.builder
     total: Value | None = None
     places: list[Value | int] = []
@@ -103,7 +111,7 @@ def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
 
 
 def _check_static(site: Site, array: Array, index: Any, axis: int) -> Any:
-    """A constant index into an axis of constant size must be inside; negative ones count from the end, as in Python."""
+    """Refuse a constant index outside an axis of constant size; a negative one counts from the end, as in Python."""
     if isinstance(index, bool):
         raise site.error(BadIndex("an index must be an integer, got a bool", _index_hint(index)))
     if not isinstance(index, (int, np.integer)) or not is_numeric(index):
@@ -136,7 +144,7 @@ def _names_many(indices: tuple[Any, ...]) -> bool:
 
 
 def element_pointer(site: Site, array: Array, index: Any) -> Address:
-    """The address of one element."""
+    """Return the address of one element."""
     indices = _as_tuple(index)
     if _names_many(indices):
         message = f"a slice of `{array.name}` names many elements"
@@ -152,7 +160,7 @@ def _element(site: Site, array: Array, indices: tuple[Any, ...]) -> Address:
 
 
 def load_item(site: Site, array: Array, index: Any) -> Number | Array:
-    """`array[index]`: an element, or a view where slices or fewer indices are given."""
+    """Return `array[index]`: an element, or a view where slices or fewer indices are given."""
     indices = _as_tuple(index)
     axes = len(array.shape)
     if len(indices) == axes and not _names_many(indices):
@@ -163,7 +171,7 @@ def load_item(site: Site, array: Array, index: Any) -> Number | Array:
 
 
 def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
-    """A sub-array: integers remove an axis, a slice narrows it, `...` stands for whole axes."""
+    """Return a sub-array: an integer removes an axis, a slice narrows it, `...` stands for whole axes."""
     steps: list[tuple[Any, Extent]] = []
     kept: list[tuple[Extent, Extent]] = []
     is_index: list[bool] = []
@@ -179,7 +187,7 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
             kept.append((size, stride))
         else:
             start, stop = (None if b is None else _bound(site, b) for b in (index.start, index.stop))
-            cut = slices.cut(site, start, stop, slices.step_of(site, index), size)
+            cut = cut_axis(site, start, stop, step_of(site, index), size)
             steps.append((cut.start, stride))
             is_contiguous = is_contiguous and not kept and cut.step == 1
             kept.append((cut.size, _scaled(site, stride, cut.step)))
@@ -191,7 +199,7 @@ _WHOLE_AXIS = slice(None)
 
 
 def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index for each axis: what `...` stands for, and what is not given, is whole. A slice of nothing but None too."""
+    """Return an index for each axis. Axes are whole that `...` stands for, that are not given, or whose slice has no bound."""
     places = [k for k, index in enumerate(indices) if index is Ellipsis]
     if len(places) > 1:
         raise site.error(BadIndex("more than one `...` in an index", "name the axes by `:`"))
@@ -201,18 +209,18 @@ def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[A
 
 
 def _scaled(site: Site, stride: Extent, step: int) -> Extent:
-    """The stride of every `step`-th element; of one element alone, which a very long step leaves, it does not matter."""
+    """Return the stride of every `step`-th element; it does not matter where a very long step leaves one element."""
     if isinstance(stride, int):
         return stride * step if dtypes.INDEX.holds(stride * step) else 0
     return stride if step == 1 else Number(site.tracer.builder.mul(stride.value, site.tracer.builder.index(step)))
 
 
 def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
-    """`shape` elements from `start` on, along the first axes. Only the interpreter checks that the array has them."""
+    """Return the view of `shape` elements from `start` on, along the first axes. Only the interpreter checks that they exist."""
     known = [_check_static(site, array, index, axis) for axis, index in enumerate(start)]
     firsts = [each if type(each) is int else Number(index_value(site, each)) for each in known]
     rest = array.shape[len(shape) :]
-    lasts = [slices.arithmetic(site, "+", first, size - 1) for first, size in zip(firsts, shape)]
+    lasts = [combine_extents(site, "+", first, size - 1) for first, size in zip(firsts, shape)]
     for axis, last in enumerate(lasts):
         _check_static(site, array, last, axis)
     base = _moved(site, array, list(zip(firsts, array.strides)), [True] * len(shape))
@@ -223,7 +231,7 @@ def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, .
 
 
 def _bound(site: Site, bound: Any) -> int | Number:
-    """A bound of a slice: an int, or a run-time int64, to which a larger uint64 is cut: no array is as long."""
+    """Return a bound of a slice as an int or a run-time int64, to which a larger uint64 is cut, since no array is as long."""
     if isinstance(bound, int | np.integer) and not isinstance(bound, bool):
         return int(bound)
     if isinstance(bound, Number) and bound.dtype is dtypes.uint64:
@@ -237,7 +245,7 @@ def load(site: Site, pointer: Address) -> Number:
 
 
 def the_number_in(value: Any) -> str:
-    """A hint for an array without axes where a number is needed; "" for other values."""
+    """Return a hint for an array without axes where a number is needed; "" for other values."""
     is_one = isinstance(value, Array) and value.ndim == 0
     return f"`{value.name}` is an array without axes: the number in it is `{value.name}[()]`" if is_one else ""
 
@@ -259,7 +267,7 @@ def store(site: Site, pointer: Address, value: Any) -> None:
 
 
 def attribute(site: Site, owner: Any, name: str) -> Any:
-    """`x.dtype`, `x.to`, `A.shape`, ..."""
+    """Return `x.dtype`, `x.to`, `A.shape`, ..."""
     table = _ATTRIBUTES_OF.get(type(owner), _NUMBER)
     found = table.get(name)
     if found is None:
@@ -317,5 +325,113 @@ _ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array:
 def _size(site: Site, array: Array) -> Extent:
     total: Extent = 1
     for extent in array.shape:
-        total = slices.arithmetic(site, "*", total, extent)
+        total = combine_extents(site, "*", total, extent)
     return total
+
+
+# -- slices --------------------------------------------------------------------------------------------------------------
+
+
+class Cut(NamedTuple):
+    """A slice of one axis: the first index, how many there are, and how far apart."""
+
+    start: Extent
+    size: Extent
+    step: int
+
+
+def step_of(site: Site, index: slice) -> int:
+    """Return the step of a slice, which is known while specialising."""
+    if index.step is None:
+        return 1
+    if isinstance(index.step, bool) or not (is_literal(index.step) or hasattr(index.step, "__index__")):
+        raise site.error(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"))
+    if isinstance(index.step, float) or int(index.step) == 0:
+        raise site.error(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"))
+    return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # beyond it one element is left, as with it
+
+
+def cut_axis(site: Site, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
+    """Return what `start:stop:step` selects of an axis of `size`."""
+    start, stop = (max(min(b, MOST_ELEMENTS), -MOST_ELEMENTS) if isinstance(b, int) else b for b in (start, stop))
+    if not any(isinstance(each, Number) for each in (start, stop, size)):
+        first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
+        return Cut(first, len(range(first, end, step)), step)
+    clamp = _Clamp(site, size, step)
+    lower, upper = (start, stop) if step > 0 else (stop, start)
+    near = clamp.low if lower is None else clamp.near(lower)
+    far = clamp.last if upper is None else clamp.far(upper)
+    return Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
+
+
+def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
+    """Return `left symbol right`, computed now where both are known."""
+    if isinstance(left, int) and isinstance(right, int):
+        return SYMBOLS[symbol].python(left, right)  # type: ignore[no-any-return]
+    if isinstance(right, int) and right == 0 and symbol in "+-":
+        return left
+    found: Number = site.tracer.arithmetic.binary(symbol, left, right)
+    return found
+
+
+class _Clamp:
+    """The clamp of one slice's bounds to `low` and `last`: 0 and the size, or one less where the step is negative."""
+
+    def __init__(self, site: Site, size: Extent, step: int) -> None:
+        self.site, self.size, self.step = site, size, step
+        self.low = 0 if step > 0 else -1
+        self.last = size if step > 0 else self.binary("-", size, 1)
+
+    def binary(self, symbol: str, left: Extent, right: Extent) -> Extent:
+        return combine_extents(self.site, symbol, left, right)
+
+    def extreme(self, name: str, left: Extent, right: Extent) -> Extent:
+        """Return the `minimum` or `maximum` of two numbers of which one is not known."""
+        if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
+            return left
+        values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX) for each in (left, right)]
+        return Number(self.site.tracer.builder.call_one(registry.by_name(name), values, ()))
+
+    def from_the_end(self, bound: Extent) -> Extent:
+        """Return a bound counted from the start: a negative one counts from the end."""
+        if isinstance(bound, int):
+            return bound if bound >= 0 else self.binary("+", self.size, bound)
+        is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0)
+        counted = self.binary("+", bound, self.size)
+        return self.site.tracer.arithmetic.select(is_negative.value, counted, bound)
+
+    def near(self, bound: Extent) -> Extent:
+        """Return the clamped bound nearer to index 0. Past the end it is not cut: the size is then negative, and so 0."""
+        if interval_of(self.site.tracer, bound).lo >= 0:
+            return bound
+        found = self.extreme("maximum", self.from_the_end(bound), self.low)
+        return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
+
+    def far(self, bound: Extent) -> Extent:
+        """Return the clamped bound nearer to the end of the axis."""
+        interval = interval_of(self.site.tracer, bound)
+        if isinstance(bound, int) and bound < 0:
+            return self.extreme("maximum", self.from_the_end(bound), self.low)
+        if interval.lo < 0:
+            bound = self.extreme("maximum", self.from_the_end(bound), self.low)
+        elif isinstance(self.last, int) and interval.hi <= self.last:
+            return bound
+        return self.extreme("minimum", bound, self.last)
+
+    def between(self, near: Extent, far: Extent) -> Extent:
+        """Return how many indices there are from one end to the other."""
+        distance = self.binary("-", far, near)
+        if isinstance(distance, int):
+            return max(distance, 0)
+        if isinstance(near, int) and near == self.low:
+            return distance
+        return self.extreme("maximum", distance, 0)
+
+    def steps(self, length: Extent) -> Extent:
+        size = abs(self.step)
+        return length if size == 1 else self.binary("//", self.binary("+", length, size - 1), size)
+
+
+def interval_of(tracer: Tracer, value: Extent) -> Interval:
+    """Return the interval in which a number is known to lie."""
+    return Interval.exactly(value) if isinstance(value, int) else tracer.intervals[value.value]

@@ -19,6 +19,7 @@ from stagekit.artifact import Style
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables of expressions and statements
+from stagekit.frontend.arrays import MOST_ELEMENTS
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -33,7 +34,6 @@ from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
-from stagekit.frontend.slices import MOST_ELEMENTS
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Frame, NeedMoreThreads, TraceOptions, Tracer

@@ -18,6 +18,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import called, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
+from stagekit.frontend.arrays import combine_extents
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -32,7 +33,6 @@ from stagekit.frontend.errors import (
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
-from stagekit.frontend.slices import arithmetic
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
@@ -174,7 +174,7 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
         if isinstance(size, int) and size < 0:
             raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
         strides.insert(0, count)
-        count = arithmetic(site, "*", count, size)
+        count = combine_extents(site, "*", count, size)
     return tuple(strides), count
 
 
