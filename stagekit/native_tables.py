@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from itertools import product
 from types import MappingProxyType
 
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ALL_DTYPES, DType, bfloat16, float16, float32, float64
 
 WORD = 8  # bytes
 
@@ -45,8 +45,8 @@ STATE = _numbered(
     " device stream_of stream has_stream slots pointers scratch_bytes"
 )
 """general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows.
-kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device and
-stream_of are those of a prepared launch, as is all from slots on."""
+kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device,
+stream_of, slots and pointers are those of a prepared launch."""
 
 DESTINATION = _numbered("device stream_of stream has_stream")
 """device: -1 as long as no array has said which GPU. stream_of: what the first array with a current stream is asked by."""
@@ -80,6 +80,7 @@ def dlpack_dtype(dtype: DType) -> int:
     return dtype.dlpack | dtype.itemsize * 8 << 8 | 1 << 16
 
 
+ON_CPU, ON_CUDA = 1, 2  # DLPack's device types
 DLTENSOR_BYTES = 48
 TENSOR: Mapping[str, int] = MappingProxyType(
     {"data": 0, "device_type": 8, "device": 12, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "byte_offset": 40}
@@ -108,10 +109,16 @@ WANTED_ARRAY = _numbered(
 to elements. is_packed: in C order without gaps; is_loose: not so. is_strided: strides are read."""
 
 WANTED_NUMBER = _numbered("kind low high own")
-"""low, high: of an integer. own: which dtype the object's own type must be, -1 for any."""
+"""kind: which of NUMBER_KINDS. low, high: of an integer. own: which dtype the object's own type must be, -1 for any."""
+
+NUMBER_KINDS = (None, float32, float64, float16, bfloat16)
+"""What numbers are converted to: an integer (None), or one of these. Floats of 8 bits go the general way."""
 
 SCALAR_VALUE = 16
 """Where a NumPy scalar keeps its value: after the object's header. `runtime/native_process.py` tries it."""
+
+WORTH_SHARING_NS = 150_000  # a launch on the CPU that lasts longer is shared among threads
+SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
 
 GUARD = _numbered("kind holder key seen")
 GUARD_KINDS = (

@@ -20,7 +20,6 @@ from stagekit.forks import new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.state import holds
 from stagekit.runtime import native_process
-from stagekit.runtime.cpu import HANDED_OVER
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
 from stagekit.runtime.native_process import CallShape, CaptureGuards, LaunchParameter, NativeCode, State
@@ -151,7 +150,6 @@ def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
         keyword_only=shape.keyword_only,
         launch=artifact.launch,
         block=artifact.block,
-        scratch_bytes=HANDED_OVER if artifact.has_records else artifact.scratch_bytes,
         added_shared_bytes=artifact.added_shared_bytes,
         has_guards=shape.guards is not None,
     )

@@ -1,50 +1,365 @@
-"""From a request to machine code: the launcher's own, and that of the functions which all launchers call.
+"""From a request to machine code: the launcher's own, and that of the functions that all launchers call.
 
-No LLVM pass runs over a launcher, for which somebody waits: it is a straight line of loads, comparisons and calls.
+    ptr launcher(ptr own, ptr args, i64 given, ptr keywords)        METH_FASTCALL | METH_KEYWORDS
+
+`own` holds a STATE (`native_tables.py`). The code reads and checks the arguments, works out the launch, and runs or enqueues
+the kernel. A call that it does not recognise it hands on, whole, to the Python callable in the STATE, so it decides only what is
+certain. `hostexpr.KINDS` says what the operations of sizes mean; the limits are those of `runtime/launch_config.py`.
+
+No LLVM pass runs over a launcher, since somebody waits for it: it is a straight line of loads, comparisons and calls. What it
+asks of each argument are constants in its code, which the functions of `support/` read:
+
+    @array0 = internal constant [14 x i64] [...]      a WANTED_ARRAY and the sizes that are fixed, -1 for free ones
+    @number1 = internal constant [4 x i64] [...]      a WANTED_NUMBER
+
+Kernels with equal requests share one launcher: names, defaults, brackets and code addresses are in the STATE of each call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
+from stagekit import native_tables as tables
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
-from stagekit.backends.launcher.request import LauncherRequest, can_read
-from stagekit.backends.launcher.text import ENTRY, expressions, write
+from stagekit.backends.launcher.routine import CALL_PARAMETERS, Function, Routine, state_of
+from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
+from stagekit.backends.launcher.values import PTR, Value
 from stagekit.backends.llvm import llvm, optimize
+from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.toolchain import identity
 from stagekit.cache import cached_code, open_store
-from stagekit.hostexpr import slots_in
-from stagekit.signature import ScalarSpec
+from stagekit.dtypes import ALL_DTYPES, DType, int64, uint64
+from stagekit.hostexpr import HostExpr, Slot, slots_in
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
+from stagekit.signature import (
+    ArgSpec,
+    ArraySpec,
+    LaunchSpec,
+    NoneSpec,
+    ParamSlot,
+    PointerSpec,
+    ScalarSpec,
+    Signature,
+    place_of,
+    slot_offsets,
+    values_of,
+)
 
-__all__ = ["ENTRY", "compile", "load_support"]
+Target = Literal["cpu", "cuda"]
+
+ENTRY = "stagekit_launcher"
+
+# What a launcher is made from ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallParameter:
+    """One parameter of the call. argument: which run-time argument it is, or None for a constexpr.
+
+    is_declared: its annotation fixes the dtype. Otherwise the argument's own type chose the specialisation, and a number of
+    another type must choose again. constant: the value of a constexpr that is an int; others are compared by identity.
+    """
+
+    argument: int | None
+    is_declared: bool = True
+    constant: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherRequest:
+    """All that the machine code of a launcher depends on.
+
+    parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
+    shared_needs: dynamic shared bytes that a launch must at least give. block: the threads per axis that a computed launch must
+    have, where they are fixed. added_shared_bytes: for CUDA only.
+    """
+
+    target: Target
+    specs: tuple[ArgSpec, ...]
+    slots: tuple[ParamSlot, ...]
+    parameters: tuple[CallParameter, ...]
+    keyword_only: int
+    launch: LaunchSpec | None
+    shared_needs: tuple[HostExpr, ...]
+    block: tuple[int, int, int] | None
+    added_shared_bytes: int
+    has_guards: bool
+
+    @classmethod
+    def of(cls, signature: Signature, **fields: Any) -> LauncherRequest:
+        """Make a request from a signature, without the names of its parameters."""
+        specs = tuple(replace(spec, name="") for spec in signature.specs)
+        return cls(specs=specs, slots=signature.slots, shared_needs=signature.shared_needs, **fields)
+
+
+# From a request to an object file -----------------------------------------------------------------------------------
 
 
 def compile(request: LauncherRequest) -> bytes | None:
-    """An object file with the symbol `ENTRY`; None where some argument can only be read the general way."""
-    scalars = (spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec))
-    sizes = (request.slots[index].dtype for expr in expressions(request) for index in slots_in(expr))
-    if not all(map(can_read, scalars)) or any(dtype.is_float for dtype in sizes):
+    """Return an object file with the symbol `ENTRY`; None if some argument can only be read the general way."""
+    floats = {spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec) and spec.dtype.is_float}
+    sizes = (request.slots[index].dtype for expr in _expressions(request) for index in slots_in(expr))
+    if not floats <= {*tables.NUMBER_KINDS} or any(dtype.is_float for dtype in sizes):
         return None
-    text = write(request)
+    text = _Launcher(request).write()
     return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
 
 
 def load_support() -> tuple[dict[str, int], LoadedCode]:
-    """The addresses of the functions that launchers and Python call, and the code that must be kept.
+    """Return the addresses of the functions that launchers and Python call, and the code, which must be kept alive.
 
-    All launches go through it: where it can be kept on disk, good code is worth 50 ms once.
+    All launches go through it: where it can be stored on disk, good code is worth 50 ms once.
     """
 
-    def make() -> bytes:
+    def compile_support() -> bytes:
         machine = quick_machine() if open_store() is None else machine_for(this_processor())
         return _object_code(support.text(), machine)
 
-    code = cached_code("support", identity("cpu"), make)  # versions of this package are in every name
+    code = cached_code("support", identity("cpu"), compile_support)  # versions of this package are in every name
     loaded = load(code, support.FUNCTIONS[0].symbol)
     return {function.name: loaded.address_of(function.symbol) for function in support.FUNCTIONS}, loaded
 
 
 def _object_code(text: str, machine: Any) -> bytes:
     return bytes(machine.emit_object(optimize.parse(text, llvm.create_context())))
+
+
+def _expressions(request: LauncherRequest) -> list[HostExpr]:
+    """Return all sizes that the launcher computes."""
+    launch = request.launch
+    own = () if launch is None else (*launch.grid, *launch.block, launch.shared_bytes)
+    arrays = [s for s in request.specs if isinstance(s, ArraySpec)]
+    related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
+    return [*own, *request.shared_needs, *(size for size in related if not isinstance(size, int))]
+
+
+def _compare(compare: Callable[[Value, Value], Value], a: Value, b: Value) -> Value:
+    return compare(a, b).to(int64)
+
+
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    **{kind: getattr(operator, kind) for kind in ("add", "sub", "mul", "floordiv", "mod", "xor", "neg")},
+    "and": operator.and_,
+    "or": operator.or_,
+    "not": operator.invert,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "min": lambda a, b: (a < b).select(a, b),
+    "max": lambda a, b: (a > b).select(a, b),
+    "select": lambda condition, a, b: (condition != 0).select(a, b),
+    **{kind: partial(_compare, getattr(operator, kind)) for kind in ("eq", "ne", "lt", "le", "gt", "ge")},
+}
+
+
+def _array_words(spec: ArraySpec | PointerSpec, target: Target) -> list[int]:
+    """Return a WANTED_ARRAY and its sizes.
+
+    An array without gaps has its own specialisation, unless strides were declared, which hold for both layouts.
+    """
+    rank, sizes = (spec.rank, spec.shape) if isinstance(spec, ArraySpec) else (-1, ())
+    is_packed = isinstance(spec, ArraySpec) and spec.is_contiguous
+    is_strided = isinstance(spec, ArraySpec) and not spec.is_contiguous
+    is_loose = isinstance(spec, ArraySpec) and is_strided and spec.strides is None
+    needed_flags = tables.WRITEABLE * spec.is_written
+    words: dict[str, int] = {
+        "dtype": tables.PROCESS[f"dtype_{spec.dtype.name}"],
+        "dlpack_dtype": tables.dlpack_dtype(spec.dtype),
+        "device_type": tables.ON_CPU if target == "cpu" else tables.ON_CUDA,
+        "rank": rank,
+        "needed_flags": needed_flags | tables.C_CONTIGUOUS * is_packed,
+        "checked_flags": needed_flags | tables.C_CONTIGUOUS * (is_packed or is_loose),
+        "unit_shift": spec.dtype.itemsize.bit_length() - 1,
+        "is_written": spec.is_written,
+        "is_packed": is_packed,
+        "is_loose": is_loose,
+        "is_strided": is_strided,
+        "align": spec.align,
+    }
+    return [*(int(words[name]) for name in tables.WANTED_ARRAY), *(s if isinstance(s, int) else -1 for s in sizes)]
+
+
+def _number_words(dtype: DType, *, is_declared: bool) -> list[int]:
+    """Return a WANTED_NUMBER. An undeclared number must have the dtype that chose the specialisation."""
+    words = {
+        "kind": tables.NUMBER_KINDS.index(dtype if dtype.is_float else None),
+        "low": 0 if dtype.is_float else dtype.min,
+        "high": 0 if dtype.is_float else min(dtype.max, int64.max),
+        "own": -1 if is_declared else ALL_DTYPES.index(dtype),
+    }
+    return [words[name] for name in tables.WANTED_NUMBER]
+
+
+class _Size(NamedTuple):
+    """The size of a launch. grid, block: pointers to three words. blocks, shared_bytes: integers."""
+
+    grid: Value
+    block: Value
+    blocks: Value
+    shared_bytes: Value
+
+
+class _Launcher:
+    """A launcher that is being written. destination: the DESTINATION of a launch on a GPU; null on the CPU.
+
+    slots: pointers to the native parameters. arrays: by argument, a pointer to its address, sizes and strides once they are read.
+    """
+
+    def __init__(self, request: LauncherRequest) -> None:
+        self.request = request
+        self.module = Module(Abilities())
+        self.r = r = Routine(self.module, ENTRY, PTR, CALL_PARAMETERS)
+        own, self.args, self.given, self.keywords = r.parameters
+        self.state = state_of(own)
+        self.process = self.state.field("process", tables.PROCESS)
+        self.destination = r.null if request.target == "cpu" else self._destination_in_brackets()
+        *offsets, size = slot_offsets(request.slots)
+        slots = r.alloca(size)
+        self.slots = [slots.at(offset) for offset in offsets]
+        self.arrays: dict[int, Value] = {}
+        self._values: dict[int, Value] = {}  # of expressions by identity: hashing a tree costs a walk over it
+
+    def write(self) -> str:
+        r, request = self.r, self.request
+        self._require(conditions.is_undiverted, self.process)
+        if request.has_guards:
+            self._require(conditions.is_current, self.state)
+        for place, object_ in enumerate(self._bind()):
+            self._read(place, object_)
+        for slot, at in zip(request.slots, self.slots, strict=True):
+            if slot.kind != "value":  # those are stored already
+                place = place_of(request.specs[slot.argument], slot.kind, slot.axis)
+                at.store(self.arrays[slot.argument].item(place, int64))
+        self._check_related_sizes()
+        size = self._size_in_brackets() if request.launch is None else self._computed_size(request.launch)
+        for needed in map(self.value_of, request.shared_needs):
+            r.require(needed <= size.shared_bytes)
+        (self._run if request.target == "cpu" else self._enqueue)(size)
+
+        def take_general_way() -> Value:
+            return r.call(PTR, "PyObject_Vectorcall", self.state.field("general"), self.args, self.given, self.keywords)
+
+        r.close(lambda: r.call_unless_raised(take_general_way))
+        return self.module.text()
+
+    def _require(self, function: Function, *values: Value | int) -> None:
+        """Call a function of `support/`, which must return true."""
+        self.r.require(function.call_through(self.r, self.process, *values))
+
+    def _destination_in_brackets(self) -> Value:
+        """Make a copy of the DESTINATION in the STATE, which says what the brackets ask for."""
+        destination = self.r.alloca(tables.size(tables.DESTINATION), tables.DESTINATION)
+        given = self.state.address_of("device")
+        for place in range(len(tables.DESTINATION)):
+            destination.word(place).store(given.item(place, int64))
+        return destination
+
+    # Arguments ------------------------------------------------------------------------------------------------------
+
+    def _bind(self) -> list[Value]:
+        """Return one object per parameter. If all are given by position, they stay where the call put them."""
+        r, count, keyword_only = self.r, len(self.request.parameters), self.request.keyword_only
+        placed = r.alloca(tables.WORD * count)
+
+        def put_in_order() -> Value:
+            names = self.state.at(tables.tail(tables.NAMES, count, 0))
+            self._require(
+                arguments.bind, names, self.args, self.given, self.keywords, placed, count, count - keyword_only
+            )
+            return placed
+
+        is_in_order = (self.given == count) & self.keywords.is_null()
+        objects = put_in_order() if keyword_only else r.if_else(is_in_order, lambda: self.args, put_in_order)
+        return [objects.item(place) for place in range(count)]
+
+    def _read(self, place: int, object_: Value) -> None:
+        """Read and check the argument of one parameter."""
+        r, request, parameter = self.r, self.request, self.request.parameters[place]
+        if parameter.argument is None:  # the very object that was specialised for, or an equal int
+            expected = self.state.at(tables.tail(tables.EXPECTED, len(request.parameters), place)).load()
+            is_int, constant = int(parameter.constant is not None), parameter.constant or 0
+            self._require(arguments.is_expected, self.process, object_, expected, is_int, constant)
+            return
+        spec = request.specs[parameter.argument]
+        if isinstance(spec, NoneSpec):
+            r.require(object_ == self.process.field("none"))
+        elif isinstance(spec, ScalarSpec):
+            words = r.constant("number", _number_words(spec.dtype, is_declared=parameter.is_declared))
+            slots = zip(request.slots, self.slots)
+            (out,) = (at for slot, at in slots if (slot.kind, slot.argument) == ("value", parameter.argument))
+            self._require(arguments.read_number, self.process, object_, out, words)
+        else:
+            words = r.constant("array", _array_words(spec, request.target))
+            out = self.arrays[parameter.argument] = r.alloca(tables.WORD * values_of(spec))
+            self._require(arrays.read_array, self.process, object_, self.destination, out, words)
+
+    def _check_related_sizes(self) -> None:
+        """Check sizes that follow from other arguments, and declared strides, which matter only along axes of several items."""
+        for argument, read in self.arrays.items():
+            spec = self.request.specs[argument]
+            if not isinstance(spec, ArraySpec):
+                continue
+            sizes = [read.item(place_of(spec, "size", axis), int64) for axis in range(spec.rank)]
+            for size, expected in zip(sizes, spec.shape):
+                if expected is not None and not isinstance(expected, int):
+                    self.r.require(size == self.value_of(expected))
+            for axis, fixed in enumerate(spec.strides or ()):
+                if fixed is not None:
+                    stride = read.item(place_of(spec, "stride", axis), int64)
+                    self.r.require((stride == self.value_of(fixed)) | (sizes[axis] <= 1))
+
+    def value_of(self, expr: HostExpr) -> Value:
+        """Return the value of an expression. A shared node is written once."""
+        if isinstance(expr, int):
+            return self.r.number(int64.wrap(expr))
+        if id(expr) not in self._values:
+            if isinstance(expr, Slot):
+                value = self.slots[expr.index].load(int64)
+            else:
+                value = _OPERATIONS[expr.kind](*map(self.value_of, expr.args))
+            self._values[id(expr)] = value
+        return self._values[id(expr)]
+
+    # The launch -----------------------------------------------------------------------------------------------------
+
+    def _size_in_brackets(self) -> _Size:
+        state = self.state
+        blocks, shared_bytes = state.field("blocks", int64), state.field("shared_bytes", int64)
+        return _Size(state.address_of("grid_x"), state.address_of("block_x"), blocks, shared_bytes)
+
+    def _computed_size(self, launch: LaunchSpec) -> _Size:
+        """Return the size that the kernel computes, which must be within the limits of a launch."""
+        r, fixed_block = self.r, self.request.block
+        grid, block = ([self.value_of(axis) for axis in axes] for axes in (launch.grid, launch.block))
+        shared_bytes = self.value_of(launch.shared_bytes)
+        limits = (*GRID_LIMITS, *BLOCK_LIMITS, MAX_SHARED_BYTES)
+        for number, high in zip((*grid, *block, shared_bytes), limits, strict=True):
+            r.require(number.to(uint64) <= high)
+        if fixed_block is None:
+            r.require(_product(r, block) <= MAX_THREADS)
+        for axis, fixed in zip(block, fixed_block or ()):
+            r.require(axis == fixed)
+        return _Size(r.array_of(grid), r.array_of(block), _product(r, grid), shared_bytes)
+
+    def _run(self, size: _Size) -> None:
+        slots = self.slots[0] if self.slots else self.r.null
+        values = self.state, slots, size.grid, size.blocks, size.shared_bytes
+        self.r.ret(launching.run.call_through(self.r, self.process, *values))
+
+    def _enqueue(self, size: _Size) -> None:
+        r = self.r
+        launch = launching.launch_of(r, size.grid, size.block, size.shared_bytes + self.request.added_shared_bytes)
+        values = self.state, r.array_of(self.slots), launch, self.destination
+        result = launching.enqueue.call_through(r, self.process, *values)
+        r.require(result.is_set())
+        r.ret(result)
+
+
+def _product(r: Routine, numbers: Sequence[Value]) -> Value:
+    return math.prod(numbers, start=r.number(1))

@@ -1,21 +1,25 @@
-"""Functions of machine code, written as Python: values, `if`, loops, calls, and one early way out.
+"""Functions of machine code, written as Python: values, `if`, loops, calls, and one early exit.
 
-    r = Routine(module, "are_short", bool_, {"table": TABLE, "limit": int64})
-    table, limit = r.parameters
-    with r.loop(table.field("count", int64)) as i:
-        r.require(table.field("sizes").item(i, int64) <= limit)
-    r.give(True)
+    @function(bool_, TABLE, int64)
+    def are_short(r: Routine, table: Value, limit: Value) -> None:
+        with r.loop(table.field("count", int64)) as i:
+            r.require(table.field("sizes").item(i, int64) <= limit)
+        r.ret(True)
 
-writes a function that gives true if every size in a table is within a limit. `require` leaves the function as soon as its
-condition is false, with what `close` is told; a launcher then leaves the launch to the general way.
+declares a function that returns true if every size in a table is within a limit. `require` takes the early exit as soon as its
+condition is false: the function then returns zero, and the launcher leaves the launch to the general way.
+
+    are_short.call(r, table, limit)                     from another function of the same module
+    are_short.call_through(r, process, table, limit)    from a launcher, which is a module of its own
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.values import PTR, Fields, Type, Value, type_text
@@ -23,22 +27,22 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.dtypes import DType, bool_, int32, int64
 
-Arm = Callable[[], Any]
-"""What is done on one of several ways: it gives values, a tuple of them, or nothing."""
+T = TypeVar("T")
+"""What an arm of a branch results in: a value, several, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A value that may change."""
+    """A value that may change: a place in the function's memory."""
 
-    _place: Value
+    _address: Value
     _type: Type
 
     def get(self) -> Value:
-        return self._place.load(self._type)
+        return self._address.load(self._type)
 
     def set(self, value: Value) -> None:
-        self._place.store(value)
+        self._address.store(value)
 
 
 class Routine:
@@ -48,121 +52,119 @@ class Routine:
         self._w = Writer(module)
         self._symbol = symbol
         self._result = result
-        self._way_out = self._w.new_label("out")
+        self._exit = self._w.new_label("exit")
         self._is_ended = False  # does the block that is being written have its last instruction?
         self._heads = ", ".join(f"{type_text(type_)} %{name}" for name, type_ in parameters.items())
         self.parameters = tuple(Value(self._w, type_, f"%{name}") for name, type_ in parameters.items())
         self.null = Value(self._w, PTR, "null")
-        self.false = Value(self._w, bool_, "false")
+        self.false, self.true = self.number(False, bool_), self.number(True, bool_)
 
     def number(self, value: float, dtype: DType = int64) -> Value:
         return Value(self._w, dtype, arith.constant(dtype, None, value))
 
-    def value(self, type_: Type, text: str) -> Value:
-        """An operand by its text."""
-        return Value(self._w, type_, text)
+    def symbol(self, name: str) -> Value:
+        """The address of a global name."""
+        return Value(self._w, PTR, f"@{name}")
 
     def constant(self, kind: str, words: Sequence[int], fields: Fields = PTR) -> Value:
         """A pointer to words that are part of the code; equal ones are one."""
         items = ", ".join(f"i64 {word}" for word in words)
-        definition = f"internal constant [{len(words)} x i64] [{items}]"
-        module = self._w.module
-        return Value(self._w, fields, module.add_global(module.unique_name(kind, definition), definition))
+        return self._global(kind, f"internal constant [{len(words)} x i64] [{items}]", fields)
 
     def text(self, text: str) -> Value:
         """A pointer to a C string that is part of the code."""
-        definition = f'internal constant [{len(text) + 1} x i8] c"{text}\\00"'
+        return self._global("text", f'internal constant [{len(text) + 1} x i8] c"{text}\\00"', PTR)
+
+    def _global(self, kind: str, definition: str, fields: Fields) -> Value:
         module = self._w.module
-        return Value(self._w, PTR, module.add_global(module.unique_name("text", definition), definition))
+        return Value(self._w, fields, module.add_global(module.unique_name(kind, definition), definition))
 
     # Memory of this call --------------------------------------------------------------------------------------------
 
-    def room(self, size: int, fields: Fields = PTR) -> Value:
-        """So many bytes, until the function is left."""
+    def alloca(self, size: int, fields: Fields = PTR) -> Value:
+        """Memory of `size` bytes, until the function returns."""
         return Value(self._w, fields, self._w.emit_entry(f"alloca [{max(size, 1)} x i8], align 8"))
 
-    def stack(self, size: Value, align: int) -> Value:
-        """The same where the size is known only now; not in a loop."""
+    def alloca_here(self, size: Value, align: int) -> Value:
+        """The same for a size that is known only now; not to be used in a loop."""
         return Value(self._w, PTR, self._w.emit(f"alloca i8, i64 {size.text}, align {align}"))
 
     def variable(self, initial: Value) -> Variable:
-        """A place that holds `initial` until something else is put there."""
-        place = Value(self._w, PTR, self._w.emit_entry(f"alloca {type_text(initial.type)}"))
-        place.store(initial)
-        return Variable(place, initial.type)
+        address = Value(self._w, PTR, self._w.emit_entry(f"alloca {type_text(initial.type)}"))
+        address.store(initial)
+        return Variable(address, initial.type)
 
-    def words(self, values: Sequence[Value]) -> Value:
-        """A place that holds these, one word each."""
-        place = self.room(tables.WORD * len(values))
+    def array_of(self, values: Sequence[Value]) -> Value:
+        """Memory that holds these values, one word each."""
+        words = self.alloca(tables.WORD * len(values))
         for index, value in enumerate(values):
-            place.word(index).store(value)
-        return place
+            words.word(index).store(value)
+        return words
 
-    # Ways -----------------------------------------------------------------------------------------------------------
+    # Control flow ---------------------------------------------------------------------------------------------------
 
     def require(self, condition: Value) -> None:
-        """Go on only where it is true; elsewhere leave by the way out."""
+        """Take the early exit if the condition is false."""
         passed = self._w.new_label("passed")
-        self._branch(condition, passed, self._way_out)
+        self._branch(condition, passed, self._exit)
         self._begin(passed)
 
     def require_no_error(self, condition: Value) -> None:
-        """`require`; where it is false an exception of Python's is set. An error the general way will raise by itself; what is no
-        `Exception`, such as a Ctrl-C, stays set.
+        """Take the early exit if the condition is false, which says that a Python exception is set. It is cleared, since the
+        general way will raise it again; one that is no `Exception`, such as a Ctrl-C, stays set.
         """
-        with self.when(~condition):
-            self.forget_error()
-            self.fail()
+        with self.if_then(~condition):
+            self.clear_error()
+            self.exit()
 
-    def forget_error(self) -> None:
-        """Clear the exception of Python's that may be set; leave by the way out where it is set and no `Exception`."""
-        module = self._w.module
-        kind = self.value(PTR, module.add_global("PyExc_Exception", "external global ptr")).load()
-        with self.when(self.call(PTR, "PyErr_Occurred").is_set()):
-            self.require(self.call(int32, "PyErr_ExceptionMatches", kind) != 0)
-            self.call_nothing("PyErr_Clear")
+    def clear_error(self) -> None:
+        """Clear the Python exception, if one is set; take the early exit if it is no `Exception`."""
+        self._w.module.add_global("PyExc_Exception", "external global ptr")
+        with self.if_then(self.call(PTR, "PyErr_Occurred").is_set()):
+            self.require(self.call(int32, "PyErr_ExceptionMatches", self.symbol("PyExc_Exception").load()) != 0)
+            self.call_void("PyErr_Clear")
 
-    def fail(self) -> None:
-        """Leave by the way out."""
-        self._end(f"br label %{self._way_out}")
+    def exit(self) -> None:
+        """Take the early exit."""
+        self._end(f"br label %{self._exit}")
 
-    def give(self, value: Value | bool) -> None:
-        """Return it."""
+    def ret(self, value: Value | bool) -> None:
+        """Return a value."""
         operand = value if isinstance(value, Value) else self.number(value, bool_)
         self._end(f"ret {type_text(self._result)} {operand.text}")
 
-    def give_object(self, object_: Value) -> None:
-        """Return a Python object that somebody else holds too."""
-        self.call_nothing("Py_IncRef", object_)
-        self.give(object_)
+    def ret_object(self, object_: Value) -> None:
+        """Return a new reference to a Python object."""
+        self.call_void("Py_IncRef", object_)
+        self.ret(object_)
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
-        """What is written in the `with` is done only where the condition is true."""
-        inside, after = self._w.new_label("when"), self._w.new_label("after")
+    def if_then(self, condition: Value) -> Iterator[None]:
+        """What is written in the `with` runs only if the condition is true."""
+        inside, after = self._w.new_label("then"), self._w.new_label("after")
         self._branch(condition, inside, after)
         self._begin(inside)
         yield
         self._go_to(after)
         self._begin(after)
 
-    def choose(self, condition: Value, then: Arm, otherwise: Arm) -> Any:
-        """Go one of two ways; what the arms give."""
+    def if_else(self, condition: Value, then: Callable[[], T], otherwise: Callable[[], T]) -> T:
+        """Write a branch; return what the arm that runs results in."""
         labels = self._w.new_label("then"), self._w.new_label("otherwise")
         self._branch(condition, *labels)
         return self._join(dict(zip(labels, (then, otherwise))))
 
-    def switch(self, number: Value, arms: Mapping[int, Arm]) -> Any:
-        """Go the way of a number's arm; what the arms give. Other numbers leave by the way out."""
+    def switch(self, number: Value, arms: Mapping[int, Callable[[], T]]) -> T:
+        """Write an arm per number; return what the arm that runs results in. Other numbers take the early exit."""
         labels = {case: self._w.new_label("case") for case in arms}
-        held = type_text(number.type)
-        table = " ".join(f"{held} {case}, label %{label}" for case, label in labels.items())
-        self._end(f"switch {held} {number.text}, label %{self._way_out} [{table}]")
+        number_type = type_text(number.type)
+        table = " ".join(f"{number_type} {case}, label %{label}" for case, label in labels.items())
+        self._end(f"switch {number_type} {number.text}, label %{self._exit} [{table}]")
         return self._join({labels[case]: arm for case, arm in arms.items()})
 
     @contextmanager
     def loop(self, count: Value, start: Value | int = 0) -> Iterator[Value]:
-        """For each number from `start` on, below `count`; the `with` writes what is done with it."""
+        """What is written in the `with` runs for each number from `start` on, below `count`."""
         w, (head, body, after) = self._w, map(self._w.new_label, ("head", "body", "after"))
         before, first = w.block, start.text if isinstance(start, Value) else str(start)
         self._go_to(head)
@@ -176,12 +178,12 @@ class Routine:
         self._begin(after)
 
     def find(self, count: Value, is_it: Callable[[Value], Value]) -> Value:
-        """The first number below `count` that is the one; where there is none, leave by the way out."""
+        """Return the first number below `count` for which `is_it` is true; take the early exit if there is none."""
         found, differs = self._w.new_label("found"), self._w.new_label("differs")
         with self.loop(count) as index:
             self._branch(is_it(index), found, differs)
             self._begin(differs)
-        self.fail()
+        self.exit()
         self._begin(found)
         return index
 
@@ -200,74 +202,140 @@ class Routine:
         self._w.label(label)
         self._is_ended = False
 
-    def _join(self, arms: Mapping[str, Arm]) -> Any:
-        """The arms under their labels, and what they give: a value of one of those that come to the end."""
-        after, given = self._w.new_label("joined"), {}
+    def _join(self, arms: Mapping[str, Callable[[], T]]) -> T:
+        """Write the arms under their labels and join the results of those that come to their end."""
+        after = self._w.new_label("joined")
+        results: dict[str, Any] = {}
         for label, arm in arms.items():
             self._begin(label)
             result = arm()
             if not self._is_ended:
-                given[self._w.block] = result if isinstance(result, tuple | None) else (result,)
+                results[self._w.block] = result if isinstance(result, tuple | None) else (result,)
             self._go_to(after)
         self._begin(after)
-        rows = [[(value, block) for value in values or ()] for block, values in given.items()]
+        rows = [[(value, block) for value in values or ()] for block, values in results.items()]
         joined = []
         for column in zip(*rows, strict=True):
             type_, pairs = column[0][0].type, ", ".join(f"[{value.text}, %{block}]" for value, block in column)
             joined.append(Value(self._w, type_, self._w.emit(f"phi {type_text(type_)} {pairs}")))
-        return joined[0] if len(joined) == 1 else tuple(joined)
+        return cast("T", joined[0] if len(joined) == 1 else tuple(joined))
 
-    # Calls ----------------------------------------------------------------------------------------------------------
+    # Calls; an int among the arguments is an int64 ------------------------------------------------------------------
 
-    def call(self, result: Type, name: str, *arguments: Value) -> Value:
-        """Call a function of this process or of this module."""
-        pairs = [(type_text(a.type), a.text) for a in arguments]
-        return Value(self._w, result, self._w.call(type_text(result), name, pairs))
+    def _operands(self, arguments: Sequence[Value | int]) -> list[tuple[str, str]]:
+        values = (self.number(a) if isinstance(a, int) else a for a in arguments)
+        return [(type_text(value.type), value.text) for value in values]
 
-    def call_at(self, address: Value, result: Type, *arguments: Value) -> Value:
-        """Call what is at an address."""
-        operands = ", ".join(f"{type_text(a.type)} {a.text}" for a in arguments)
+    def call(self, result: Type, name: str, *arguments: Value | int) -> Value:
+        """Call a function of this process."""
+        return Value(self._w, result, self._w.call(type_text(result), name, self._operands(arguments)))
+
+    def call_void(self, name: str, *arguments: Value | int) -> None:
+        """Call a function of this process that returns nothing."""
+        self._w.call("void", name, self._operands(arguments))
+
+    def call_at(self, address: Value, result: Type, *arguments: Value | int) -> Value:
+        """Call the function at an address."""
+        operands = ", ".join(map(" ".join, self._operands(arguments)))
         return Value(self._w, result, self._w.emit(f"call {type_text(result)} {address.text}({operands})"))
-
-    def call_nothing(self, name: str, *arguments: Value) -> None:
-        """Call a function that returns nothing."""
-        self._w.call("void", name, [(type_text(a.type), a.text) for a in arguments])
 
     # Python's objects -----------------------------------------------------------------------------------------------
 
-    def drop(self, *objects: Value) -> None:
-        """Let go of references."""
+    def decref(self, *objects: Value) -> None:
         for one in objects:
-            self.call_nothing("Py_DecRef", one)
+            self.call_void("Py_DecRef", one)
 
     def call_python(self, function: Value, *arguments: Value) -> Value:
-        """What a Python callable gives: a new reference, null where it raised."""
-        count = self.number(len(arguments))
-        return self.call(PTR, "PyObject_Vectorcall", function, self.words(arguments), count, self.null)
+        """Call a Python callable; return a new reference, or null if it raised."""
+        return self.call(PTR, "PyObject_Vectorcall", function, self.array_of(arguments), len(arguments), self.null)
 
-    def call_method(self, object_: Value, name: Value) -> Value:
-        """What a method without arguments gives. name: a string object."""
-        return self.call(PTR, "PyObject_VectorcallMethod", name, self.words([object_]), self.number(1), self.null)
-
-    def call_unless_raised(self, call: Callable[[], Value]) -> Value:
-        """What `call` gives, where no exception of Python's is set; else null, with the exception."""
-        is_set = self.call(PTR, "PyErr_Occurred").is_set()
-        result: Value = self.choose(is_set, lambda: self.null, call)
-        return result
-
-    def tell(self, function: Value, *numbers: Value) -> Value:
-        """What a Python callable gives for ints."""
+    def call_python_with_ints(self, function: Value, *numbers: Value) -> Value:
+        """`call_python` with each number as a Python int."""
         objects = [self.call(PTR, "PyLong_FromLongLong", number.to(int64)) for number in numbers]
         result = self.call_python(function, *objects)
-        self.drop(*objects)
+        self.decref(*objects)
         return result
+
+    def call_method(self, object_: Value, name: Value) -> Value:
+        """Call a method without arguments; return a new reference, or null if it raised. name: a string object."""
+        return self.call(PTR, "PyObject_VectorcallMethod", name, self.array_of([object_]), 1, self.null)
+
+    def call_unless_raised(self, call: Callable[[], Value]) -> Value:
+        """Return the result of `call`; null, without the call, if a Python exception is set."""
+        return self.if_else(self.call(PTR, "PyErr_Occurred").is_set(), lambda: self.null, call)
 
     # The end --------------------------------------------------------------------------------------------------------
 
-    def close(self, failure: Callable[[], Value]) -> None:
-        """Write the way out, which returns `failure`, and put the function into its module."""
-        self._go_to(self._way_out)
-        self._begin(self._way_out)
-        self.give(failure())
+    def close(self, on_exit: Callable[[], Value]) -> None:
+        """Write the early exit, which returns `on_exit`, and put the function into its module."""
+        self._go_to(self._exit)
+        self._begin(self._exit)
+        self.ret(on_exit())
         head = f"define {type_text(self._result)} @{self._symbol}({self._heads})"
         self._w.module.add_function(self._symbol, f"{head} {{\n{self._w.body()}\n}}")
+
+
+# Functions that all launchers share -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of `support/`. write: writes its body, given the routine and the parameters as values."""
+
+    result: Type
+    parameters: Mapping[str, Type]
+    write: Callable[..., None]
+
+    @property
+    def name(self) -> str:
+        return self.write.__name__
+
+    @property
+    def symbol(self) -> str:
+        return f"stagekit_launch_{self.name}"
+
+    def call(self, r: Routine, *arguments: Value | int) -> Value:
+        return r.call_at(r.symbol(self.symbol), self.result, *arguments)
+
+    def call_through(self, r: Routine, process: Value, *arguments: Value | int) -> Value:
+        """Call it by its address in the PROCESS table."""
+        return r.call_at(process.field(self.name), self.result, *arguments)
+
+    def add_to(self, module: Module) -> None:
+        r = Routine(module, self.symbol, self.result, self.parameters)
+        self.write(r, *r.parameters)
+        r.close(lambda: r.null if self.result == PTR else r.false)
+
+
+def function(result: Type, *parameters: Type) -> Callable[[Callable[..., None]], Function]:
+    """Make a `Function` of what writes its body. parameters: the types of those that follow the routine.
+
+    result: a bool or a pointer. The early exit returns false, or null.
+    """
+
+    def declare(write: Callable[..., None]) -> Function:
+        _, *names = inspect.signature(write).parameters
+        return Function(result, dict(zip(names, parameters, strict=True)), write)
+
+    return declare
+
+
+CALL_PARAMETERS: Mapping[str, Type] = {"own": PTR, "args": PTR, "given": int64, "keywords": PTR}
+"""Of a built-in function, as CPython calls it: METH_FASTCALL | METH_KEYWORDS. own: a ctypes array that holds its STATE."""
+
+
+def state_of(own: Value) -> Value:
+    return own.at(tables.ARRAY_MEMORY).load(tables.STATE)
+
+
+def prepared(write: Callable[[Routine, Value], None]) -> Function:
+    """Make a built-in function for launches whose arguments were read before. write: gets the routine and the STATE."""
+
+    def write_whole(r: Routine, own: Value, args: Value, given: Value, keywords: Value) -> None:
+        state = state_of(own)
+        with r.if_then((given != 0) | keywords.is_set()):  # the general way refuses arguments in words
+            r.ret(r.call(PTR, "PyObject_Vectorcall", state.field("general"), args, given, keywords))
+        write(r, state)
+
+    write_whole.__name__ = write.__name__
+    return Function(PTR, CALL_PARAMETERS, write_whole)

@@ -3,7 +3,7 @@
     count = table.field("count", int64)      %t0 = load i64, ...
     is_short = (count & 7 == 0) | (count < limit)
 
-Arithmetic is that of the language (`llvm/arith`): nothing traps, and shifts too far have their result.
+Arithmetic is that of the language (`llvm/arith`): nothing traps, and shifts by too much have a defined result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Space, UnaryKi
 
 Fields = Mapping[str, int]
 Type = DType | Fields
-"""Of a value: a number, or a pointer to memory with fields at these offsets in bytes."""
+"""The type of a value: a number, or a pointer to memory with fields at these offsets in bytes."""
 
 PTR: Fields = MappingProxyType({})
 """A pointer to memory without named fields."""
@@ -29,7 +29,7 @@ _POINTER = Pointer(bool_, Space.GLOBAL)  # all pointers are alike to LLVM
 
 
 def type_text(type_: Type) -> str:
-    """LLVM's spelling."""
+    """Return LLVM's spelling of a type."""
     return llvm_type(type_, None) if isinstance(type_, DType) else "ptr"
 
 
@@ -53,7 +53,7 @@ def _compare(kind: CompareKind) -> Callable[[Value, Operand], Value]:
 
 
 class Value:
-    """A number or a pointer in a function that is being written. Python numbers beside it are taken to be of its type."""
+    """A number or a pointer in a function that is being written. An operand that is a Python number takes its type."""
 
     __slots__ = ("_w", "text", "type")
 
@@ -102,19 +102,19 @@ class Value:
         return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NOT, self.dtype, None, self.text))
 
     def select(self, if_true: Value, if_false: Operand) -> Value:
-        """`if_true` where this bool is true; both are computed in any case."""
-        texts = self.text, if_true.text, if_true._operand(if_false)
-        held = type_text(if_true.type)
-        return Value(self._w, if_true.type, self._w.emit(f"select i1 {texts[0]}, {held} {texts[1]}, {held} {texts[2]}"))
+        """Return `if_true` if this bool is true, else `if_false`; both are computed in any case."""
+        type_, other = type_text(if_true.type), if_true._operand(if_false)
+        text = self._w.emit(f"select i1 {self.text}, {type_} {if_true.text}, {type_} {other}")
+        return Value(self._w, if_true.type, text)
 
     def to(self, dtype: DType) -> Value:
-        """The number as another type; of a pointer the address."""
+        """Convert the number, or the address that a pointer holds, to another dtype."""
         if not isinstance(self.type, DType):
             return self.bits(dtype)
         return Value(self._w, dtype, without_calls(self._w, self.type, dtype, None, self.text))
 
     def bits(self, dtype: DType) -> Value:
-        """The same bits as another type of the same size."""
+        """Reinterpret the bits as another dtype of the same size."""
         return Value(self._w, dtype, arith.bitcast(self._w, self._ir_type, Scalar(dtype), None, self.text))
 
     # Pointers -------------------------------------------------------------------------------------------------------
@@ -126,19 +126,19 @@ class Value:
         return Value(self._w, bool_, self._w.emit(f"icmp ne ptr {self.text}, null"))
 
     def at(self, offset: Value | int, fields: Fields = PTR) -> Value:
-        """The pointer `offset` bytes further on, to memory with these fields."""
+        """Return the pointer `offset` bytes further on, to memory with these fields."""
         return Value(self._w, fields, self._moved("i8", offset))
 
     def word(self, index: Value | int) -> Value:
-        """Where word `index` is, in memory that holds words of 8 bytes."""
+        """Return a pointer to word `index`, in memory that holds words of 8 bytes."""
         return Value(self._w, PTR, self._moved("i64", index))
 
     def _moved(self, unit: str, count: Value | int) -> str:
         text = count.text if isinstance(count, Value) else str(count)
         return self.text if text == "0" else self._w.emit(f"getelementptr {unit}, ptr {self.text}, i64 {text}")
 
-    def place(self, name: str) -> Value:
-        """Where a field is."""
+    def address_of(self, name: str) -> Value:
+        """Return a pointer to a field."""
         assert not isinstance(self.type, DType)
         return self.at(self.type[name])
 
@@ -149,11 +149,11 @@ class Value:
         self._w.line(f"store {type_text(value.type)} {value.text}, ptr {self.text}")
 
     def field(self, name: str, type_: Type = PTR) -> Value:
-        """What is in a field."""
-        return self.place(name).load(type_)
+        """Load a field."""
+        return self.address_of(name).load(type_)
 
     def item(self, index: Value | int, type_: Type = PTR) -> Value:
-        """What is in word `index`."""
+        """Load word `index`."""
         return self.word(index).load(type_)
 
 
