@@ -19,8 +19,7 @@ from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.errors import UnsupportedArgument
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, Parameters, ScalarArg
-from stagekit.runtime.args import Unreadable, describe, read_array
-from stagekit.runtime.binding import OF_AN_OBJECT, Binder
+from stagekit.runtime.args import OF_AN_OBJECT, Binder, Unreadable, describe, read_array
 from stagekit.runtime.errors import ArgumentError, UnreadableArray
 from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
 

@@ -19,8 +19,7 @@ from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable
 from stagekit.jit.options import KernelOptions, read_options
 from stagekit.jit.specialization import Specialization
-from stagekit.runtime.args import describe
-from stagekit.runtime.binding import OF_AN_OBJECT
+from stagekit.runtime.args import OF_AN_OBJECT, describe
 
 P = ParamSpec("P")
 R = TypeVar("R")

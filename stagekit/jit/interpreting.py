@@ -25,7 +25,7 @@ from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
-from stagekit.runtime.host_copies import Hosted
+from stagekit.runtime.host_copies import HostCopies
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.records import show
@@ -73,7 +73,7 @@ class InterpKernel(Kernel):
             raise KernelAssertionError(failed, first.loc)
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        self._size(self._read(Hosted(args, self._read_on_gpu).arguments, None), args, brackets)
+        self._size(self._read(HostCopies(args, self._read_on_gpu).arguments, None), args, brackets)
         return super().prepare(args, brackets)
 
     def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
@@ -84,20 +84,20 @@ class InterpKernel(Kernel):
             return self._run(given, brackets, seed)
 
     def _run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
-        hosted = Hosted(given, self._read_on_gpu)
-        values = self._read(hosted.arguments, None)
+        copies = HostCopies(given, self._read_on_gpu)
+        values = self._read(copies.arguments, None)
         size = self._size(values, given, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
-        slots += [_extent(hosted.arguments[slot.argument], slot) for slot in self._pruned]
+        slots += [_extent(copies.arguments[slot.argument], slot) for slot in self._pruned]
         allocations = []
-        for place, (name, array) in enumerate(zip(self.artifact.signature.names, hosted.arguments)):
+        for place, (name, array) in enumerate(zip(self.artifact.signature.names, copies.arguments)):
             if isinstance(array, np.ndarray):
                 allocations.append(interp.Allocation.of_array(name, array))
-                if place in hosted.gone:
+                if place in copies.without_memory:
                     allocations[-1].free()
         program = self._program.with_seed(seed)
         report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations)
-        hosted.write_back()
+        copies.write_back()
         context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
         if report.schedule is not None:
             context.append(f"in the order of `sk.sanitize({report.schedule})`")

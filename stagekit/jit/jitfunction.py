@@ -28,8 +28,7 @@ from stagekit.jit.launchable import Launchable, Resolved, fixed_text
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
-from stagekit.runtime.args import Unreadable, read_array
-from stagekit.runtime.binding import Binder
+from stagekit.runtime.args import Binder, Unreadable, read_array
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.signature import ArraySpec

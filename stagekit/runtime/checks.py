@@ -1,15 +1,22 @@
 """From a user's arguments to native values, checked against the signature: the one place that refuses an argument.
 
     read = compile_reader(signature, "cpu")
-    read((x, y, 3.0), None)      (address of x, its size, address of y, 3.0): one value per slot
+    read((x, y, 3.0), None)                            (address of x, its size, address of y, 3.0): one value per slot
+    convert(ScalarSpec("n", int32), np.int64(7))       7
+    convert(ScalarSpec("eps", float16), 1e-8)          0: the bits of what it is rounded to, once, to nearest even
+    convert(ScalarSpec("n", int32), 7.0)               refused: floats never become integers
+    convert(ScalarSpec("n", uint8), -1)                refused: does not fit
 
 Each argument has a reader, a closure over what its spec fixes. A reader first tries to accept the usual case with a few
-comparisons (an exact `ndarray` that fits, an int in range); whatever is left goes the general way, which either accepts
-it too or raises the error that says why not. So the quick way decides nothing: it can only be late to notice.
+comparisons (an exact `ndarray` that fits, an int in range). All others go the general way, which accepts them too or raises the
+error that says why not.
+
+Integers and bools are accepted for every dtype, floats for float dtypes. NumPy scalars count as the Python number of their kind.
 """
 
 from __future__ import annotations
 
+import numbers
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,28 +26,11 @@ from typing import Any, Literal
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import float32, float64
+from stagekit.dtypes import dtype_from_numpy, float32, float64, number_as
 from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
-from stagekit.runtime import args, driver
-from stagekit.runtime.errors import (
-    ArgumentError,
-    DeviceMismatch,
-    MaskedArray,
-    Misaligned,
-    NotAnArray,
-    NotContiguous,
-    NotNone,
-    ReadOnlyOutput,
-    UnevenStrides,
-    UnreadableArray,
-    WrongDevice,
-    WrongDtype,
-    WrongRank,
-    WrongSize,
-    WrongStride,
-)
+from stagekit.runtime import args, driver, errors
+from stagekit.runtime.errors import ArgumentError
 from stagekit.runtime.native_process import address_of
-from stagekit.runtime.pack import convert
 from stagekit.runtime.views import REACHABLE, ArrayView, Device
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature, place_of, values_of
 
@@ -50,7 +40,7 @@ Native = tuple[int | float, ...]
 
 @dataclass(slots=True)
 class GpuReading:
-    """What a GPU launch learns while its arguments are read. device: of the first GPU array, named `first`."""
+    """What a GPU launch learns while its arguments are read. device: that of the first GPU array, which is named `first`."""
 
     stream_of: args.StreamOf
     device: int | None = None
@@ -58,25 +48,24 @@ class GpuReading:
     views: list[ArrayView] = field(default_factory=list)  # kept until the launch is enqueued
 
     def admit(self, name: str, view: ArrayView) -> None:
-        """Note where an argument lives; all must agree."""
+        """Note where an argument lives; all arguments must live on one device."""
         self.views.append(view)
         if view.device.kind != "cuda":
             return
         if self.device is None:
             self.device, self.first = view.device.ordinal, name
         elif self.device != view.device.ordinal:
-            raise ArgumentError(DeviceMismatch(name, view.device.ordinal, self.first, self.device))
+            raise ArgumentError(errors.DeviceMismatch(name, view.device.ordinal, self.first, self.device))
 
 
 Reader = Callable[[Any, GpuReading | None], Native]
-"""One argument to its native values: address, sizes, strides; or a number. Which of them are slots is decided later."""
-
+"""From one argument to its native values: address, sizes, strides; or a number. Which of them are slots is decided later."""
 
 ArgumentReader = Callable[[Sequence[Any], GpuReading | None], Native]
 
 
 def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
-    """A function from the arguments of a launch to one native value per slot, or an `ArgumentError`."""
+    """Return a function from the arguments of a launch to one native value per slot, or an `ArgumentError`."""
     specs = signature.specs
     readers = tuple(_reader(spec, target) for spec in specs)
     starts = list(accumulate(map(values_of, specs), initial=0))
@@ -108,17 +97,18 @@ def _reader(spec: ArgSpec, target: Target) -> Reader:
 
     def read_none(value: Any, _: GpuReading | None) -> Native:
         if value is not None:
-            raise ArgumentError(NotNone(spec.name, args.describe(value)))
+            raise ArgumentError(errors.NotNone(spec.name, args.describe(value)))
         return ()
 
     return read_none
 
 
+_BITS = {8: np.uint8, 16: np.uint16}
 _QUICK_FLOATS = {float32: float(np.finfo(np.float32).max), float64: float(np.finfo(np.float64).max)}
 
 
 def _scalar_reader(spec: ScalarSpec) -> Reader:
-    """Quick: an int in range for an integer, a finite Python float for 32 and 64 bits, where `struct` rounds."""
+    """The usual case is an int in range, or a finite Python float for 32 or 64 bits, which `struct` rounds."""
     kind: type
     if spec.dtype.is_float:
         kind, high = float, _QUICK_FLOATS.get(spec.dtype, -1.0)
@@ -134,8 +124,41 @@ def _scalar_reader(spec: ScalarSpec) -> Reader:
     return read
 
 
+def convert(spec: ScalarSpec, value: Any) -> int | float:
+    """Return the native value of a number as `struct` packs it: an int, a float, or the bits of a 16- or 8-bit float."""
+    dtype = spec.dtype
+    try:
+        number = _python_number(value)
+    except Exception:  # a subclass of int or float may answer as it likes
+        number = None
+    if number is None:
+        is_in_array = type(value) is np.ndarray and value.ndim == 0
+        hint = f"pass the number in the array: `{spec.name}[()]`" if is_in_array else ""
+        raise ArgumentError(errors.NotANumber(spec.name, dtype.name, args.describe(value), hint))
+    if dtype.is_float:
+        rounded = number_as(number, dtype.numpy)
+        return float(rounded) if dtype.bits >= 32 else int(rounded.view(_BITS[dtype.bits]))
+    if isinstance(number, float):
+        raise ArgumentError(errors.FloatForInteger(spec.name, dtype.name, args.describe(value)))
+    if not dtype.holds(number):
+        raise ArgumentError(errors.IntegerOutOfRange(spec.name, number, dtype.name, dtype.min, dtype.max))
+    return number
+
+
+def _python_number(value: Any) -> int | float | None:
+    """Return `value` as an exact int or float; None if it is neither a real number of Python nor a NumPy scalar."""
+    if isinstance(value, (bool, np.bool_, numbers.Integral)):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, np.generic):
+        dtype = dtype_from_numpy(value.dtype)
+        return float(value) if dtype is not None and dtype.is_float else None
+    return None
+
+
 def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
-    """The general way: `args.read_array`, then all checks. The values stand as `signature.place_of` says."""
+    """The general way: `args.read_array`, then all checks. The values are in the order of `signature.place_of`."""
     has_sizes = isinstance(spec, ArraySpec)
     has_strides = isinstance(spec, ArraySpec) and not spec.is_contiguous
 
@@ -143,12 +166,10 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
         try:
             view = args.read_array(value, None if gpu is None else gpu.stream_of)
         except args.Unreadable as error:  # the owner's own refusal
-            raise ArgumentError(UnreadableArray(spec.name, args.describe(value), str(error))) from error
+            raise ArgumentError(errors.UnreadableArray(spec.name, args.describe(value), str(error))) from error
         if view is None:
-            raise ArgumentError(NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
-        if (
-            target == "cuda" and view.device.kind == "cpu"
-        ):  # most owners, NumPy for one, do not say that memory is pinned
+            raise ArgumentError(errors.NotAnArray(spec.name, spec.dtype.name, args.describe(value)))
+        if target == "cuda" and view.device.kind == "cpu":  # NumPy and others do not say that memory is pinned
             pinned = driver.device_address(view.address)
             view = view if pinned is None else view._replace(address=pinned, device=Device("pinned"))
         check_array(spec, view, target, value)
@@ -160,7 +181,7 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
 
 
 def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
-    """Quick: an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
+    """The usual case is an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
     if isinstance(spec, ArraySpec) and not spec.is_contiguous:
         return general
     dtype, align, is_written, ndarray = spec.dtype.numpy, spec.align, spec.is_written, np.ndarray
@@ -186,41 +207,40 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
 
 
 def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, value: Any) -> None:
-    """Refuse an array that does not fit its spec. Sizes that depend on other arguments are checked when all are read."""
+    """Refuse an array that does not fit its spec. Sizes that depend on other arguments are checked once all are read."""
     if isinstance(value, np.ma.MaskedArray):
-        raise ArgumentError(MaskedArray(spec.name, str(view)))
+        raise ArgumentError(errors.MaskedArray(spec.name, str(view)))
     if view.device.kind not in REACHABLE[target]:
         way = _WAY_TO[target].format(spec.name)
-        raise ArgumentError(WrongDevice(spec.name, target, str(view), str(view.device), way))
+        raise ArgumentError(errors.WrongDevice(spec.name, target, str(view), str(view.device), way))
     if view.dtype is not spec.dtype:
-        raise ArgumentError(WrongDtype(spec.name, spec.dtype.name, str(view), _conversion(spec, value)))
+        raise ArgumentError(errors.WrongDtype(spec.name, spec.dtype.name, str(view), _conversion(spec, value)))
     if isinstance(spec, ArraySpec):
         _check_layout(spec, view)
     if spec.is_written and not view.is_writable:
-        raise ArgumentError(ReadOnlyOutput(spec.name, str(view)))
+        raise ArgumentError(errors.ReadOnlyOutput(spec.name, str(view)))
     if view.address % spec.align:
-        raise ArgumentError(Misaligned(spec.name, spec.align, view.address, view.address % spec.align))
+        raise ArgumentError(errors.Misaligned(spec.name, spec.align, view.address, view.address % spec.align))
 
 
 def _check_layout(spec: ArraySpec, view: ArrayView) -> None:
     if len(view.shape) != spec.rank:
-        raise ArgumentError(
-            WrongRank(spec.name, counted(spec.rank, "dimension"), f"{len(view.shape)} (shape {view.shape})")
-        )
+        received = f"{len(view.shape)} (shape {view.shape})"
+        raise ArgumentError(errors.WrongRank(spec.name, counted(spec.rank, "dimension"), received))
     for axis, (expected, size) in enumerate(zip(spec.shape, view.shape)):
         if isinstance(expected, int) and size != expected:
-            raise ArgumentError(WrongSize(spec.name, expected, axis, "", size, view.shape))
+            raise ArgumentError(errors.WrongSize(spec.name, expected, axis, "", size, view.shape))
     if view.strides is None:
-        raise ArgumentError(UnevenStrides(spec.name, spec.dtype.name, str(view)))
+        raise ArgumentError(errors.UnevenStrides(spec.name, spec.dtype.name, str(view)))
     if spec.is_contiguous and not view.is_contiguous:
-        raise ArgumentError(NotContiguous(spec.name, view.shape, view.strides))
+        raise ArgumentError(errors.NotContiguous(spec.name, view.shape, view.strides))
     for axis, (expected, stride) in enumerate(zip(spec.strides or (), view.strides)):
         if isinstance(expected, int) and stride != expected and _is_stepped(view.shape, axis):
-            raise ArgumentError(WrongStride(spec.name, expected, axis, stride, view.shape))
+            raise ArgumentError(errors.WrongStride(spec.name, expected, axis, stride, view.shape))
 
 
 def _is_stepped(shape: Sequence[int], axis: int) -> bool:
-    """Is there a step along this axis to be taken?"""
+    """Return whether the stride of this axis matters: it has several elements, and the array is not empty."""
     return shape[axis] > 1 and 0 not in shape
 
 
@@ -243,7 +263,7 @@ def _conversion(spec: ArraySpec | PointerSpec, value: Any) -> str:
 
 
 def _size_check(signature: Signature, starts: Sequence[int]) -> Callable[[list[int | float], Native], None] | None:
-    """Return what compares the sizes and strides that follow from other arguments, or None where there are none.
+    """Return a function that compares the sizes and strides that follow from other arguments, or None if there are none.
 
     starts: where the values of each argument begin.
     """
@@ -257,27 +277,26 @@ def _size_check(signature: Signature, starts: Sequence[int]) -> Callable[[list[i
     ]
     if not related:
         return None
-    where = [start + place_of(spec, kind, axis) for spec, start, kind, axis, _ in related]
-    actual_values = _pick(where)
+    actual_values = _pick([start + place_of(spec, kind, axis) for spec, start, kind, axis, _ in related])
     expected_values = compile_expressions([expression for *_, expression in related])
 
     def check(flat: list[int | float], values: Native) -> None:
-        wanted = expected_values(values)  # type: ignore[arg-type]
-        if actual_values(flat) == wanted:
+        wanted, actual = expected_values(values), actual_values(flat)  # type: ignore[arg-type]
+        if actual == wanted:
             return
-        for (spec, start, kind, axis, expression), found, expected in zip(related, actual_values(flat), wanted):
+        for (spec, start, kind, axis, expression), found, expected in zip(related, actual, wanted):
             shape: Any = tuple(flat[start + 1 : start + 1 + spec.rank])
             if found != expected and kind == "size":
                 bound_by = _bound_by(signature, expression)
-                raise ArgumentError(WrongSize(spec.name, expected, axis, bound_by, int(found), shape))
+                raise ArgumentError(errors.WrongSize(spec.name, expected, axis, bound_by, int(found), shape))
             if found != expected and _is_stepped(shape, axis):
-                raise ArgumentError(WrongStride(spec.name, expected, axis, int(found), shape))
+                raise ArgumentError(errors.WrongStride(spec.name, expected, axis, int(found), shape))
 
     return check
 
 
 def _bound_by(signature: Signature, expression: HostExpr) -> str:
-    """Which arguments decide a size."""
+    """Name the arguments that decide a size."""
     slots = [signature.slots[index] for index in slots_in(expression)]
     names = dict.fromkeys(
         f"`{signature.names[s.argument]}`" + (f", axis {s.axis}" if s.kind == "size" else "") for s in slots
@@ -287,10 +306,7 @@ def _bound_by(signature: Signature, expression: HostExpr) -> str:
 
 
 def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:
-    """The values at these positions as a tuple, whatever their number."""
+    """Return a function that picks the values at these positions as a tuple."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
-    if not positions:
-        return lambda flat: ()
-    (only,) = positions
-    return lambda flat: (flat[only],)
+    return lambda flat: tuple(flat[position] for position in positions)

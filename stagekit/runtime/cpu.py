@@ -3,8 +3,8 @@
     kernel = CpuKernel(artifact, address, closer)
     kernel.launch((x, y, 3.0), kernel.request(4))
 
-The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It works for a range of blocks, so that
-`pool.py` can share a grid among threads; each thread has its own scratch memory, used again by all kernels.
+The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It runs a range of blocks, so that `pool.py` can share
+a grid among threads; each thread has its own scratch memory, which all kernels reuse.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
-from stagekit.native_tables import WORD
+from stagekit.native_tables import SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.errors import BarrierError, MissedBarrier
-from stagekit.runtime.kernel import Kernel, size_words
+from stagekit.runtime.kernel import Buffer, Kernel, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.native_process import State
-from stagekit.runtime.pack import Buffer, Packer
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 from stagekit.signature import slot_offsets
@@ -31,12 +30,11 @@ from stagekit.signature import slot_offsets
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
-HANDED_OVER = 1 << 40  # bytes: more than any stack has, so that a native launcher leaves the launch to `_record`
-_SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
+_NEVER_ON_STACK = 1 << 40  # bytes of scratch memory, for which a native launcher leaves the launch to `_record`
 
 
 class CpuKernel(Kernel):
-    """A kernel in this process's memory. closer: called when the kernel is dropped, frees its machine code."""
+    """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class CpuKernel(Kernel):
         self._entry = _ENTRY_TYPE(address)
         self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid stands behind the arguments
         self._slots_end = slot_offsets(artifact.signature.slots)[-1]
-        self._records: list[RecordBuffer] = []  # those that no launch uses now
+        self._free_records: list[RecordBuffer] = []
         self._cost = BlockCost()
         weakref.finalize(self, closer).atexit = False
 
@@ -66,7 +64,7 @@ class CpuKernel(Kernel):
             run(buffer.address, buffer.address + self._slots_end, 0, blocks, shared_bytes)
 
     def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
-        """Run blocks first..total, alone or with the workers. A native launcher has run those before them."""
+        """Run blocks first..total, alone or with the workers. A native launcher has run those before `first`."""
         entry, scratch_bytes = self._entry, self.artifact.scratch_bytes + shared_bytes
 
         def run(start: int, end: int) -> None:
@@ -82,9 +80,9 @@ class CpuKernel(Kernel):
             run_blocks(run, total, self._cost)
 
     def _record(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
-        """Run a kernel that writes records. It gets memory that no other launch uses now, behind its arguments."""
+        """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
         try:
-            records = self._records.pop()
+            records = self._free_records.pop()
         except IndexError:
             records = RecordBuffer()
         buffer = Buffer([self._slots_end, self._slots_end + WORD])
@@ -94,20 +92,18 @@ class CpuKernel(Kernel):
             self._share(buffer.address, grid, first, total, shared_bytes)
             report(records, self.artifact.record_sites)
         finally:
-            self._records.append(records)
+            self._free_records.append(records)
 
     def _fail(self, fault: int) -> None:
-        """Raise what the entry reports; there is one fault so far."""
+        """Raise what the entry reports: a missed barrier is the only fault so far."""
         raise BarrierError(MissedBarrier(self.artifact.kernel_name))
-
-    # Native launchers ----------------------------------------------------------------------------------------------
 
     def native_state(self, request: LaunchRequest) -> State:
         has_records = self.artifact.has_records
         words = {
             "code": self._address,
             "cost": ctypes.addressof(self._cost),
-            "scratch_bytes": HANDED_OVER if has_records else self.artifact.scratch_bytes,
+            "scratch_bytes": _NEVER_ON_STACK if has_records else self.artifact.scratch_bytes,
             **size_words(request),
         }
         share = hide_frames(self._record if has_records else self._share)
@@ -134,11 +130,11 @@ _thread_scratch = _ThreadScratch()
 
 
 def _scratch(size: int) -> int:
-    """Aligned memory of this thread, at least `size` bytes; it grows and is never cleared."""
+    """Return the address of aligned memory of this thread, at least `size` bytes. It grows and is never cleared."""
     own = _thread_scratch
     if own.size < size:
-        own.memory = (ctypes.c_char * (size + _SCRATCH_ALIGN - 1))()
+        own.memory = (ctypes.c_char * (size + SCRATCH_ALIGN - 1))()
         start = ctypes.addressof(own.memory)
-        own.address = start + -start % _SCRATCH_ALIGN
+        own.address = start + -start % SCRATCH_ALIGN
         own.size = size
     return own.address

@@ -1,11 +1,11 @@
-"""Launch a kernel on a GPU: PTX loaded once per device, then one driver call.
+"""Launch a kernel on a GPU: its PTX is loaded once per device; a launch is one driver call.
 
     kernel = CudaKernel(artifact)
     kernel.launch((x, y, 3.0), kernel.request((4, 256)))       returns at once; `synchronize()` waits
 
-The device is that of the arguments. The stream is the one in the brackets; else the one that is current to the library of
-the first array that has such a thing (torch, CuPy); else torch's where it uses CUDA, else the default stream. Whoever made
-an argument is asked to have it ready for that stream.
+The device is that of the arguments. The stream is the one in the brackets; else the current stream of the library of the first
+array that has such a thing (torch, CuPy); else torch's if torch uses CUDA, else the default stream. The owner of an argument is
+asked to have it ready for that stream.
 """
 
 from __future__ import annotations
@@ -22,27 +22,19 @@ from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
 from stagekit.forks import new_lock
-from stagekit.runtime import driver, native_process
+from stagekit.runtime import driver, errors, native_process
 from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
-from stagekit.runtime.errors import (
-    MODULE_FAULTS,
-    CapabilityTooLow,
-    CudaError,
-    LaunchError,
-    ModuleRefused,
-    SharedMemoryLimit,
-)
-from stagekit.runtime.kernel import Kernel, size_words
+from stagekit.runtime.errors import CudaError, LaunchError
+from stagekit.runtime.kernel import Kernel, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native_process import State
-from stagekit.runtime.pack import Packer
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
 
 _PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _LOG_BYTES = 16384
-_NO_DEVICE = 2**64 - 1  # -1, as long as no argument has said which
+_NO_DEVICE = 2**64 - 1  # -1: no argument has said which
 _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
 
 
@@ -69,7 +61,8 @@ class CudaKernel(Kernel):
             return
         with self._ready(gpu, size) as (device, stream, module, shared_bytes):
             buffer = self._packer.pack(values, () if module.records is None else (module.records.address,))
-            is_waited_for = self.artifact.is_debug and not driver.is_capturing(stream)
+            # A stream whose launches are captured into a graph must not be waited for.
+            is_waited_for = self.artifact.is_debug and not int(driver.call("cuStreamIsCapturing", stream))
             if is_waited_for:
                 driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
             launch = driver.api().CUlaunchConfig()  # what native launchers fill is `native_tables.LAUNCH`
@@ -83,7 +76,7 @@ class CudaKernel(Kernel):
                 driver.wait(device, self._name)
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        """Whoever is still writing to an argument is waited for now, not at each launch."""
+        """Return a function that launches. A stream that still writes to an argument is waited for now, not at each launch."""
         gpu = self._reading(brackets, args)
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
@@ -106,8 +99,8 @@ class CudaKernel(Kernel):
 
     @contextmanager
     def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[tuple[int, int, _Module, int]]:
-        """The arguments' device, which is current meanwhile; the stream of the launch, which waits for who is still writing to an
-        argument; the kernel's code there, and how much shared memory it needs and is allowed.
+        """Give the arguments' device, which is current meanwhile; the launch's stream, which waits for streams that still write
+        to an argument; the kernel's code on the device, and the shared memory that it needs and is allowed.
         """
         device = driver.current_device() if gpu.device is None else gpu.device
         stream = gpu.stream_of(device)
@@ -131,7 +124,7 @@ class CudaKernel(Kernel):
                 module.report()
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        """None where there is something to do beside the launch."""
+        """Return a state, or None if a launch does more than launch: records are read, or it waits."""
         if self.artifact.has_records or self.artifact.is_debug:
             return None
         _complete_process()
@@ -145,9 +138,9 @@ class CudaKernel(Kernel):
         return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
 
     def _tell_native(self, device: int, module: _Module) -> None:
-        """Put a module where native launchers look for it."""
+        """Put a module into the row where native launchers look for it."""
         if device < tables.DEVICES:
-            row = [int(module.function), driver.context_handle(device), module.allowed_shared]
+            row = [int(module.function), int(driver.context_of(device)), module.allowed_shared]
             self._rows[len(row) * device : len(row) * (device + 1)] = row
 
 
@@ -156,7 +149,7 @@ _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()
 
 @hide_frames
 def synchronize(device: int | None = None) -> None:
-    """Wait for a device, or for all that stagekit has used; then print and raise what kernels recorded."""
+    """Wait for a device, or for all that stagekit has used; then print what kernels recorded and raise failed asserts."""
     for index in driver.used_devices() if device is None else (driver.device_number(synchronize, device),):
         driver.wait(index)
     for kernel in list(_recording):
@@ -165,12 +158,12 @@ def synchronize(device: int | None = None) -> None:
 
 @hide_frames
 def capability(device: int = 0) -> int:
-    """Compute capability of a device, ten times the version: 90 for an H100."""
+    """Return the compute capability of a device, ten times the version: 90 for an H100."""
     return driver.capability(driver.device_number(capability, device))
 
 
 class _Module:
-    """A kernel's code on one device; made with that device current. records: their memory is the last native parameter."""
+    """A kernel's code on one device, which is current when it is loaded. records: their address is the last native parameter."""
 
     def __init__(self, artifact: Artifact, device: int) -> None:
         self._artifact = artifact
@@ -184,26 +177,26 @@ class _Module:
             self.records = RecordBuffer(address=int(address))
 
     def allow_shared(self, dynamic_bytes: int) -> None:
-        """Opt in to this much dynamic shared memory."""
+        """Allow the kernel this much dynamic shared memory."""
         if dynamic_bytes <= self.allowed_shared:
             return
         limit = driver.attribute("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", self._device)
         static = self._artifact.shared_bytes
         if static + dynamic_bytes > limit:
             name = driver.device_name(self._device)
-            raise LaunchError(SharedMemoryLimit(self._artifact.kernel_name, static, dynamic_bytes, name, limit))
+            raise LaunchError(errors.SharedMemoryLimit(self._artifact.kernel_name, static, dynamic_bytes, name, limit))
         attribute = driver.api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         driver.call("cuFuncSetAttribute", self.function, attribute, dynamic_bytes)
         self.allowed_shared = dynamic_bytes
 
     def report(self) -> None:
-        """Deal with records if there are any; waits for the device only then."""
+        """Print and raise what is recorded. This waits for the device only if there is something."""
         if self.records is not None and self.records.has_records:
             driver.wait(self._device)
             report(self.records, self._artifact.record_sites)
 
     def unload(self) -> None:
-        """Free everything when all launches have ended."""
+        """Free everything once all launches have ended."""
         driver.free_later(self._device, "cuModuleUnload", self.handle)
         if self.records is not None:
             driver.free_later(self._device, "cuMemFreeHost", self.records.address)
@@ -211,7 +204,7 @@ class _Module:
 
 @hide_frames
 def _fail_launch(status: int) -> None:
-    """What a native launcher calls when the driver refuses."""
+    """Raise the driver's refusal of a launch. Native launchers call this."""
     raise driver.failure("cuLaunchKernelEx", driver.api().CUresult(status))
 
 
@@ -225,7 +218,7 @@ def _complete_process() -> None:
     process.point("device_array", DeviceArray)
     process.set("last_launches", ctypes.addressof(driver.last_launches))
     process.point("cupy_stream", cupy_stream)
-    # A forked child must not ask the driver: without this function launches go the general way, which says what is wrong.
+    # A forked child must not call the driver: without this function launches go the general way, which raises.
     os.register_at_fork(after_in_child=lambda: process.set("get_context", 0))
 
 
@@ -236,17 +229,19 @@ def _load(artifact: Artifact, device: int) -> Any:
     needed, has = artifact.capability, driver.capability(device)
     if has < needed:
         versions = f"{needed / 10:.1f}", driver.device_name(device), f"{has / 10:.1f}"
-        raise LaunchError(CapabilityTooLow(artifact.kernel_name, *versions))
+        raise LaunchError(errors.CapabilityTooLow(artifact.kernel_name, *versions))
     options = driver.api().CUjit_option
     log = bytearray(_LOG_BYTES)
     names = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
     status, module = driver.api().cuModuleLoadDataEx(artifact.code + b"\0", len(names), names, [log, len(log)])
-    if status and status.name not in MODULE_FAULTS:
+    if status and status.name not in errors.MODULE_FAULTS:
         raise driver.failure("cuModuleLoadDataEx", status)
     if status:
         text = log.split(b"\0", 1)[0].decode(errors="replace").strip()
         where = driver.device_name(device)
-        raise CudaError(ModuleRefused(artifact.kernel_name, where, status.name, text or "the driver left no log"))
+        raise CudaError(
+            errors.ModuleRefused(artifact.kernel_name, where, status.name, text or "the driver left no log")
+        )
     return module
 
 

@@ -24,14 +24,15 @@ import numpy as np
 
 from stagekit.diagnostics import InternalError, hide_frames, public_class, shown, wrong_arguments
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.runtime import dlpack, driver
+from stagekit.native_tables import ON_CUDA, WORD
+from stagekit.runtime import driver, views
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
 from stagekit.runtime.views import ArrayView, Device
 
 
 @public_class
 class DeviceArray:
-    """An array in the memory of one GPU; made by `to_device` and `empty`. Values are NumPy's: strides are in bytes."""
+    """An array in the memory of one GPU, from `to_device` or `empty`. Its attributes are NumPy's: strides are in bytes."""
 
     __slots__ = ("__dict__", "__weakref__", "_tensor_address")
 
@@ -44,7 +45,7 @@ class DeviceArray:
             with driver.on_device(device):
                 self._address = driver.allocate(self.nbytes, device)
             weakref.finalize(self, driver.free_later, device, "cuMemFree", self._address).atexit = False
-        self._tensor = dlpack.tensor_of(self.__stagekit_view__())
+        self._tensor = views.tensor_of(self.__stagekit_view__())
         self._tensor_address = ctypes.addressof(self._tensor)
 
     @property
@@ -65,7 +66,7 @@ class DeviceArray:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return tuple(step * self._dtype.itemsize for step in dlpack.c_strides(self.shape))
+        return tuple(step * self._dtype.itemsize for step in views.c_strides(self.shape))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -77,7 +78,7 @@ class DeviceArray:
 
     @hide_frames
     def to_host(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """A copy in host memory, after everything that was launched on the device has ended."""
+        """Return a copy in host memory, after everything that was launched on the device has ended."""
         host = np.empty(self.shape, self.dtype)
         if self.nbytes:
             with driver.on_device(self.device):
@@ -85,12 +86,10 @@ class DeviceArray:
                 driver.call("cuMemcpyDtoH", host.ctypes.data, self._address, self.nbytes)
         return host
 
-    # How others read it ---------------------------------------------------------------------------------------------
-
     def __stagekit_view__(self) -> ArrayView:
-        """How `args.py` reads it."""
+        """Return what `args.py` reads."""
         device = Device("cuda", self.device)
-        return ArrayView(self._address, self.shape, dlpack.c_strides(self.shape), self._dtype, device, is_writable=True)
+        return ArrayView(self._address, self.shape, views.c_strides(self.shape), self._dtype, device, is_writable=True)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -104,18 +103,18 @@ class DeviceArray:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CUDA, self.device
+        return ON_CUDA, self.device
 
     def __dlpack__(self, *, stream: int | None = None, **_: Any) -> Any:
-        """A capsule that keeps the array alive. Launches may be on any stream, so the device is waited for."""
+        """Return a capsule that keeps the array alive. Launches may be on any stream, so this waits for the device."""
         if stream != -1:
             driver.wait(self.device)
-        return dlpack.wrap(self.__stagekit_view__(), owner=self)
+        return views.wrap(self.__stagekit_view__(), owner=self)
 
 
 @hide_frames
 def to_device(array: Any, device: int = 0) -> DeviceArray:
-    """Copy a NumPy array, or anything that makes one, to a GPU."""
+    """Copy a NumPy array, or anything that NumPy makes one of, to a GPU."""
     driver.device_number(to_device, device)
     try:
         host = np.asarray(array, order="C")
@@ -132,7 +131,7 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
 
 @hide_frames
 def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
-    """An array with arbitrary contents. dtype: ours or NumPy's."""
+    """Return an array with arbitrary contents. dtype: stagekit's or NumPy's."""
     return DeviceArray(shape, dtype, device)
 
 
@@ -168,10 +167,10 @@ def _dtype(given: Any) -> DType:
 
 @functools.cache
 def tensor_slot() -> int:
-    """Where in a `DeviceArray` CPython keeps `_tensor_address`, in bytes: native launchers read it there."""
+    """Return where in a `DeviceArray` CPython keeps `_tensor_address`, in bytes: native launchers read it there."""
     probe, mark = DeviceArray.__new__(DeviceArray), 1 << 62
     probe._tensor_address = mark
-    places = range(object.__basicsize__, DeviceArray.__basicsize__, ctypes.sizeof(ctypes.c_void_p))
+    places = range(object.__basicsize__, DeviceArray.__basicsize__, WORD)
     found = [place for place in places if ctypes.c_size_t.from_address(id(probe) + place).value == id(mark)]
     if len(found) != 1:
         raise InternalError("a slot of DeviceArray is not where it was looked for")

@@ -1,7 +1,6 @@
 """What can be wrong with a launch: the exceptions, and the catalogue of their texts.
 
-Every text names the parameter or the axis, what was expected and what was received. `checks.py`, `binding.py` and
-`launch_config.py` raise these around values; nothing else in the room writes prose.
+Every text names the parameter or the axis, what was expected and what was received.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class LaunchError(StagekitError, ValueError):
 
 
 class BarrierError(StagekitError, RuntimeError):
-    """Some threads of a block waited at a barrier that others never reached. The launch was left at that block."""
+    """Some threads of a block waited at a barrier that others never reached. The launch stopped at that block."""
 
 
 class CudaError(StagekitError, RuntimeError):
@@ -223,13 +222,13 @@ KERNEL_FAULTS = _statuses(
     " LAUNCH_FAILED LAUNCH_TIMEOUT TENSOR_MEMORY_LEAK CONTEXT_IS_DESTROYED"
 )
 HARDWARE_FAULTS = _statuses("ECC_UNCORRECTABLE NVLINK_UNCORRECTABLE CONTAINED EXTERNAL_DEVICE MPS_CLIENT_TERMINATED")
-"""Errors that stay with a context: `cuda.h` says of them that every later call returns the same. All others are of the call."""
+"""Errors that stay with a context: by `cuda.h`, every later call returns the same. All others are those of one call."""
 
 MODULE_FAULTS = _statuses(
     "INVALID_IMAGE INVALID_PTX INVALID_SOURCE NO_BINARY_FOR_GPU UNSUPPORTED_PTX_VERSION UNSUPPORTED_DEVSIDE_SYNC NOT_FOUND"
     " JIT_COMPILER_NOT_FOUND JIT_COMPILATION_DISABLED SHARED_OBJECT_SYMBOL_NOT_FOUND SHARED_OBJECT_INIT_FAILED"
 )
-"""Errors that say something about the module to be loaded."""
+"""Errors that are about the module to be loaded."""
 
 
 class NoCudaDriver(Diagnostic):

@@ -1,11 +1,11 @@
-"""The arguments of a launch in host memory: what the checking interpreter works on.
+"""The arguments of a launch in host memory, on which the checking interpreter works.
 
-    hosted = Hosted(arguments, read_on_gpu)
-    hosted.arguments         the same, each array as a NumPy array; of a GPU's a copy with its shape, strides and contents
-    hosted.write_back()      what the kernel has changed, to the GPU
+    copies = HostCopies(arguments, read_on_gpu)
+    copies.arguments         the same, each array as a NumPy array; a GPU's as a copy with its shape, strides and contents
+    copies.write_back()      copies what the kernel has changed to the GPU
 
-GPU arrays that overlap share their copy, each at its place, and an address keeps its alignment. All work on the device is
-waited for, before and after.
+GPU arrays that overlap share their copy, each at its place, and addresses keep their alignment. This waits for all work on the
+device, before and after.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from stagekit.runtime.views import REACHABLE, ArrayView
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _ON_GPU = ("cuda", "managed")
-_ALIGNMENT = 256  # of what a GPU allocates
+_ALIGNMENT = 256  # bytes, of what a GPU allocates
 
 
-class Hosted:
-    """read_on_gpu: reads and checks all arguments as for a launch on a GPU; called where one of them lives there.
+class HostCopies:
+    """The arguments of one launch. read_on_gpu: called if one lives on a GPU, to read and check all as a launch there does.
 
-    gone: places of arrays without memory at their address. A copy of what is not there holds zeros.
+    without_memory: places of arrays that have no memory at their address. Their copies hold zeros.
     """
 
     def __init__(self, given: Sequence[Any], read_on_gpu: Callable[[Sequence[Any], GpuReading], object]) -> None:
         self.arguments = list(given)
-        self.gone: set[int] = set()
+        self.without_memory: set[int] = set()
         self._views: dict[int, ArrayView] = {}
-        for place, value in enumerate(
-            given
-        ):  # an array that its owner does not let be seen is refused by the checks, in words
+        for place, value in enumerate(given):
+            # The checks refuse, in words, an array that its owner does not let us see.
             with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
                 view = None if isinstance(value, np.ndarray) else read_array(value)
                 if view is not None:
@@ -55,7 +54,7 @@ class Hosted:
             read_on_gpu(given, reading)
             self._copy(on_gpu, reading.device or 0)
         for place in self._views.keys() - on_gpu.keys():
-            self._lay_open(place, self._views[place])
+            self._wrap_host_array(place, self._views[place])
 
     def _copy(self, views: dict[int, ArrayView], device: int) -> None:
         self._device = device
@@ -66,21 +65,21 @@ class Hosted:
             home = [span for span in self._spans if span.address <= byte_range(view)[0]][-1]
             self.arguments[place] = _array_in(home.copy.data, home.address, view)
             if not home.is_alive:
-                self.gone.add(place)
+                self.without_memory.add(place)
 
-    def _lay_open(self, place: int, view: ArrayView) -> None:
-        """An array of another library in host memory: as NumPy's, where it is. What no kernel takes is left to the checks."""
+    def _wrap_host_array(self, place: int, view: ArrayView) -> None:
+        """Pass another library's array in host memory as a NumPy array there. What no kernel takes is left to the checks."""
         low, high = byte_range(view)
         if view.device.kind not in REACHABLE["cpu"] or not isinstance(view.dtype, DType) or view.strides is None:
             return
         if low == 0 < high:
-            self.gone.add(place)
+            self.without_memory.add(place)
             return
         memory = (ctypes.c_char * (high - low)).from_address(low)
         self.arguments[place] = _array_in(memory, low, view)
 
     def write_back(self) -> None:
-        """Copy what differs from what was there."""
+        """Copy what has changed to the GPU."""
         if not self._spans:
             return
         with driver.on_device(self._device):
@@ -90,15 +89,15 @@ class Hosted:
 
 
 def _array_in(memory: Any, start: int, view: ArrayView) -> Array:
-    """`view` as an array in `memory`, which stands for the addresses from `start` on."""
+    """Return `view` as a NumPy array in `memory`, which stands for the addresses from `start` on."""
     assert isinstance(view.dtype, DType)
     strides = [step * view.dtype.itemsize for step in view.strides or ()]
     if 0 in view.shape:
-        made: Array = np.zeros(view.shape, view.dtype.numpy)
+        array: Array = np.zeros(view.shape, view.dtype.numpy)
     else:
-        made = np.ndarray(view.shape, view.dtype.numpy, memory, view.address - start, strides)
-    made.flags.writeable = view.is_writable
-    return made
+        array = np.ndarray(view.shape, view.dtype.numpy, memory, view.address - start, strides)
+    array.flags.writeable = view.is_writable
+    return array
 
 
 class _Span:
@@ -121,7 +120,7 @@ class _Span:
 
 
 def byte_range(view: ArrayView) -> tuple[int, int]:
-    """The first address of an array and the one behind its last."""
+    """Return the first address of an array and the one past its last."""
     if 0 in view.shape or not isinstance(view.dtype, DType):
         return view.address, view.address
     steps = [(size - 1) * stride * view.dtype.itemsize for size, stride in zip(view.shape, view.strides or ())]
@@ -130,7 +129,7 @@ def byte_range(view: ArrayView) -> tuple[int, int]:
 
 
 def _joined(ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that overlap as one, in order."""
+    """Merge ranges that overlap; return them in order."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if joined and low < joined[-1][1]:

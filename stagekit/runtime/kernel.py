@@ -1,17 +1,26 @@
-"""What the kernels of both targets share: brackets, arguments, and the size of a launch.
+"""What the kernels of all targets share: brackets, arguments, the size of a launch, and native parameters in memory.
 
 A `CpuKernel` or `CudaKernel` is an `Artifact` that can be launched. `launch` reads and checks the arguments,
 works out grid and block, and leaves the rest to its target.
+
+    packer = Packer(signature.slots, extra="3q")       for each launch a buffer: slots, then three int64 of eight bytes
+    buffer = packer.pack((address, n, 3.0), grid)
+    buffer.address                                     of slot 0, what a CPU entry takes
+    buffer.pointers                                    of an array of pointers to each, what cuLaunchKernel takes
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
+from stagekit.native_tables import WORD
 from stagekit.runtime.checks import GpuReading, Native, compile_reader
 from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
@@ -25,11 +34,11 @@ from stagekit.runtime.launch_config import (
     read_brackets,
 )
 from stagekit.runtime.native_process import State
-from stagekit.signature import LaunchSpec
+from stagekit.signature import LaunchSpec, ParamSlot, slot_offsets
 
 
 class Kernel:
-    """The part of a launch that is alike for all targets. constexprs: what a grid function may read by name."""
+    """The part of a launch that all targets share. constexprs: what a grid function may read by name."""
 
     def __init__(self, artifact: Artifact, constexprs: Mapping[str, Any] | None = None) -> None:
         self.artifact = artifact
@@ -42,7 +51,7 @@ class Kernel:
         self._shared_needs = compile_expressions(needs) if needs else None
 
     def request(self, key: Any) -> LaunchRequest:
-        """What `kernel[key]` asks for; None: a call without brackets. A program mostly gives the same object again."""
+        """Return what `kernel[key]` asks for. key: None without brackets; mostly the same object as at the last launch."""
         known, request = self._last_request
         if known is key:
             return request
@@ -58,7 +67,7 @@ class Kernel:
         raise NotImplementedError
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        """A function that launches with these arguments, one per parameter, which it keeps alive."""
+        """Return a function that launches with these arguments, one per parameter, which it keeps alive."""
 
         def run() -> None:
             self.launch(args, brackets)
@@ -67,14 +76,14 @@ class Kernel:
         return hide_frames(run)
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        """What a native launcher of this kernel works with; None where launches must go the general way.
+        """Return what a native launcher of this kernel works with; None if launches must go the general way.
 
-        request: the brackets; their size is one in numbers, or None for a kernel that computes its own.
+        request: the brackets, whose size is in numbers, or None for a kernel that computes its own.
         """
         return None
 
     def _read(self, arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
-        """One value per slot. An error says what was launched."""
+        """Return one value per slot. An error says what was launched."""
         try:
             return self._read_plainly(arguments, gpu)
         except ArgumentError as error:
@@ -82,7 +91,7 @@ class Kernel:
             raise
 
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
-        """The launch in numbers: what stands in the brackets, what the kernel computes itself, or what a grid function gives."""
+        """Return the size of a launch: from the brackets, from the kernel itself, or from a grid function."""
         asked = brackets.size
         if isinstance(asked, LaunchSize):
             size = asked
@@ -100,7 +109,7 @@ class Kernel:
 
 
 class IdleKernel(Kernel):
-    """What a launch without threads runs: the arguments are checked as always, and no code is made."""
+    """The kernel of launches without threads: it checks the arguments as always, and has no code."""
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         size = self._size(self._read(arguments, None), arguments, brackets)
@@ -108,13 +117,13 @@ class IdleKernel(Kernel):
             raise InternalError(f"{self._name}: no code for blocks of {size.block}")
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        """For brackets that launch nothing."""
+        """Return a state for brackets that launch nothing; None for others."""
         is_idle = isinstance(request.size, LaunchSize) and not request.size.blocks
         return State(size_words(request), {}, (self,)) if is_idle else None
 
 
 def size_words(request: LaunchRequest) -> dict[str, int]:
-    """The size of a launch in words of a native launcher's STATE; none for a kernel that computes its own."""
+    """Return the size of a launch in words of a native launcher's STATE; none for a kernel that computes its own."""
     size = request.size
     if not isinstance(size, LaunchSize):
         return {}
@@ -124,7 +133,7 @@ def size_words(request: LaunchRequest) -> dict[str, int]:
 
 
 def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], LaunchSize]:
-    """The launch that a kernel computes itself."""
+    """Return a function from native values to the size that a kernel computes itself."""
     evaluate = compile_expressions((*launch.grid, *launch.block, launch.shared_bytes))
 
     def size(values: Native) -> LaunchSize:
@@ -137,10 +146,67 @@ def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], 
 
 
 def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int, int]:
-    """Threads per block of a launch `kernel[key](*args)`, for compiling a kernel that fixes none."""
+    """Return the threads per block of a launch `kernel[key](*args)`, for compiling a kernel that fixes none."""
     brackets = kernel.request(key)
     if isinstance(brackets.size, LaunchSize):
         return brackets.size.block
     if brackets.block is not None:
         return brackets.block
     return kernel._size(kernel._read(args, None), args, brackets).block
+
+
+# Native parameters in memory ------------------------------------------------------------------------------------------
+
+
+class Buffer:
+    """Memory for the parameters of one launch. offsets: of each parameter, and of the end."""
+
+    __slots__ = ("_offsets", "_pointers", "address", "memory")
+
+    def __init__(self, offsets: Sequence[int]) -> None:
+        self._offsets = offsets
+        self.memory = _array_type(ctypes.c_uint64, offsets[-1] // WORD or 1)()
+        self.address = ctypes.addressof(self.memory)
+
+    @property
+    def pointers(self) -> int:
+        """The address of an array of pointers to each parameter."""
+        places = self._offsets[:-1]
+        self._pointers = _array_type(ctypes.c_void_p, len(places) or 1)(*[self.address + place for place in places])
+        return ctypes.addressof(self._pointers)
+
+
+@functools.cache
+def _array_type(kind: Any, length: int) -> Any:
+    """Return an array type. Without the cache each buffer would make a new type, and leave it as garbage."""
+    return kind * length
+
+
+class Packer:
+    """Writes native values into buffers. extra: `struct` codes of eight bytes each that follow the slots.
+
+    A slot holds its value in its own width at the low end. Each launch has its own buffer, as threads may launch one kernel at
+    the same time.
+    """
+
+    def __init__(self, slots: Sequence[ParamSlot], extra: str = "") -> None:
+        self._struct = struct.Struct("<" + "".join(map(_slot_format, slots)) + extra)
+        end = slot_offsets(slots)
+        self._offsets = [*end[:-1], *range(end[-1], self._struct.size + 1, WORD)]
+
+    def pack(self, values: Sequence[int | float], extra: Sequence[int] = ()) -> Buffer:
+        buffer = Buffer(self._offsets)
+        self._struct.pack_into(buffer.memory, 0, *values, *extra)
+        return buffer
+
+
+def _slot_format(slot: ParamSlot) -> str:
+    """Return the `struct` code of a slot, padded to its size. Floats of less than 32 bits come as their bits."""
+    dtype, place = slot.dtype, slot.dtype.itemsize.bit_length() - 1
+    if slot.kind != "value":
+        code = "Q" if slot.kind == "address" else "q"
+    elif dtype.is_float and dtype.bits >= 32:
+        code = "fd"[place - 2]
+    else:
+        code = ("bhiq" if dtype.kind == "int" else "BHIQ")[place]
+    return f"{code}{slot.size_bytes - struct.calcsize('<' + code)}x"

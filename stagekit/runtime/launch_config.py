@@ -1,13 +1,12 @@
-"""How much is launched: the grid, the block, and what the brackets of a launch mean.
+"""The size of a launch: the grid, the block, and what the brackets mean.
 
     LaunchConfig(grid=(4, 5), block=128)      ->  grid (4, 5, 1), block (128, 1, 1), no dynamic shared memory
     k[4, 128] of a thread-level kernel        ->  grid 4, block 128
     k[4, 128] of a block-level kernel         ->  a grid of two axes
 
 A block-level kernel takes a grid of one to three axes, a thread-level kernel takes `grid, block` and optionally dynamic
-shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. A zero in any axis is a launch
-of nothing. Limits are those of CUDA (compute capability 7.5 to 12), on every target: a launch that the CPU accepts is one
-that a GPU accepts.
+shared bytes and a stream, a kernel with its own `device_entry` takes no brackets. With a zero in any axis nothing runs. Limits
+are those of CUDA (compute capability 7.5 to 12), on every target, so that a GPU accepts each launch that the CPU accepts.
 """
 
 from __future__ import annotations
@@ -25,14 +24,8 @@ from typing import Any, NamedTuple
 from stagekit.artifact import Style
 from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class, shown
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
-from stagekit.runtime.errors import (
-    BlockMismatch,
-    BracketsMisfit,
-    GridFunctionFailed,
-    LaunchError,
-    LaunchLimit,
-    LaunchSizeType,
-)
+from stagekit.runtime import errors
+from stagekit.runtime.errors import LaunchError
 
 Axes = tuple[int, int, int]
 GridFunction = Callable[[Mapping[str, Any]], Any]
@@ -44,8 +37,8 @@ GridFunction = Callable[[Mapping[str, Any]], Any]
 class LaunchConfig:
     """Blocks and threads per axis x, y, z, and dynamic shared bytes per block.
 
-    grid, block: an int or one to three of them, kept as three. Inside a kernel they may be run-time values; whatever is
-    a number already is checked here.
+    grid, block: an int or one to three of them, stored as three. Inside a kernel they may be run-time values; what is a number
+    already is checked here.
     """
 
     __stagekit_launch__ = True  # in a kernel the front end reads the fields itself: they may be run-time values
@@ -61,12 +54,12 @@ class LaunchConfig:
 
     @hide_frames
     def replace(self, **changes: Any) -> LaunchConfig:
-        """The same with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
 
 class LaunchSize(NamedTuple):
-    """A launch in numbers. blocks: to be run, none where an axis of the grid or of the block is zero."""
+    """The size of a launch in numbers. blocks: how many are to be run; none if an axis of the grid or of the block is zero."""
 
     grid: Axes
     block: Axes
@@ -76,9 +69,9 @@ class LaunchSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the brackets ask for: a size, or one computed from the arguments by name; None without brackets.
+    """What the brackets ask for. size: a size, or a function that computes it from the arguments by name; None without brackets.
 
-    stream: None for the current one. block: of a size that is computed.
+    stream: None for the current one. block: that of a computed size.
     """
 
     size: LaunchSize | Callable[[Mapping[str, Any]], LaunchSize] | None = None
@@ -90,7 +83,7 @@ NO_BRACKETS = LaunchRequest()
 
 
 def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None) -> LaunchRequest:
-    """The meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any."""
+    """Return the meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any."""
     if issubclass(type(key), LaunchConfig) and style != "entry":  # `isinstance` would ask the object for its class
         parts: tuple[Any, ...] = (key.grid, key.block, key.shared_bytes)
     elif style == "block" and _is_grid(key):
@@ -103,7 +96,7 @@ def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None)
 
 
 def is_exact(key: Any) -> bool:
-    """Are these brackets that only equal what means the same, for good? 1.0 and True are equal to 1, and a list may change."""
+    """Return whether brackets equal to these always mean the same. Others do not: 1.0 and True equal 1, and a list may change."""
     kind = type(key)
     if kind is tuple:
         return all(map(is_exact, key))
@@ -111,18 +104,18 @@ def is_exact(key: Any) -> bool:
 
 
 def is_constant(key: Any) -> bool:
-    """Does this very object, which may hold grid functions, always mean the same?"""
+    """Return whether this very object, which may hold grid functions, always means the same."""
     return all(map(is_constant, key)) if type(key) is tuple else is_exact(key) or callable(key)
 
 
 def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
-    """The checked size of a launch from ints or tuples of them."""
+    """Return the checked size of a launch from ints or tuples of them."""
     grid, block, shared_bytes = _sizes(grid, block, shared_bytes, _integer)
     return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))
 
 
 def stream_handle(stream: Any) -> int:
-    """The driver's handle of a stream of stagekit's users: an int, or an object of cuda.core, torch, CuPy or Numba."""
+    """Return the driver's handle of a user's stream: an int, or an object of cuda.core, torch, CuPy or Numba."""
     with contextlib.suppress(Exception):  # an object of the user's may raise anything
         if isinstance(stream, int):
             return stream
@@ -133,37 +126,40 @@ def stream_handle(stream: Any) -> int:
             handle = getattr(stream, name, None)
             if handle is not None:
                 return int(getattr(handle, "value", handle) or 0)
-    raise LaunchError(LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
+    raise LaunchError(errors.LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
-    """Refuse a block other than the one that the kernel was compiled for; one without threads runs nothing."""
+    """Refuse a block other than the one that the kernel was compiled for. A block without threads passes: it runs nothing."""
     if fixed_block is not None and block != fixed_block and 0 not in block:
-        raise LaunchError(BlockMismatch(kernel, fixed_block, block))
+        raise LaunchError(errors.BlockMismatch(kernel, fixed_block, block))
 
 
 def missing_brackets(style: Style, kernel: str) -> LaunchError:
-    """The error for a launch without brackets of a kernel that needs them."""
-    return LaunchError(BracketsMisfit(f"{kernel}(...)", kernel, _TAKES[style], _HOW_TO_WRITE[style].format(kernel)))
+    """Return the error for a launch without brackets of a kernel that needs them."""
+    return LaunchError(
+        errors.BracketsMisfit(f"{kernel}(...)", kernel, _TAKES[style], _HOW_TO_WRITE[style].format(kernel))
+    )
 
 
 def _request(
     kernel: str, fixed_block: Axes | None, grid: Any, block: Any, shared_bytes: Any = 0, stream: Any = None
 ) -> LaunchRequest:
     if stream is not None:
-        stream_handle(stream)  # refused here, where the target is not known yet
-    is_computed = callable(grid)
-    size = launch_size(0 if is_computed else grid, block, shared_bytes)
+        stream_handle(stream)  # refuses a wrong one here, on every target
+    size = launch_size(0 if callable(grid) else grid, block, shared_bytes)
     check_block(kernel, fixed_block, size.block)
-    if is_computed:
-        return LaunchRequest(
-            lambda by_name: launch_size(_computed(grid, by_name), size.block, size.shared_bytes), stream, size.block
-        )
-    return LaunchRequest(size, stream)
+    if not callable(grid):
+        return LaunchRequest(size, stream)
+
+    def computed_size(by_name: Mapping[str, Any]) -> LaunchSize:
+        return launch_size(_computed_grid(grid, by_name), size.block, size.shared_bytes)
+
+    return LaunchRequest(computed_size, stream, size.block)
 
 
-def _computed(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
-    """What a grid function gives. It is the user's code: where it raises is what its user looks for."""
+def _computed_grid(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
+    """Call a grid function. It is the user's code: an error points to the line that raised."""
     try:
         return grid(by_name)
     except StagekitError:
@@ -171,11 +167,11 @@ def _computed(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
     except Exception as error:
         names = ", ".join(by_name)
         reason = f"{type(error).__name__}: {error}"
-        raise LaunchError(GridFunctionFailed(reason, names), _place_of(error)) from None
+        raise LaunchError(errors.GridFunctionFailed(reason, names), _place_of(error)) from None
 
 
 def _place_of(error: Exception) -> Loc | None:
-    """The innermost line in the grid function's file that an exception came through; none where the call itself failed."""
+    """Return the innermost line in the grid function's file that an exception came through; None if the call itself failed."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if not frames:
         return None
@@ -192,18 +188,14 @@ def _is_grid(key: Any) -> bool:
 
 # Axes ---------------------------------------------------------------------------------------------------------------
 
-_AXES = {
-    what: tuple((f"{what} {name}", high) for name, high in zip("xyz", limits))
-    for what, limits in (("grid", GRID_LIMITS), ("block", BLOCK_LIMITS))
-}
-"""Name and limit of each axis."""
+_LIMITS = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS}
 
 ReadNumber = Callable[[str, Any, int], Any]
-"""From what a size is called, what was given, and its limit to the number."""
+"""From the name of a size, what was given, and its limit to the number."""
 
 
 def _sizes(grid: Any, block: Any, shared_bytes: Any, read: ReadNumber) -> tuple[Axes, Axes, int]:
-    """Three axes of each and the bytes, within the limits of a launch."""
+    """Return three axes of each and the bytes, checked against the limits of a launch."""
     grid, block = _three_axes("grid", grid, read), _three_axes("block", block, read)
     x, y, z = block
     if isinstance(x, int) and isinstance(y, int) and isinstance(z, int):
@@ -215,27 +207,26 @@ def _three_axes(what: str, value: Any, read: ReadNumber) -> Axes:
     try:
         axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     except Exception:  # an object of the user's may raise anything
-        raise LaunchError(LaunchSizeType(what, "one to three axes", shown(value))) from None
+        raise LaunchError(errors.LaunchSizeType(what, "one to three axes", shown(value))) from None
     if not 1 <= len(axes) <= 3:
-        raise LaunchError(LaunchSizeType(what, "one to three axes", f"{len(axes)}: {shown(value)}"))
-    (x_name, x_high), (y_name, y_high), (z_name, z_high) = _AXES[what]
-    x, y, z = (*axes, 1, 1)[:3]
-    return read(x_name, x, x_high), read(y_name, y, y_high), read(z_name, z, z_high)
+        raise LaunchError(errors.LaunchSizeType(what, "one to three axes", f"{len(axes)}: {shown(value)}"))
+    x, y, z = (read(f"{what} {name}", size, high) for name, size, high in zip("xyz", (*axes, 1, 1), _LIMITS[what]))
+    return x, y, z
 
 
 def _integer(what: str, value: Any, high: int) -> int:
-    """An integer from 0 to `high`."""
+    """Return an integer from 0 to `high`."""
     try:
         number = int(operator.index(value))
     except Exception:  # an `__index__` of the user's may raise anything
-        raise LaunchError(LaunchSizeType(what, "an integer", shown(value))) from None
+        raise LaunchError(errors.LaunchSizeType(what, "an integer", shown(value))) from None
     if not 0 <= number <= high:
-        raise LaunchError(LaunchLimit(what, number, high))
+        raise LaunchError(errors.LaunchLimit(what, number, high))
     return number
 
 
 def _integer_or_run_time(what: str, value: Any, high: int) -> Any:
-    """`_integer`, but a run-time value of a kernel, which is no number, passes."""
+    """Return `_integer`, or the value as it is if it is a run-time value of a kernel and no number."""
     is_number = value is None or isinstance(value, (float, complex, str, numbers.Integral))
     return _integer(what, value, high) if is_number else value
 
@@ -257,7 +248,7 @@ _HOW_TO_WRITE: dict[Style, str] = {
 def _misfit(key: Any, style: Style, kernel: str) -> LaunchError:
     written = f"{kernel}[{_key_text(key)}]"
     readings = f"{_readings(key)}; write {_HOW_TO_WRITE[style].format(kernel)}"
-    return LaunchError(BracketsMisfit(written, kernel, _TAKES[style], readings))
+    return LaunchError(errors.BracketsMisfit(written, kernel, _TAKES[style], readings))
 
 
 def _key_text(key: Any) -> str:
@@ -265,7 +256,7 @@ def _key_text(key: Any) -> str:
 
 
 def _readings(key: Any) -> str:
-    """Both meanings that the brackets could have had."""
+    """Spell out both meanings that the brackets could have had."""
     if issubclass(type(key), LaunchConfig):
         return f"read as a launch: grid {key.grid}, block {key.block}"
     block_level = f"grid {_key_text(key)}" if _is_grid(key) else "nothing"

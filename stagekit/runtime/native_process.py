@@ -1,11 +1,11 @@
-"""Native launchers in this process: the tables they read, and the callables made of them.
+"""Native launchers in this process: the tables that they read, and the callables that are made of them.
 
-    set_functions(addresses)                           once per process: what all launchers call
+    process().set_functions(addresses, code)           once per process: what all launchers call
     code = NativeCode(address, closer)                 one per launcher
-    launch = make_callable(code, "add", words, ...)    a built-in function; one per kernel and brackets
+    launch = make_callable(code, "add", ...)           a built-in function; one per kernel and brackets
 
-`stagekit/native_tables.py` says where each word is. Everything here rests on layouts of CPython and NumPy that are tried
-first: where one differs, `is_available` says no, and all launches go the general way.
+`stagekit/native_tables.py` says where each word is. This relies on layouts of CPython and NumPy, which are probed first: if one
+differs, `is_available` returns False, and all launches go the general way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
-from stagekit.runtime import dlpack
+from stagekit.runtime import views
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _EXCHANGE_NAME = b"dlpack_exchange_api"
@@ -57,12 +57,12 @@ class _ExchangeApi(ctypes.Structure):
     )
 
 
-# Is all as expected? ------------------------------------------------------------------------------------------------
+# Layouts of CPython and NumPy ---------------------------------------------------------------------------------------
 
 
 @functools.cache
 def is_available() -> bool:
-    """Can launchers rely on this interpreter and this NumPy?"""
+    """Return whether launchers can rely on this interpreter and this NumPy."""
     return (
         sys.implementation.name == "cpython"
         and sys.platform == "linux"
@@ -75,8 +75,8 @@ def is_available() -> bool:
 
 
 def _has_plain_objects() -> bool:
-    """Is an object a count and a type, of one word each, and do lists and ctypes arrays refer to their memory where it is looked
-    for? Free-threaded builds have more words.
+    """Return whether an object is a count and a type, of one word each, and lists and ctypes arrays hold their memory's address
+    at the offset that launchers read. Free-threaded builds have more words.
     """
     if object.__basicsize__ != 2 * tables.WORD or list.__basicsize__ != 5 * tables.WORD:
         return False
@@ -95,7 +95,7 @@ def _word_in(probe: Any, offset: int, kind: Any = ctypes.c_size_t) -> int:
 
 @functools.cache
 def has_array_layout() -> bool:
-    """Are NumPy's fields where `native_tables.NDARRAY` says, as far as arrays tell whose answers are known?
+    """Return whether NumPy's fields are where `native_tables.NDARRAY` says, judging by some arrays whose values are known.
 
     The layout is that of `PyArrayObject_fields` in NumPy's headers, whose macros every extension module compiles in, so it cannot
     change within an ABI.
@@ -107,7 +107,7 @@ def has_array_layout() -> bool:
 
 
 def _agrees(probe: _Array) -> bool:
-    """Do the fields say what the attributes say? The rank first: with another layout the rest may be anything."""
+    """Return whether fields equal attributes. The rank comes first: with another layout the addresses may be anything."""
     fields, axes = tables.NDARRAY, ctypes.c_ssize_t * probe.ndim
     bits = C_CONTIGUOUS * probe.flags.c_contiguous | WRITEABLE * probe.flags.writeable
     return (
@@ -120,38 +120,39 @@ def _agrees(probe: _Array) -> bool:
     )
 
 
-def _address_in_object(array: _Array) -> int:
-    return ctypes.c_size_t.from_address(id(array) + _DATA).value
-
-
 _DATA = tables.NDARRAY["data"]
 
-address_of: Callable[[_Array], int] = _address_in_object if has_array_layout() else lambda array: array.ctypes.data
-"""The address of an array's first element. Read from the object, it costs a tenth of what NumPy's own attribute costs."""
+address_of: Callable[[_Array], int] = (
+    (lambda array: ctypes.c_size_t.from_address(id(array) + _DATA).value)
+    if has_array_layout()
+    else (lambda array: array.ctypes.data)
+)
+"""Return the address of an array's first element. Reading it from the object costs a tenth of NumPy's own attribute."""
 
 
 def _environment() -> dict[bytes, bytes] | None:
-    """What `os.environ` keeps its variables in, or None where that is not a plain dict of bytes."""
-    kept = getattr(os.environ, "_data", None)
-    if type(kept) is not dict or len(kept) != len(os.environ):
+    """Return the dict in which `os.environ` keeps its variables, or None if that is not a plain dict of bytes."""
+    variables = getattr(os.environ, "_data", None)
+    if type(variables) is not dict or len(variables) != len(os.environ):
         return None
-    return kept if all(type(k) is bytes and k.decode(errors="surrogateescape") in os.environ for k in kept) else None
+    is_plain = all(type(n) is bytes and n.decode(errors="surrogateescape") in os.environ for n in variables)
+    return variables if is_plain else None
 
 
 # The process --------------------------------------------------------------------------------------------------------
 
 
 class Process:
-    """The PROCESS table of this process. What it points to is kept here.
+    """The PROCESS table of this process, and all that it points to.
 
-    functions: addresses of the machine code that launchers call, once there is any. streams: `stream_of` by the id of each array
+    functions: addresses of the machine code that launchers call, once it is loaded. streams: `stream_of` by the id of each array
     type that has a row.
     """
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_uint64 * len(tables.PROCESS))()
         self._rows = (ctypes.c_uint64 * (len(tables.EXCHANGE) * tables.EXCHANGES))()
-        self._kept: dict[str, Any] = {}
+        self._referents: dict[str, Any] = {}
         self.functions: Mapping[str, int] = {}
         self.streams: dict[int, int] = {}
         self.address = ctypes.addressof(self._memory)
@@ -166,24 +167,24 @@ class Process:
         return self._memory[tables.PROCESS[name] // tables.WORD]
 
     def point(self, name: str, value: Any) -> None:
-        """Put the address of a Python object, and keep the object."""
-        self._kept[name] = value
+        """Store the address of a Python object, and keep the object alive."""
+        self._referents[name] = value
         self.set(name, id(value))
 
-    def set_functions(self, addresses: Mapping[str, int], keep: object) -> None:
-        """Let launchers know the functions of machine code. keep: the code."""
-        self._kept["code"], self.functions = keep, addresses
+    def set_functions(self, addresses: Mapping[str, int], code: object) -> None:
+        """Store the addresses of the functions that launchers call, and keep their code alive."""
+        self._referents["code"], self.functions = code, addresses
         for name in addresses.keys() & tables.PROCESS.keys():
             self.set(name, addresses[name])
 
     def add_exchange(
         self, kind: type, *, read: int = 0, stream_of: int = 0, flags: int = 0, keywords: Sequence[Any] = (None, None)
     ) -> None:
-        """A row for an array type that has none; the table's length is raised last, as launchers may be reading it."""
+        """Add a row for an array type that has none. The count is raised last, as launchers may be reading the table."""
         place = self.get("exchange_count")
         if place == tables.EXCHANGES or id(kind) in self.streams:
             return
-        self.streams[id(kind)], self._kept[f"exchange {place}"] = stream_of, (kind, keywords)
+        self.streams[id(kind)], self._referents[f"exchange {place}"] = stream_of, (kind, keywords)
         row: list[Any] = [id(kind), read, stream_of, flags, *(0 if k is None else id(k) for k in keywords)]
         self._rows[len(row) * place : len(row) * (place + 1)] = row
         self.set("exchange_count", place + 1)
@@ -212,7 +213,7 @@ def _known_objects() -> dict[str, Any]:
 
 
 def _has_plain_scalars(dtype: DType) -> bool:
-    """Do NumPy's scalars of this dtype keep their value where launchers look for it?"""
+    """Return whether NumPy's scalars of this dtype keep their value where launchers read it."""
     probe = np.array(1.0, dtype.numpy)[()]
     size = tables.SCALAR_VALUE + dtype.itemsize
     return (
@@ -223,35 +224,33 @@ def _has_plain_scalars(dtype: DType) -> bool:
 
 @functools.cache
 def process() -> Process:
-    """The table; made when the first launcher is."""
+    """Return the table of this process, which is made with the first launcher."""
     return Process()
 
 
 def divert_launches(variable: ContextVar[Any]) -> None:
-    """From now on launches made where a context variable is set go the general way. Until then, none looks at it."""
+    """From now on, launches go the general way where this context variable is set. Before, launchers do not look at it."""
     if is_available():
         process().point("sanitizer", variable)
 
 
 def has_functions() -> bool:
-    """Is the machine code there that launchers call?"""
+    """Return whether the machine code that launchers call is loaded."""
     return is_available() and bool(process().functions)
 
 
 # Arrays of other libraries ------------------------------------------------------------------------------------------
 
 
-def offer_exchange(kind: type, *, is_torch: bool) -> bool:
-    """Let launchers read arrays of a type through its C exchange API, if it has one of a version known here."""
+def offer_exchange(kind: type, *, is_torch: bool) -> None:
+    """Let launchers read arrays of a type through its C exchange API, if that has a version known here."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
-    if not is_available() or capsule is None or not dlpack.is_capsule(capsule, _EXCHANGE_NAME):
-        return False
-    api = _ExchangeApi.from_address(dlpack.capsule_pointer(capsule, _EXCHANGE_NAME))
-    if api.major != _EXCHANGE_MAJOR or not api.tensor_from_object or not api.current_work_stream:
-        return False
-    flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
-    process().add_exchange(kind, read=api.tensor_from_object, stream_of=api.current_work_stream, flags=flags)
-    return True
+    if not is_available() or capsule is None or not views.is_capsule(capsule, _EXCHANGE_NAME):
+        return
+    api = _ExchangeApi.from_address(views.capsule_pointer(capsule, _EXCHANGE_NAME))
+    if api.major == _EXCHANGE_MAJOR and api.tensor_from_object and api.current_work_stream:
+        flags = tables.NEVER_READ_ONLY | tables.MAY_BE_NEGATED if is_torch else 0
+        process().add_exchange(kind, read=api.tensor_from_object, stream_of=api.current_work_stream, flags=flags)
 
 
 _VERSION_KEYWORDS = sys.intern("max_version"), sys.intern("copy")
@@ -260,13 +259,13 @@ _KEYWORDS = {False: (None, _STREAM_KEYWORD), True: (_VERSION_KEYWORDS, _STREAM_K
 
 
 def offer_capsules(kind: type, stream_of: int, *, is_versioned: bool) -> None:
-    """Let launchers read arrays of a type by its `__dlpack__`. is_versioned: it knows the protocol of 2023.12, `max_version`."""
+    """Let launchers read arrays of a type by its `__dlpack__`. is_versioned: it knows the protocol of 2023.12."""
     if is_available():
         process().add_exchange(kind, stream_of=stream_of, keywords=_KEYWORDS[is_versioned])
 
 
 def stream_of(arguments: Sequence[Any]) -> int:
-    """Whom a launch with these arguments asks for the current stream: a function of the first array that has one, else 0."""
+    """Return the function that gives the current stream of the first array that has one, or 0. Launchers ask the same one."""
     return next(filter(None, (process().streams.get(id(type(a))) for a in arguments)), 0)
 
 
@@ -274,7 +273,7 @@ _ASK_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ct
 
 
 def ask_stream(function: int, device: int) -> int:
-    """The stream that an exchange API's `current_work_stream` names on a GPU."""
+    """Return the stream that an exchange API's `current_work_stream` names on a GPU."""
     found = ctypes.c_size_t()
     if _ASK_STREAM(function)(2, device, found):
         raise BufferError("the owner of an array cannot tell its current stream")
@@ -282,7 +281,7 @@ def ask_stream(function: int, device: int) -> int:
 
 
 def trust_torch_stream(tensor: type) -> None:
-    """torch uses CUDA: launches whose arrays are all ours are to run on its current stream. tensor: its class of tensors."""
+    """Make launches whose arrays are all stagekit's run on torch's current stream, as torch uses CUDA. tensor: `torch.Tensor`."""
     if is_available():
         process().set("torch_stream", process().streams.get(id(tensor), 0))
 
@@ -291,7 +290,7 @@ def trust_torch_stream(tensor: type) -> None:
 
 
 class NativeCode:
-    """Machine code of a launcher, until nothing refers to it. closer: frees it."""
+    """Machine code of a launcher. closer: frees it when nothing refers to this any more."""
 
     def __init__(self, address: int, closer: Callable[[], None]) -> None:
         self.address = address
@@ -299,14 +298,14 @@ class NativeCode:
 
 
 Guard = tuple[str, Any, Any, Any]
-"""What must be so at each call: (kind, holder, key, seen), as `native_tables.GUARD_KINDS` says; ABSENT: nothing may be there."""
+"""What each call compares: (kind, holder, key, seen), as `native_tables.GUARD_KINDS` says. seen: ABSENT if there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureGuards:
-    """What a native launcher checks before each launch: that all its kernel read outside is as it was.
+    """What a native launcher checks before each launch: that all that its tracer read outside the kernel is as it was.
 
-    rows: all must hold. ask: must be true as well, where there is one: for what pointers cannot say.
+    rows: all must hold. ask: must return True, if there is one; it checks what pointers cannot say.
     """
 
     rows: tuple[Guard, ...] = ()
@@ -315,8 +314,8 @@ class CaptureGuards:
 
 @dataclass(frozen=True)
 class LaunchParameter:
-    """One parameter of a call. default: `...` where there is none. argument: which run-time argument; None: a constexpr, which
-    must be `expected`. is_declared: its annotation fixes the dtype.
+    """One parameter of a call. default: `...` if it has none. argument: which run-time argument it is; None for a constexpr,
+    which must be `expected`. is_declared: its annotation fixes the dtype.
     """
 
     name: str
@@ -328,7 +327,7 @@ class LaunchParameter:
 
 @dataclass(frozen=True)
 class CallShape:
-    """How a kernel is called. guards: what must be as it was, where the kernel itself does not stand for it."""
+    """How a kernel is called. keyword_only: how many of the last parameters. guards: what each call checks, if anything."""
 
     parameters: tuple[LaunchParameter, ...]
     keyword_only: int
@@ -337,20 +336,20 @@ class CallShape:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Words of a STATE by name, and what must live as long as it. objects: words that are addresses of objects."""
+    """Words of a STATE by name. objects: words that are addresses of objects. keep: what must live as long as the STATE."""
 
     words: Mapping[str, int]
     objects: Mapping[str, Any]
     keep: tuple[Any, ...]
 
 
-_new_function = dlpack.python_api(
+_new_function = views.python_api(
     "PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
 )
 
 
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, shape: CallShape) -> Any:
-    """A built-in function that launches. general: what does a whole call that the code does not recognise."""
+    """Make a built-in function that launches. general: takes the calls that the machine code does not recognise."""
     parameters, guards = shape.parameters, shape.guards or CaptureGuards()
     rows, compared = _guards(guards.rows)
     words = {**state.words, "guards": ctypes.addressof(rows), "guard_count": len(guards.rows)}
@@ -363,16 +362,13 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
 def make_prepared(
     function: str, name: str, general: Callable[[], Any], state: State, words: Mapping[str, int], *keep: Any
 ) -> Callable[[], None]:
-    """A built-in function that launches what `state` and the words of a prepared launch say. function: one of the process's.
-
-    general: also refuses a call with arguments.
-    """
+    """Make a built-in function for a prepared launch. function: its name. general: also refuses calls with arguments."""
     words, objects = {**state.words, **words}, {**state.objects, "general": general}
     return _function(process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
 
 
 def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
-    """The rows as native launchers read them, and memory that they refer to."""
+    """Return the rows as native launchers read them, and the memory that they refer to."""
     words: list[int] = []
     compared: list[Any] = []
     for kind, holder, key, seen in rows:
@@ -389,22 +385,19 @@ def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
     return (ctypes.c_uint64 * max(len(words), 1))(*words), compared
 
 
-def _address_of(kept: list[Any], *words: int) -> int:
-    memory = (ctypes.c_int64 * len(words))(*words)
-    kept.append(memory)
-    return ctypes.addressof(memory)
+def _address_of(memories: list[Any], *words: int) -> int:
+    """Store words in new memory, which is added to `memories`; return its address."""
+    memories.append((ctypes.c_int64 * len(words))(*words))
+    return ctypes.addressof(memories[-1])
 
 
 def _function(
     address: int, name: str, words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any], *keep: Any
 ) -> Any:
-    """A built-in function whose `self` is a STATE, and keeps everything that it needs."""
+    """Make a built-in function whose `self` is a STATE, which keeps alive everything that it needs."""
     state = _state_type(len(tables.STATE) + len(tail))()
-    for field, word in {
-        **words,
-        "process": process().address,
-        **{n: id(value) for n, value in objects.items()},
-    }.items():
+    addresses = {name: id(value) for name, value in objects.items()}
+    for field, word in {**words, "process": process().address, **addresses}.items():
         state[tables.STATE[field] // tables.WORD] = word
     state[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
     method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, None)
@@ -414,5 +407,5 @@ def _function(
 
 @functools.cache
 def _state_type(words: int) -> Any:
-    """The type of a STATE. Its name stands in the repr of the function."""
+    """Return the type of a STATE. Its name appears in the repr of the function."""
     return type("launch", (ctypes.Array,), {"_type_": ctypes.c_uint64, "_length_": words})

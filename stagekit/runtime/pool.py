@@ -1,15 +1,16 @@
-"""Run the blocks of a grid on several cores: persistent worker threads, and no thread for a launch that is too small.
+"""Run the blocks of a grid on several cores: persistent worker threads, and none for a launch that is too small.
 
     run_blocks(call, total, cost)     call(first, last) runs blocks first..last and releases the GIL
 
-Handing over costs 4 to 7 µs in launches that follow each other and 15 to 40 µs after a pause (2 cores), against 1 and 2 to 7
-for threads outside Python: not worth a second kind of thread, with its own rules for forks and for the end of the process.
+Handing over costs 4 to 7 µs in launches that follow each other and 15 to 40 µs after a pause (2 cores). Threads outside Python
+would need 1 µs and 2 to 7: too little gain for a second kind of thread, with its own rules for forks and for the end of the
+process.
 
-A launch is worth sharing when it lasts longer than that. How long it will last nobody knows, so it starts alone, on a
-sixty-fourth of its blocks, and looks at the clock. A kernel that was worth sharing last time starts shared at once, and what
-it costs is measured again each time: one slow launch on a busy machine does not stick. Workers take chunks from a common
-counter, about eight each, so uneven blocks even out. The calling thread works too and returns when the last helper has
-left; helpers that come late find nothing to do, so threads may launch at the same time and share the workers.
+A launch is shared when it lasts longer than that. Nobody knows beforehand, so it starts alone, on a sixty-fourth of its blocks,
+and looks at the clock. A kernel that was worth sharing last time starts shared at once, and its cost is measured again each time,
+so that one slow launch on a busy machine has no lasting effect. Workers take chunks from a common counter, about eight each, to
+even out uneven blocks. The calling thread works too and returns when the last helper has left; helpers that come late find
+nothing to do, so threads may launch at the same time and share the workers.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from stagekit import config
+from stagekit.native_tables import WORTH_SHARING_NS
 
 RunBlocks = Callable[[int, int], None]
 
-_WORTH_SHARING_NS = 150_000
 _MIN_CHUNK_NS = 20_000
 _CHUNKS_PER_THREAD = 8
 _PROBE_SHARE = 64
 
 
 class BlockCost(ctypes.Structure):
-    """What a block of a kernel cost at its last launch, in ns; 0 before. Only ever a hint. Native launchers use it too."""
+    """What a block of a kernel cost at its last launch, in ns; 0 before the first. It is a hint. Native launchers use it too."""
 
     _fields_ = (("ns", ctypes.c_double),)
 
 
 def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
-    """Run blocks 0..total, alone or with the workers; returns when all have ended."""
+    """Run blocks 0..total, alone or with the workers; return when all have ended."""
     if not cost.ns:
-        thread_count()  # a bad switch is told before anything has run
+        thread_count()  # a bad switch raises before anything has run
     first = 0
-    if cost.ns * total < _WORTH_SHARING_NS:
+    if cost.ns * total < WORTH_SHARING_NS:
         first = total // _PROBE_SHARE or 1
         start = perf_counter_ns()
         call(0, first)
         cost.ns = (perf_counter_ns() - start) / first
-        if cost.ns * (total - first) < _WORTH_SHARING_NS:
+        if cost.ns * (total - first) < WORTH_SHARING_NS:
             if first < total:
                 call(first, total)
             return
@@ -57,33 +58,27 @@ def run_blocks(call: RunBlocks, total: int, cost: BlockCost) -> None:
 
 
 def share_blocks(call: RunBlocks, first: int, total: int, cost: BlockCost) -> None:
-    """Run `call(a, b)` for all ranges of first..total with the workers, whose cost is known to be worth it."""
-    threads = thread_count()
-    start = perf_counter_ns()
+    """Run blocks first..total with the workers."""
+    threads, blocks, start = thread_count(), total - first, perf_counter_ns()
     if threads == 1:
         call(first, total)
     else:
-        _share(call, first, total, threads, cost.ns)
-    cost.ns = (perf_counter_ns() - start) * min(threads, total - first) / (total - first)
+        chunk = max(-(-blocks // (_CHUNKS_PER_THREAD * threads)), int(_MIN_CHUNK_NS / max(cost.ns, 1.0)), 1)
+        job = _Job(call, first, total, chunk)
+        _workers.offer(job, min(threads, -(-blocks // chunk)) - 1)
+        try:
+            job.work()
+        finally:
+            job.close()
+    cost.ns = (perf_counter_ns() - start) * min(threads, blocks) / blocks
 
 
 def thread_count() -> int:
-    """How many threads share a launch: STAGEKIT_THREADS, or one per core that this process may use."""
+    """Return how many threads share a launch: STAGEKIT_THREADS, or one per core that this process may use."""
     text = config.THREADS.get()
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return int(text)
-
-
-def _share(call: RunBlocks, first: int, last: int, threads: int, block_ns: float) -> None:
-    blocks = last - first
-    chunk = max(-(-blocks // (_CHUNKS_PER_THREAD * threads)), int(_MIN_CHUNK_NS / max(block_ns, 1.0)), 1)
-    job = _Job(call, first, last, chunk)
-    _workers.offer(job, min(threads, -(-blocks // chunk)) - 1)
-    try:
-        job.work()
-    finally:
-        job.close()
 
 
 class _Job:
@@ -106,7 +101,7 @@ class _Job:
             self._call(start, min(start + self._chunk, self._last))
 
     def help(self) -> None:
-        """What a worker does with the job."""
+        """Work on the job, unless it is closed. Workers call this."""
         with self._lock:
             if self._is_closed:
                 return
@@ -121,7 +116,7 @@ class _Job:
                 self._all_left.set()
 
     def close(self) -> None:
-        """Let nobody in and wait for the helpers. A Ctrl-C meanwhile waits too: they run on the caller's memory."""
+        """Admit no more helpers and wait for those at work. A Ctrl-C meanwhile waits too: they run on the caller's memory."""
         with self._lock:
             self._is_closed = True
             must_wait = self._helpers > 0
@@ -137,19 +132,19 @@ class _Job:
 
 
 class _Workers:
-    """Daemon threads that wait for jobs; as many as were ever asked for at once."""
+    """Daemon threads that wait for jobs: as many as were ever asked for at once."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, as after a fork, which copies the queue and none of the threads."""
+        """Start with no threads, as after a fork, which copies the queue but no thread."""
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.RLock()  # a signal handler or a finaliser may launch while this thread holds it
         self._count = 0
 
     def offer(self, job: _Job, helpers: int) -> None:
-        """Ask that many workers to help; fewer do where the system gives no more threads."""
+        """Ask that many workers to help, or fewer if the system gives no more threads."""
         with self._lock, contextlib.suppress(RuntimeError):
             while self._count < helpers:
                 threading.Thread(target=_serve, args=(self._jobs,), name="stagekit-worker", daemon=True).start()

@@ -1,7 +1,7 @@
-"""What a kernel left behind: print its prints, raise its failed assert.
+"""What kernels record: their prints are printed, and their first failed assert is raised.
 
-Kernels write records as `stagekit/records.py` lays them out; here is the memory they write to, and what is done with it
-when the kernel has ended: records are put in the order of blocks and threads, since it is by chance who wrote first.
+Kernels write records into the memory of a `RecordBuffer` as `stagekit/records.py` lays them out. `report` reads them when the
+kernel has ended, in the order of blocks and threads, since which thread wrote first is chance.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Record(NamedTuple):
 
     @property
     def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Blocks then threads, x fastest."""
+        """The key by which records are sorted: blocks, then threads, x fastest."""
         return self.block[::-1], self.thread[::-1]
 
 
 class RecordBuffer:
-    """Memory for records at `address`: memory given, or its own."""
+    """Memory for records, at `address` if that is given. capacity: in words of 8 bytes."""
 
     def __init__(self, capacity: int = CAPACITY_WORDS, address: int | None = None) -> None:
         words = ctypes.c_uint64 * capacity
@@ -51,16 +51,15 @@ class RecordBuffer:
         return self._words[layout.NEXT] != layout.HEADER_WORDS
 
     def clear(self) -> None:
-        """Make ready for a launch."""
+        """Make the buffer ready for a launch."""
         ctypes.memset(self.address, 0, self._used * 8)
         self._words[layout.NEXT] = self._used = layout.HEADER_WORDS
         self._words[layout.CAPACITY] = len(self._words)
 
     def drain(self, sites: Sequence[RecordSite]) -> tuple[list[Record], int]:
-        """All records in order and the number of those that found no room; the buffer is ready again."""
+        """Return all records in order, and how many more found no room; clear the buffer."""
         self._used = min(self._words[layout.NEXT], len(self._words))
-        found = sorted(self._records(sites), key=lambda record: record.order)
-        dropped = self._words[layout.DROPPED]
+        found, dropped = sorted(self._records(sites), key=lambda record: record.order), self._words[layout.DROPPED]
         self.clear()
         return found, dropped
 
@@ -78,7 +77,7 @@ class RecordBuffer:
 
 
 def show(text: str) -> None:
-    """Write what a kernel printed, with escapes for what standard output cannot show, such as half of a surrogate pair."""
+    """Write what a kernel printed, with escapes for what standard output cannot encode, such as half of a surrogate pair."""
     try:
         sys.stdout.write(text)
     except UnicodeEncodeError as error:

@@ -1,10 +1,18 @@
-"""What the launcher sees of an array, whoever made it: an address, a shape, strides, a dtype, and where it lives."""
+"""What the launcher sees of an array, whoever made it: an address, a shape, strides, a dtype, and where it lives.
+
+And DLPack, both ways: `peek` looks into another library's capsule, which stays with its owner, since a launch borrows an array;
+`wrap` puts GPU memory of ours in a capsule. Source: DLPack 1.0, `dlpack.h`; protocol of the Python array API standard, 2023.12
+and before.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import ctypes
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
-from stagekit.dtypes import DType
+from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.native_tables import DLPACK_VERSION, ON_CPU, ON_CUDA, READ_ONLY
 
 DeviceKind = Literal["cpu", "cuda", "pinned", "managed", "other"]
 """pinned: host memory that a GPU can read; managed: memory that moves by itself. Both work on either target."""
@@ -28,10 +36,10 @@ CPU = Device("cpu")
 
 
 class ArrayView(NamedTuple):
-    """A borrowed look at an array. It keeps no array alive; `owner` is whatever the look itself needs.
+    """A borrowed look at an array. It does not keep the array alive; `owner` is whatever the look itself needs.
 
-    strides: elements per step of each axis, or None where a step is not a whole number of elements. dtype: a name where it is
-    none of ours. stream: the CUDA stream on which the owner is still writing, if it says so.
+    strides: elements per step of each axis, or None if a step is not a whole number of elements. dtype: a name if it is none of
+    ours. stream: the CUDA stream on which the owner is still writing, if it says so.
     """
 
     address: int
@@ -45,18 +53,151 @@ class ArrayView(NamedTuple):
 
     @property
     def is_contiguous(self) -> bool:
-        """Is this C order without gaps? Axes of one element may have any stride; an empty array always is."""
-        if 0 in self.shape:
-            return True
-        if self.strides is None:
-            return False
-        step = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
-            if size != 1 and stride != step:
-                return False
-            step *= size
-        return True
+        """Whether this is C order without gaps. Axes of one element may have any stride; an empty array always is."""
+        if 0 in self.shape or self.strides is None:
+            return 0 in self.shape
+        rows = zip(self.shape, self.strides, c_strides(self.shape))
+        return all(size == 1 or stride == step for size, stride, step in rows)
 
     def __str__(self) -> str:
         name = self.dtype.name if isinstance(self.dtype, DType) else self.dtype
         return f"an array of {name} (shape {self.shape})"
+
+
+def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the element strides of C order without gaps."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+# DLPack's structs ---------------------------------------------------------------------------------------------------
+
+_KINDS: dict[int, DeviceKind] = {ON_CPU: "cpu", ON_CUDA: "cuda", 3: "pinned", 13: "managed"}
+_DTYPES = {(d.dlpack, d.itemsize * 8): d for d in ALL_DTYPES}  # by code and bits; a bool has 8 of them there
+_FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+def python_api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """Return a function of CPython's, which is called with the GIL held."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+is_capsule = python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+capsule_pointer = python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+
+# Arrays of others ---------------------------------------------------------------------------------------------------
+
+
+def peek(array: Any, stream_of: Callable[[int], int] | None) -> tuple[ArrayView, bool]:
+    """Return a view of an object with `__dlpack__`, and whether its owner knows the protocol of 2023.12.
+
+    stream_of: gives the stream that will read an array on a GPU; the owner orders its own work before it.
+    """
+    kind, index = array.__dlpack_device__()
+    device = Device(_KINDS.get(int(kind), "other"), int(index))
+    stream = stream_of(device.ordinal) if stream_of is not None and device.kind == "cuda" else None
+    given = {} if stream is None else {"stream": stream or 1}  # the protocol spells the default stream 1
+    is_versioned = True
+    try:
+        capsule = array.__dlpack__(max_version=DLPACK_VERSION, copy=False, **given)
+    except TypeError:  # an owner that knows only the protocol before 2023.12
+        capsule, is_versioned = array.__dlpack__(**given), False
+    tensor, is_writable = _contents(capsule)
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
+    address = (tensor.data or 0) + tensor.byte_offset
+    return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule), is_versioned
+
+
+def _contents(capsule: Any) -> tuple[_Tensor, bool]:
+    """Return the tensor in a capsule, and whether it may be written to."""
+    if is_capsule(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
+        if versioned.major != DLPACK_VERSION[0]:
+            raise BufferError(f"it speaks DLPack {versioned.major}.{versioned.minor}, which is not known here")
+        return versioned.tensor, not versioned.flags & READ_ONLY
+    return _Managed.from_address(capsule_pointer(capsule, b"dltensor")).tensor, True
+
+
+def _dtype(tensor: _Tensor) -> DType | str:
+    if tensor.lanes == 1 and (tensor.code, tensor.bits) in _DTYPES:
+        return _DTYPES[tensor.code, tensor.bits]
+    name = _FOREIGN.get(tensor.code, f"DLPack type {tensor.code} of {{}} bits").format(tensor.bits)
+    return name if tensor.lanes == 1 else f"vectors of {tensor.lanes} × {name}"
+
+
+# Our arrays for others ----------------------------------------------------------------------------------------------
+
+_NAME = b"dltensor"
+_new_capsule = python_api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_is_valid_at = python_api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_at = python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_exported: dict[int, tuple[Any, ...]] = {}
+"""What each exported struct, by its address, keeps alive until the consumer calls its deleter."""
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _release(managed: int) -> None:
+    del _exported[managed]
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _drop_unused(capsule: int) -> None:
+    """Release what a capsule holds when it is freed and nobody has consumed it."""
+    if _is_valid_at(capsule, _NAME):
+        _release(_pointer_at(capsule, _NAME))
+
+
+def tensor_of(view: ArrayView) -> _Tensor:
+    """Make a `DLTensor` of an array of ours, with its own shape and strides."""
+    axes = ctypes.c_int64 * len(view.shape)
+    dtype = view.dtype
+    assert isinstance(dtype, DType), "an array of ours has one of our dtypes"
+    kind = ON_CUDA if view.device.kind == "cuda" else ON_CPU
+    code, bits = dtype.dlpack, dtype.itemsize * 8
+    shape, strides = axes(*view.shape), axes(*(view.strides or ()))
+    return _Tensor(view.address, kind, view.device.ordinal, len(view.shape), code, bits, 1, shape, strides, 0)
+
+
+def wrap(view: ArrayView, owner: object) -> Any:
+    """Make a capsule for `view`, which keeps `owner` alive as long as somebody uses it."""
+    tensor = tensor_of(view)
+    managed = _Managed(tensor, None, ctypes.cast(_release, ctypes.c_void_p))
+    address = ctypes.addressof(managed)
+    _exported[address] = (owner, managed, tensor)
+    return _new_capsule(address, _NAME, ctypes.cast(_drop_unused, ctypes.c_void_p))

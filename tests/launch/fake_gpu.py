@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from stagekit.runtime import native_process
-from stagekit.runtime.dlpack import _Managed, _Tensor, _Versioned
+from stagekit.runtime.views import _Managed, _Tensor, _Versioned
 from tests.runtime.fake_driver import FakeDriver, Status
 
 

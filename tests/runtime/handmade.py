@@ -8,7 +8,7 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.dtypes import DType, float32, int64
 from stagekit.hostexpr import HostExpr, HostOp, Slot
-from stagekit.runtime.binding import Binder
+from stagekit.runtime.args import Binder
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, ParamSlot, ScalarSpec, Signature
 

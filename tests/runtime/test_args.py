@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy, float32, float64
-from stagekit.runtime import args, dlpack, native_process
+from stagekit.runtime import args, driver, native_process, views
 from stagekit.runtime.args import read_array
 from stagekit.runtime.views import CPU, ArrayView, Device
 
@@ -48,7 +48,7 @@ class OwnExporter(Exporter):
     def __dlpack__(self, **_: Any) -> Any:
         view = read_array(self.array)
         assert view is not None
-        return dlpack.wrap(view, self)
+        return views.wrap(view, self)
 
 
 class CudaInterface:
@@ -63,7 +63,7 @@ class CudaInterface:
 
 
 @st.composite
-def views(draw: st.DrawFn) -> Array:
+def numpy_views(draw: st.DrawFn) -> Array:
     """Strided, reversed, transposed and empty views."""
     base = np.arange(240.0, dtype=draw(st.sampled_from(["f4", "f8", "i2"]))).reshape(2, 3, 8, 5)
     view = base[draw(npst.basic_indices(base.shape, allow_ellipsis=False, allow_newaxis=True))]
@@ -71,7 +71,7 @@ def views(draw: st.DrawFn) -> Array:
     return view.transpose(draw(st.permutations(range(view.ndim))))
 
 
-@given(views())
+@given(numpy_views())
 @settings(max_examples=100, deadline=None)
 def test_a_numpy_view_is_read_as_numpy_describes_it(array: Array) -> None:
     view = read_array(array)
@@ -87,7 +87,7 @@ def test_a_numpy_view_is_read_as_numpy_describes_it(array: Array) -> None:
 
 
 @pytest.mark.parametrize("exporter", [Exporter, OldExporter, OwnExporter])
-@given(array=views())
+@given(array=numpy_views())
 @settings(max_examples=60, deadline=None)
 def test_dlpack_gives_the_same_view(exporter: type[Exporter], array: Array) -> None:
     ours, theirs = read_array(array), read_array(exporter(array))
@@ -107,7 +107,7 @@ def test_peeking_takes_nothing_and_keeps_nothing(exporter: type[Exporter]) -> No
     gc.collect()
 
     assert sys.getrefcount(array) == before
-    assert not dlpack._exported
+    assert not views._exported
 
 
 def test_others_can_consume_our_capsules() -> None:
@@ -115,9 +115,9 @@ def test_others_can_consume_our_capsules() -> None:
     copy = np.from_dlpack(OwnExporter(array))
 
     np.testing.assert_array_equal(copy, array)
-    assert len(dlpack._exported) == 1
+    assert len(views._exported) == 1
     del copy
-    assert not dlpack._exported
+    assert not views._exported
 
 
 def test_dlpack_read_only_is_seen() -> None:
@@ -136,7 +136,7 @@ def test_every_dtype_is_recognised_through_numpy_and_dlpack_codes(dtype: DType) 
 
     assert view is not None
     assert view.dtype is dtype
-    assert dlpack._DTYPES[dtype.dlpack, dtype.itemsize * 8] is dtype
+    assert views._DTYPES[dtype.dlpack, dtype.itemsize * 8] is dtype
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_is_no_array_is_none(value: Any) -> None:
 
 
 def test_cuda_array_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(args, "_device_of_address", lambda address: address // 4096)
+    monkeypatch.setattr(driver, "device_of_address", lambda address: address // 4096)
 
     view = read_array(CudaInterface())
     strided = read_array(CudaInterface(strides=(32, 8), data=(8192, True), stream=5))
@@ -244,7 +244,7 @@ def test_real_torch_tensors_and_views() -> None:
     assert view == ArrayView(tensor.data_ptr(), (3, 3), (6, 2), float32, CPU, True)
 
 
-@given(views())
+@given(numpy_views())
 @settings(max_examples=60, deadline=None)
 def test_the_address_of_a_numpy_array_is_read_from_the_object(array: Array) -> None:
     assert native_process.address_of(array) == array.ctypes.data

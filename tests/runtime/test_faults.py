@@ -232,7 +232,7 @@ def test_pinned_memory_is_used_where_the_gpu_sees_it(fake: FakeDriver) -> None:
 def test_pinned_memory_alone_goes_to_the_current_device(fake: FakeDriver) -> None:
     x, y = np.ones(1000, np.float32), np.ones(1000, np.float32)
     fake.pinned = {x.ctypes.data: 0x7000, y.ctypes.data: 0x8000}
-    fake.current = driver.context_handle(1)
+    fake.current = int(driver.context_of(1))
 
     kernel().launch((x, y, 1.0))
 

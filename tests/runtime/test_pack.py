@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.dtypes import ALL_DTYPES, DType, float32, int64
-from stagekit.runtime.pack import Packer, convert
+from stagekit.runtime.checks import convert
+from stagekit.runtime.kernel import Packer
 from stagekit.signature import ParamSlot, ScalarSpec
 
 

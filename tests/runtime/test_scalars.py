@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from stagekit import dtypes
 from stagekit.dtypes import ALL_DTYPES, INTEGER_DTYPES, DType, bool_, float16, float32, float64, int32, uint8
+from stagekit.runtime.checks import convert
 from stagekit.runtime.errors import ArgumentError
-from stagekit.runtime.pack import convert
 from stagekit.signature import ScalarSpec
 
 NARROW_FLOATS = [d for d in ALL_DTYPES if d.is_float and d is not float64]
