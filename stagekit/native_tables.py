@@ -6,7 +6,7 @@
     STATE       one per callable: what it launches; after it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
     EXCHANGE    a row per array type that speaks DLPack, by its C exchange API or by capsules
     DEVICE      a row per GPU: where a kernel's code is
-    DESTINATION where a launch on a GPU goes: of each launch, and of a prepared one in its STATE
+    DESTINATION where a launch on a GPU goes: one per launch; that of a prepared launch is in its STATE
     WANTED_*    what a parameter takes: constants of a launcher
     GUARD       a row per place outside a kernel that its tracer read
 """
@@ -36,8 +36,8 @@ PROCESS = _numbered(
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
-types of its scalars. torch_stream: what asks for torch's current stream; cupy_stream: a Python callable that asks for CuPy's.
-*_name: strings. dlpack_version: a tuple."""
+types of its scalars. torch_stream: a C function that gives torch's current stream; cupy_stream: a Python callable that gives
+CuPy's. *_name: strings. dlpack_version: a tuple."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
@@ -49,14 +49,15 @@ kernel_number: what an enqueued launch leaves in last_launches of its device. de
 stream_of, slots and pointers are those of a prepared launch."""
 
 DESTINATION = _numbered("device stream_of stream has_stream")
-"""device: -1 as long as no array has said which GPU. stream_of: what the first array with a current stream is asked by."""
-GIVEN, ASKED = 1, 2  # has_stream: whether `stream` stood in the brackets, or was asked for since
+"""device: -1 until an array says which GPU. stream_of: gives the current stream of the first array's owner that has one."""
+GIVEN, ASKED = 1, 2  # has_stream: `stream` stands in the brackets, or `stream_of` has been asked for it; 0 if neither
 
 EXCHANGE = _numbered("type read stream_of flags keywords stream_keywords")
-"""read: what fills a `DLTensor`, 0 for a type that only makes capsules. stream_of: what tells its current stream on a device, a C
-function or PROCESS's cupy_stream, or 0. *keywords: names of what `__dlpack__` is given, tuples, without and with a stream."""
+"""read: a C function that fills a `DLTensor`; 0 for a type that only makes capsules. stream_of: gives the current stream on a
+device; a C function, or PROCESS's cupy_stream, or 0. keywords, stream_keywords: tuples with the keywords of `__dlpack__`, without
+and with a stream."""
 EXCHANGES = 64  # rows; types beyond go the general way
-NEVER_READ_ONLY = 1  # flags: DLPack's struct does not say who may be written to
+NEVER_READ_ONLY = 1  # flags: all arrays of the type may be written to, which DLPack's struct does not say
 MAY_BE_NEGATED = 2  # torch: an array may stand for its negative
 
 LAUNCH: Mapping[str, int] = MappingProxyType(
@@ -68,7 +69,7 @@ LAUNCH: Mapping[str, int] = MappingProxyType(
         "attribute_count": 48,
     }
 )
-"""The driver's `CUlaunchConfig`. attributes: a launch has none so far; clusters and cooperative launches are such."""
+"""The driver's `CUlaunchConfig`. attributes: such as clusters and cooperative launches; launches have none so far."""
 LAUNCH_BYTES = 56
 
 DEVICE = _numbered("function context allowed_shared")
@@ -88,18 +89,18 @@ TENSOR: Mapping[str, int] = MappingProxyType(
 VERSIONED: Mapping[str, int] = MappingProxyType({"major": 0, "flags": 24, "tensor": 32})
 """DLPack's `DLManagedTensorVersioned`; a `DLManagedTensor` begins with its tensor."""
 READ_ONLY = 1  # in the flags of a VERSIONED
-DLPACK_VERSION = (1, 0)  # what owners are asked for; a later major number may have another layout
+DLPACK_VERSION = (1, 0)  # the version that owners are asked for; another major number may have another layout
 
 OBJECT: Mapping[str, int] = MappingProxyType({"type": 8, "list_items": 24})
-"""CPython's object header, a count, then the type; and in a list, where its items are. `runtime/native_process.py` tries both."""
+"""CPython's object header: a count, the type; in a list, the address of its items. `runtime/native_process.py` probes both."""
 
 ARRAY_MEMORY = 16
-"""Where a ctypes object keeps the address of its memory. `runtime/native_process.py` tries it."""
+"""Where a ctypes object keeps the address of its memory. `runtime/native_process.py` probes it."""
 
 NDARRAY: Mapping[str, int] = MappingProxyType(
     {"data": 16, "rank": 24, "shape": 32, "strides": 40, "dtype": 56, "flags": 64}
 )
-"""`PyArrayObject_fields`; `runtime/native_process.py` tries it."""
+"""`PyArrayObject_fields`; `runtime/native_process.py` probes it."""
 C_CONTIGUOUS, WRITEABLE = 0x1, 0x400  # NumPy's flags
 
 WANTED_ARRAY = _numbered(
@@ -127,10 +128,10 @@ GUARD_KINDS = (
 )
 """What a guard compares with `seen`: an item of a dict, a cell's content, what a class or its bases store under a name, an
 attribute, the class of an object, a function's code and defaults; the items of a list, a dict (keys and values) or an iterable
-with a tuple; the bytes of an array, whose dtype, flags, shape and strides `key` holds. 0 as `seen`: there is nothing."""
+with a tuple; the bytes of an array, whose dtype, flags, shape and strides `key` holds. seen: 0 if there must be nothing."""
 
 ABSENT = object()
-"""Stands for no object: a default that there is not, a key that must not be there."""
+"""Stands for no object: for a missing default, or for a key that must not be there."""
 
 
 def tail(section: int, parameters: int, place: int) -> int:

@@ -309,4 +309,7 @@ def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:
     """Return a function that picks the values at these positions as a tuple."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
-    return lambda flat: tuple(flat[position] for position in positions)
+    if not positions:
+        return lambda flat: ()
+    (only,) = positions
+    return lambda flat: (flat[only],)

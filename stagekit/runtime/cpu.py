@@ -48,7 +48,7 @@ class CpuKernel(Kernel):
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
         self._address = address
         self._entry = _ENTRY_TYPE(address)
-        self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid stands behind the arguments
+        self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid follows the arguments
         self._slots_end = slot_offsets(artifact.signature.slots)[-1]
         self._free_records: list[RecordBuffer] = []
         self._cost = BlockCost()

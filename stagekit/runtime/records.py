@@ -30,11 +30,6 @@ class Record(NamedTuple):
     def text(self) -> str:
         return self.site.format.format(*map(shown, self.values, self.site.dtypes))
 
-    @property
-    def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The key by which records are sorted: blocks, then threads, x fastest."""
-        return self.block[::-1], self.thread[::-1]
-
 
 class RecordBuffer:
     """Memory for records, at `address` if that is given. capacity: in words of 8 bytes."""
@@ -57,9 +52,10 @@ class RecordBuffer:
         self._words[layout.CAPACITY] = len(self._words)
 
     def drain(self, sites: Sequence[RecordSite]) -> tuple[list[Record], int]:
-        """Return all records in order, and how many more found no room; clear the buffer."""
+        """Return all records by block, then thread, x fastest, and how many more found no room; clear the buffer."""
         self._used = min(self._words[layout.NEXT], len(self._words))
-        found, dropped = sorted(self._records(sites), key=lambda record: record.order), self._words[layout.DROPPED]
+        found = sorted(self._records(sites), key=lambda record: (record.block[::-1], record.thread[::-1]))
+        dropped = self._words[layout.DROPPED]
         self.clear()
         return found, dropped
 

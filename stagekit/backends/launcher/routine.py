@@ -31,20 +31,6 @@ T = TypeVar("T")
 """What an arm of a branch results in: a value, several, or nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A value that may change: a place in the function's memory."""
-
-    _address: Value
-    _type: Type
-
-    def get(self) -> Value:
-        return self._address.load(self._type)
-
-    def set(self, value: Value) -> None:
-        self._address.store(value)
-
-
 class Routine:
     """One function that is being written. parameters: its own, as values."""
 
@@ -89,10 +75,11 @@ class Routine:
         """The same for a size that is known only now; not to be used in a loop."""
         return Value(self._w, PTR, self._w.emit(f"alloca i8, i64 {size.text}, align {align}"))
 
-    def variable(self, initial: Value) -> Variable:
+    def variable(self, initial: Value) -> Value:
+        """A pointer to memory that holds `initial`."""
         address = Value(self._w, PTR, self._w.emit_entry(f"alloca {type_text(initial.type)}"))
         address.store(initial)
-        return Variable(address, initial.type)
+        return address
 
     def array_of(self, values: Sequence[Value]) -> Value:
         """Memory that holds these values, one word each."""

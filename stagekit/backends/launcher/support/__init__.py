@@ -10,16 +10,15 @@ Each function may return false or null; the launcher then calls the general Pyth
 
 from __future__ import annotations
 
-from stagekit.backends.launcher.support.arguments import bind, is_expected, read_number, store_float, store_integer
-from stagekit.backends.launcher.support.arrays import read_array, read_capsule, read_tensor
-from stagekit.backends.launcher.support.conditions import is_current, is_undiverted
-from stagekit.backends.launcher.support.launching import enqueue, enqueue_prepared, run, run_prepared
+from stagekit.backends.launcher.routine import Function
+from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
 from stagekit.backends.llvm.writer import Abilities, Module
 
-FUNCTIONS = (
-    *(is_undiverted, is_current, bind, read_array, read_number, is_expected, run, enqueue),  # launchers call these
-    *(run_prepared, enqueue_prepared),  # Python calls these
-    *(read_tensor, read_capsule, store_integer, store_float),  # the others call these
+FUNCTIONS = tuple(
+    value
+    for module in (arguments, arrays, conditions, launching)
+    for value in vars(module).values()
+    if isinstance(value, Function)
 )
 
 

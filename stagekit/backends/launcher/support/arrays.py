@@ -109,10 +109,10 @@ def _is_packed(r: Routine, shape: Value, strides: Value, rank: Value) -> Value:
     with r.loop(rank) as done:
         axis = rank - done - 1
         size, step = shape.item(axis, int64), strides.item(axis, int64)
-        has_gaps.set(has_gaps.get() | (step != expected.get()) & (size != 1))
-        is_empty.set(is_empty.get() | (size == 0))
-        expected.set(expected.get() * size)
-    return ~has_gaps.get() | is_empty.get()
+        has_gaps.store(has_gaps.load(bool_) | (step != expected.load(int64)) & (size != 1))
+        is_empty.store(is_empty.load(bool_) | (size == 0))
+        expected.store(expected.load(int64) * size)
+    return ~has_gaps.load(bool_) | is_empty.load(bool_)
 
 
 def _require_not_negated(r: Routine, process: Value, object_: Value, tensor: Value) -> None:
@@ -124,8 +124,8 @@ def _require_not_negated(r: Routine, process: Value, object_: Value, tensor: Val
     shape, strides = tensor.field("shape"), tensor.field("strides")
     with r.if_then(strides.is_set()), r.loop(tensor.field("rank", int32).to(int64)) as axis:
         is_odd = strides.item(axis, int64) & 1 != 0
-        is_plain.set(is_plain.get() | is_odd & (shape.item(axis, int64) > 1))
-    with r.if_then(strides.is_set() & ~is_plain.get()):
+        is_plain.store(is_plain.load(bool_) | is_odd & (shape.item(axis, int64) > 1))
+    with r.if_then(strides.is_set() & ~is_plain.load(bool_)):
         answer = r.call_method(object_, process.field("is_neg_name"))
         r.require_no_error(answer.is_set())
         r.decref(answer)

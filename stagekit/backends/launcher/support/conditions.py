@@ -106,11 +106,11 @@ def _iterates_items(r: Routine, holder: Value, seen: Value) -> Value:
     is_same = r.variable(r.true)
     with r.loop(seen.item(0, int64)) as i:
         item = _borrowed(r, r.call(PTR, "PyIter_Next", iterator))
-        is_same.set(is_same.get() & (item == seen.item(i + 1)))
+        is_same.store(is_same.load(bool_) & (item == seen.item(i + 1)))
     after = _borrowed(r, r.call(PTR, "PyIter_Next", iterator))
     r.decref(iterator)
     r.clear_error()
-    return is_same.get() & after.is_null()
+    return is_same.load(bool_) & after.is_null()
 
 
 def _has_contents(r: Routine, array: Value, layout: Value, seen: Value) -> Value:
