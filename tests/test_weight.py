@@ -23,7 +23,7 @@ BUDGETS = {  # rounded up to the next 50
     "jit": 2_450,
     "lib": 550,
     "passes": 1_600,
-    "runtime": 3_500,
+    "runtime": 3_350,
     "testing": 750,
 }
 
