@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagekit.dtypes import INTEGER_DTYPES, uint32, uint64
+from stagekit.intrinsics.families import everywhere
 from stagekit.intrinsics.registry import define, each_dtype, sig
 from stagekit.intrinsics.terms import Term, asm, expand
 from stagekit.ir.intrinsic import Expand, Intrinsic, Llvm
@@ -101,12 +102,19 @@ def _byte_perm_cuda(low: Term, high: Term, selector: Term) -> Term:
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
-def _define_bits(name: str, lower: Expand | Llvm, meaning: Callable[..., Array], doc: str, source: str) -> Intrinsic:
+def _define_bits(
+    name: str,
+    lower: Expand | Llvm,
+    meaning: Callable[..., Array],
+    doc: str,
+    source: str,
+    args: tuple[str, ...] = ("x",),
+) -> Intrinsic:
     return define(
         name=name,
-        args=("x",),
-        sigs=each_dtype(INTEGER_DTYPES, 1),
-        lower={"cuda": lower, "cpu": lower},
+        args=args,
+        sigs=each_dtype(INTEGER_DTYPES, len(args)),
+        lower=everywhere(lower),
         evaluate=_on_unsigned(meaning),
         doc=doc,
         source=source,
@@ -151,15 +159,8 @@ bit_reverse = _define_bits(
 
 
 def _define_funnel(name: str, lower: Llvm, meaning: Callable[..., Array], half: str, source: str) -> Intrinsic:
-    return define(
-        name=name,
-        args=("high", "low", "amount"),
-        sigs=each_dtype(INTEGER_DTYPES, 3),
-        lower={"cuda": lower, "cpu": lower},
-        evaluate=_on_unsigned(meaning),
-        doc=f"`high` and `low` side by side, shifted by `amount` modulo the width; {half} half. Same value twice: a rotation.",
-        source=source,
-    )
+    doc = f"`high` and `low` side by side, shifted by `amount` modulo the width; {half} half. Same value twice: a rotation."
+    return _define_bits(name, lower, meaning, doc, source, ("high", "low", "amount"))
 
 
 funnel_shift_left = _define_funnel(

@@ -23,7 +23,7 @@ _AXIS_NUMBER = (Param("axis", (0, 1, 2), 0),)
 def _index(
     name: str,
     lowering: Native | Expand,
-    bounds: tuple[int, int],
+    bounds: tuple[int, int] | None,
     doc: str,
     source: str,
     *,
@@ -104,7 +104,7 @@ warp_id = _index(
 )
 
 
-def _along(name: str, spec: Intrinsic, bounds: tuple[int, int], what: str) -> Intrinsic:
+def _along(name: str, spec: Intrinsic, what: str) -> Intrinsic:
     """Define another name of `spec`, with a numbered axis."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
@@ -113,7 +113,7 @@ def _along(name: str, spec: Intrinsic, bounds: tuple[int, int], what: str) -> In
     return _index(
         name,
         Expand(build),
-        bounds,
+        spec.bounds,
         f"{what} along axis 0, 1 or 2: `{spec.name}` for block-level kernels.",
         spec.source,
         params=_AXIS_NUMBER,
@@ -122,5 +122,5 @@ def _along(name: str, spec: Intrinsic, bounds: tuple[int, int], what: str) -> In
     )
 
 
-program_id = _along("program_id", block_idx, (0, max(GRID_LIMITS) - 1), "Index of this block in the grid")
-num_programs = _along("num_programs", grid_dim, (1, max(GRID_LIMITS)), "Blocks in the grid")
+program_id = _along("program_id", block_idx, "Index of this block in the grid")
+num_programs = _along("num_programs", grid_dim, "Blocks in the grid")

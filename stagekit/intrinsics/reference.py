@@ -262,10 +262,6 @@ def on_python_ints(meaning: Callable[..., int]) -> Meaning:
     return evaluate
 
 
-def high_product(bits: int, x: int, y: int) -> int:
-    return (x * y) >> bits
-
-
 def integer_power(bits: int, base: int, exponent: int) -> int:
     """Return base**exponent, wrapped; 0 for a negative exponent, but for the bases 1 and -1, which are their own inverses."""
     if exponent < 0:

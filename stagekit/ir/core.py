@@ -141,9 +141,6 @@ class Op:
         """Return every value that this op reads directly, in field order. `op` gives each class its own method."""
         return ()
 
-    def attributes(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.ATTRIBUTE_FIELDS}
-
     def bodies(self) -> tuple[Block, ...]:
         if not self.BODY_FIELDS:
             return ()

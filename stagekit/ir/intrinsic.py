@@ -45,7 +45,7 @@ class Param(NamedTuple):
 
 
 class Native(Enum):
-    """What only a target itself can do; each backend has one table row per member that it supports."""
+    """What only the target itself can do; each backend has one table row per member that it supports."""
 
     THREAD_IDX = "thread_idx"  # params: axis
     BLOCK_IDX = "block_idx"
@@ -98,7 +98,7 @@ class Extern(NamedTuple):
 class Expand(NamedTuple):
     """A function `(builder, args, params) -> results` that builds the meaning from other ops. Run by `passes/expand.py`.
 
-    is_formula: built of elementwise ops and constants of its arguments' types, unless it branches, it does vectors alike.
+    is_formula: it builds constants and elementwise ops of its arguments' types, so that it does vectors too, unless it branches.
     """
 
     build: Callable[..., Any]
@@ -128,10 +128,10 @@ class Intrinsic:
     units in the last place of its dtype; 0 where nothing is said.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
-    bounds: the least and the greatest result of an index, on any target. level: a kernel that asks for it is written thread by
-    thread, or block by block. extreme: which end of its two arguments it gives.
+    bounds: the least and the greatest result of an index, on any target. level: whether a kernel that asks for it is written
+    thread by thread or block by block. extreme: whether it gives the smaller or the larger of its two arguments.
     min_capability: compute capability times ten.
-    public_in: the modules in which users find it; in none, what records of a wider signature are built from.
+    public_in: the modules in which users find it; none for a record of which others are built.
     """
 
     name: str

@@ -326,9 +326,9 @@ def same_ir(a: Function, b: Function) -> bool:
 
 
 def _canonical(part: Any, numbers: dict[Value, int]) -> Any:
-    """A part of a function as nested tuples, which are equal exactly for the same part: 1, 1.0 and True differ.
+    """Return a part of a function as nested tuples that are equal exactly for equal parts: 1, 1.0 and True differ.
 
-    numbers: of the values met so far, in the order in which they are met.
+    numbers: those of the values met so far, in the order in which they are met.
     """
     match part:
         case Value():

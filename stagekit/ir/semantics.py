@@ -48,7 +48,7 @@ def cast(value: Any, source: DType, target: DType) -> Any:
     array = np.asarray(value)
     if source is target:
         return value
-    return _same_kind(_quietly(CAST[_cast_kind(source), _cast_kind(target)], array, source, target), value)
+    return _same_kind(_quietly(CAST[target.kind], array, source, target), value)
 
 
 def round_to(value: Any, dtype: DType) -> Number:
@@ -156,13 +156,10 @@ def _to_bool(value: Array, source: DType, target: DType) -> Array:
     return np.asarray(_wide(value, source) != 0)
 
 
-def _wrap(value: Array, source: DType, target: DType) -> Array:
-    """Convert an integer or bool to an integer: its low bits, sign- or zero-extended by the *source's* sign."""
-    return value.astype(target.numpy)
-
-
-def _saturate(value: Array, source: DType, target: DType) -> Array:
-    """Convert a float to an integer: towards zero, clamped to the range, NaN to 0."""
+def _to_integer(value: Array, source: DType, target: DType) -> Array:
+    """Take the low bits of an integer or bool, extended by the *source's* sign; of a float, truncate and clamp, NaN to 0."""
+    if not source.is_float:
+        return value.astype(target.numpy)
     exact = value.astype(np.float64)
     too_high = exact >= 2.0 ** target.max.bit_length()  # the first float64 above the range; `max` may not be one
     too_low = exact < float(target.min)
@@ -172,29 +169,17 @@ def _saturate(value: Array, source: DType, target: DType) -> Array:
     return np.where(too_high, target.numpy.type(target.max), np.where(too_low, target.numpy.type(target.min), limited))
 
 
-def _int_to_float(value: Array, source: DType, target: DType) -> Array:
-    return rounded(value, target.numpy)
-
-
-def _float_to_float(value: Array, source: DType, target: DType) -> Array:
+def _to_float(value: Array, source: DType, target: DType) -> Array:
     return rounded(_wide(value, source), target.numpy)
 
 
-def _cast_kind(dtype: DType) -> str:
-    return "int" if dtype.is_integer else dtype.kind
-
-
-CAST: dict[tuple[str, str], Callable[[Array, DType, DType], Array]] = {
-    ("bool", "bool"): _wrap,
-    ("bool", "int"): _wrap,
-    ("bool", "float"): _int_to_float,
-    ("int", "bool"): _to_bool,
-    ("int", "int"): _wrap,
-    ("int", "float"): _int_to_float,
-    ("float", "bool"): _to_bool,
-    ("float", "int"): _saturate,
-    ("float", "float"): _float_to_float,
+CAST: dict[str, Callable[[Array, DType, DType], Array]] = {
+    "bool": _to_bool,
+    "int": _to_integer,
+    "uint": _to_integer,
+    "float": _to_float,
 }
+"""By the kind of the target, the cast of an array from another dtype: `CAST[target.kind](array, source, target)`."""
 
 
 # -- exact Python numbers ---------------------------------------------------------------------------------------------

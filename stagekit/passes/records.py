@@ -45,14 +45,14 @@ def illegal(op: Op, context: PassContext) -> str | None:
 
 class _Recorder(Rewriter):
     def __init__(self, context: PassContext) -> None:
-        super().__init__(self._rules(context))
+        rules: dict[type[Op], Rule] = {Assert: self.record_failure, Print: self.record_print}
+        if context.target == "cuda":
+            rules[Print] = _print_numbers
+            if not context.debug:
+                rules[Assert] = lambda op, builder: ()
+        super().__init__(rules)
         self.buffer = Value(Pointer(_WORD, Space.GLOBAL), "records")
         self.sites: list[RecordSite] = []
-
-    def _rules(self, context: PassContext) -> dict[type[Op], Rule]:
-        if context.target != "cuda":
-            return {Assert: self.record_failure, Print: self.record_print}
-        return {Assert: self.record_failure if context.debug else lambda op, builder: (), Print: _print_numbers}
 
     def record_failure(self, op: Assert, builder: Builder) -> Sequence[Value]:
         site = RecordSite("assert", op.message, _dtypes(op.operands_), op.loc)

@@ -90,8 +90,7 @@ def _conversion(op: ops.Cast) -> Meaning:
     source, target = scalar_dtype(op.operand), scalar_dtype(op.result)
     if source is target:
         return lambda value: value
-    from_kind, to_kind = ("int" if d.is_integer else d.kind for d in (source, target))
-    row = semantics.CAST[from_kind, to_kind]
+    row = semantics.CAST[target.kind]
 
     def convert(value: Any) -> Any:
         if isinstance(value, np.ndarray):

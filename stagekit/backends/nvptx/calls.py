@@ -9,8 +9,7 @@ LLVM ends the whole process when constraints and operands do not fit:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from stagekit.backends.errors import AsmMismatch
 from stagekit.backends.libdevice import add_libdevice
@@ -21,47 +20,37 @@ from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError, counted
 from stagekit.ir import BOOL, Extern, Llvm, Native, Pointer, Type, ops
-from stagekit.passes.expand import UnsupportedOnTarget
+from stagekit.ir.typing import types_of
 
 
 def emit_intrinsic(e: Emitter, op: ops.IntrinsicOp) -> None:
-    lowering = op.spec.lowering("cuda", tuple(v.type for v in op.args), fastmath=e.fastmath)
-    rule = _RULES.get(type(lowering))
-    if rule is None:
-        reason = getattr(lowering, "reason", f"a {type(lowering).__name__} must be gone before emission")
-        raise StagekitError(UnsupportedOnTarget(op.spec.name, "cuda", reason), op.loc)
-    operand = rule(e, op, lowering)
+    """Write what the record says for cuda. `expand` has replaced expansions, and refused what cuda cannot do."""
+    match op.spec.lowering("cuda", types_of(op.args), fastmath=e.fastmath):
+        case Llvm() as function:
+            operand = _llvm(e, op, function)
+        case Extern(symbol):
+            operand = _extern(e, op, symbol)
+        case Native() as native:
+            operand = NATIVES[native](e, op)
+        case other:
+            raise InternalError(f"`{op.spec.name}` is emitted as {type(other).__name__}")
     e.bind(op.results, (operand,) if op.results else ())
 
 
-def _llvm(e: Emitter, op: ops.IntrinsicOp, lowering: Llvm) -> str:
+def _llvm(e: Emitter, op: ops.IntrinsicOp, function: Llvm) -> str:
     args = [e.pair(v) for v in op.args]
     held = args[0][0] if args else e.type(op.result)
-    return e.w.call(e.type(op.result), lowering.name.replace("{T}", suffix(held)), [*args, *lowering.immediates])
+    return e.w.call(e.type(op.result), function.name.replace("{T}", suffix(held)), [*args, *function.immediates])
 
 
-def _extern(e: Emitter, op: ops.IntrinsicOp, lowering: Extern) -> str:
+def _extern(e: Emitter, op: ops.IntrinsicOp, symbol: str) -> str:
     """Call a libdevice function, which takes and returns int where the record has bool."""
-    add_libdevice(e.w.module, lowering.symbol, e.target.capability, op.loc)
+    add_libdevice(e.w.module, symbol, e.target.capability, op.loc)
     args = [("i32", e.w.emit(f"zext i1 {e.operands[v]} to i32")) if v.type == BOOL else e.pair(v) for v in op.args]
     is_bool = op.result.type == BOOL
     result = "i32" if is_bool else e.type(op.result)
-    value = e.w.emit(f"call {result} @{lowering.symbol}({', '.join(f'{t} {a}' for t, a in args)})")
+    value = e.w.emit(f"call {result} @{symbol}({', '.join(f'{t} {a}' for t, a in args)})")
     return e.w.emit(f"icmp ne i32 {value}, 0") if is_bool else value
-
-
-def _native(e: Emitter, op: ops.IntrinsicOp, lowering: Native) -> str:
-    rule = NATIVES.get(lowering)
-    if rule is None:
-        raise InternalError(f"cuda has no form of {lowering.name}, asked for by `{op.spec.name}`")
-    return rule(e, op)
-
-
-_RULES: dict[type[Any], Callable[[Emitter, ops.IntrinsicOp, Any], str]] = {
-    Llvm: _llvm,
-    Extern: _extern,
-    Native: _native,
-}
 
 
 # -- inline assembly --------------------------------------------------------------------------------------------------
@@ -99,7 +88,6 @@ _REGISTERS = {
     "f": (("float",), (32,)),
     "d": (("float",), (64,)),
 }
-_POINTER_BITS = 64
 _REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
 
 
@@ -139,7 +127,7 @@ def _bad_input(letter: str, type_: Type, is_known: bool, results: Sequence[Type]
 def _holds(letter: str, type_: Type) -> bool:
     kinds, sizes = _REGISTERS.get(letter, ((), ()))
     if isinstance(type_, Pointer):
-        return "pointer" in kinds and _POINTER_BITS in sizes
+        return "pointer" in kinds and 64 in sizes
     return type_.dtype.kind in kinds and (type_ == BOOL or type_.dtype.bits in sizes)
 
 

@@ -132,11 +132,7 @@ def _load(e: Emitter, op: ops.Load) -> None:
     if op.mask is None or op.other is None:
         e.operands[op.result] = _plain_load(e, op.pointer)
         return
-    mask, other = e.operands[op.mask], e.operands[op.other]
-    if mask in _KNOWN:
-        e.operands[op.result] = _plain_load(e, op.pointer) if _KNOWN[mask] else other
-        return
-    outside = e.w.block
+    mask, other, outside = e.operands[op.mask], e.operands[op.other], e.w.block
     load, join = e.w.new_label("load"), e.w.new_label("loaded")
     e.w.line(f"br i1 {mask}, label %{load}, label %{join}")
     e.w.label(load)
@@ -146,9 +142,6 @@ def _load(e: Emitter, op: ops.Load) -> None:
     e.operands[op.result] = e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
 
 
-_KNOWN = {"true": True, "false": False}
-
-
 def _plain_load(e: Emitter, pointer: Value) -> str:
     dtype = _dtype(pointer)
     raw = e.w.emit(f"load {memory_type(dtype, None)}, {e.typed(pointer)}, align {dtype.itemsize}")
@@ -156,13 +149,11 @@ def _plain_load(e: Emitter, pointer: Value) -> str:
 
 
 def _store(e: Emitter, op: ops.Store) -> None:
-    mask = "true" if op.mask is None else e.operands[op.mask]
-    if mask in _KNOWN:
-        if _KNOWN[mask]:
-            _plain_store(e, op)
+    if op.mask is None:
+        _plain_store(e, op)
         return
     store, join = e.w.new_label("store"), e.w.new_label("stored")
-    e.w.line(f"br i1 {mask}, label %{store}, label %{join}")
+    e.w.line(f"br i1 {e.operands[op.mask]}, label %{store}, label %{join}")
     e.w.label(store)
     _plain_store(e, op)
     e.w.line(f"br label %{join}")

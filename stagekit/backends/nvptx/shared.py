@@ -41,7 +41,10 @@ def plan_shared(fn: Function, module: Module) -> SharedPlan:
     allocs = [op for op in walk(fn.body) if isinstance(op, ops.Alloc) and op.space is Space.SHARED]
     fixed = [op for op in allocs if op.count is not None]
     dynamic = [op for op in allocs if op.count is None]
-    offsets, total = _lay_out(fixed)
+    offsets, total = [], 0  # in bytes
+    for op in fixed:
+        offsets.append(_round_up(total, _align(op)))
+        total = offsets[-1] + (op.count or 0) * op.dtype.itemsize
     if total <= STATIC_LIMIT_BYTES:
         operands = {op: _static(module, index, op) for index, op in enumerate(fixed)}
         operands.update((op, _dynamic(module, allocs, 0)) for op in dynamic)
@@ -50,15 +53,6 @@ def plan_shared(fn: Function, module: Module) -> SharedPlan:
     start = _round_up(total, max((_align(op) for op in dynamic), default=_DYNAMIC_ALIGN))
     operands.update((op, _dynamic(module, allocs, start)) for op in dynamic)
     return SharedPlan(operands, 0, start, bool(dynamic))
-
-
-def _lay_out(fixed: list[ops.Alloc]) -> tuple[list[int], int]:
-    """Return the offsets in bytes, in order, and where the last allocation ends."""
-    offsets, end = [], 0
-    for op in fixed:
-        offsets.append(_round_up(end, _align(op)))
-        end = offsets[-1] + (op.count or 0) * op.dtype.itemsize
-    return offsets, end
 
 
 def _static(module: Module, index: int, op: ops.Alloc) -> str:

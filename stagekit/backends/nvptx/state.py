@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.backends.llvm.writer import Abilities, Writer
+from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
@@ -17,11 +17,6 @@ SPACES: Mapping[Space, int] = {Space.GLOBAL: 1, Space.SHARED: 3, Space.LOCAL: 5}
 """LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end."""
 
 Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
-
-
-def gpu_abilities(target: GpuTarget, *, fastmath: bool) -> Abilities:
-    """Return what arithmetic may rely on. Compute capability 8.0 brought an instruction that rounds to bfloat16."""
-    return Abilities(SPACES, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath)
 
 
 @dataclass
