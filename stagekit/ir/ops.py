@@ -55,6 +55,8 @@ class BinaryKind(_Kind):
 
 
 DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
+BITWISE = (BinaryKind.AND, BinaryKind.OR, BinaryKind.XOR)
+SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
 
 
 class UnaryKind(_Kind):

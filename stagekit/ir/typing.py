@@ -65,10 +65,6 @@ def _fail(sentence: str) -> NoReturn:
     raise IrError(sentence)
 
 
-_BITWISE = (BinaryKind.AND, BinaryKind.OR, BinaryKind.XOR)
-_SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
-
-
 def _binary(op: ops.Binary, type_: Type, other: Type) -> tuple[Type, ...]:
     if other is not type_:
         _fail(f"operands of {op.kind.value} differ: {type_} and {other}")
@@ -85,9 +81,9 @@ def _objection(kind: BinaryKind, dtype: DType) -> str | None:
     """Why `kind` cannot be done in `dtype`, or None."""
     if dtype.is_storage_only:
         return f"{dtype.name} has no arithmetic"
-    if kind in _BITWISE:
+    if kind in ops.BITWISE:
         return f"{kind.value} of {dtype.name}" if dtype.is_float else None
-    if kind in _SHIFTS:
+    if kind in ops.SHIFTS:
         return None if dtype.is_integer else f"{kind.value} of {dtype.name}"
     if dtype.kind == "bool":
         return f"{kind.value} of bool: convert to an integer first"

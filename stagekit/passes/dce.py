@@ -97,20 +97,20 @@ class _Sweeper(Rewriter):
 
 
 def _trim_if(op: If, live: set[Value]) -> Op:
-    wanted = [r in live for r in op.results]
-    if all(wanted):
+    is_live = [r in live for r in op.results]
+    if all(is_live):
         return op
-    then_body, else_body = (_only(b, b.params, wanted) for b in op.bodies())
-    return op.replace(results=_those(op.results, wanted), then_body=then_body, else_body=else_body)
+    then_body, else_body = (_narrowed(b, b.params, is_live) for b in op.bodies())
+    return op.replace(results=_selected(op.results, is_live), then_body=then_body, else_body=else_body)
 
 
 def _trim_for(op: For, live: set[Value]) -> Op:
     index, *carried = op.loop_body.params
-    wanted = [r in live or p in live for r, p in zip(op.results, carried)]
-    if all(wanted):
+    is_live = [r in live or p in live for r, p in zip(op.results, carried)]
+    if all(is_live):
         return op
-    loop_body = _only(op.loop_body, (index, *_those(carried, wanted)), wanted)
-    return op.replace(results=_those(op.results, wanted), inits=_those(op.inits, wanted), loop_body=loop_body)
+    loop_body = _narrowed(op.loop_body, (index, *_selected(carried, is_live)), is_live)
+    return op.replace(results=_selected(op.results, is_live), inits=_selected(op.inits, is_live), loop_body=loop_body)
 
 
 def _trim_while(op: While, live: set[Value]) -> Op:
@@ -118,10 +118,10 @@ def _trim_while(op: While, live: set[Value]) -> Op:
     forwarded = [r in live or p in live for r, p in zip(op.results, op.after.params)]
     if all(carried) and all(forwarded):
         return op
-    before = _only(op.before, _those(op.before.params, carried), forwarded)
-    after = _only(op.after, _those(op.after.params, forwarded), carried)
+    before = _narrowed(op.before, _selected(op.before.params, carried), forwarded)
+    after = _narrowed(op.after, _selected(op.after.params, forwarded), carried)
     return op.replace(
-        results=_those(op.results, forwarded), inits=_those(op.inits, carried), before=before, after=after
+        results=_selected(op.results, forwarded), inits=_selected(op.inits, carried), before=before, after=after
     )
 
 
@@ -129,12 +129,12 @@ _TRIMS: dict[type[Op], Callable[[Any, set[Value]], Op]] = {If: _trim_if, For: _t
 """Per control op, a function that returns it without the values that are not live."""
 
 
-def _those(values: Iterable[Value], wanted: Sequence[bool]) -> tuple[Value, ...]:
-    return tuple(itertools.compress(values, wanted))
+def _selected(values: Iterable[Value], is_live: Sequence[bool]) -> tuple[Value, ...]:
+    return tuple(itertools.compress(values, is_live))
 
 
-def _only(block: Block, params: tuple[Value, ...], wanted: Sequence[bool]) -> Block:
-    """Return `block` with these parameters and a terminator that passes on only the wanted values."""
+def _narrowed(block: Block, params: tuple[Value, ...], is_live: Sequence[bool]) -> Block:
+    """Return `block` with these parameters and a terminator that passes on the values that are live."""
     last = block.ops[-1]
     assert isinstance(last, Yield | Condition)
-    return Block(params, (*block.ops[:-1], last.replace(values=_those(last.values, wanted))))
+    return Block(params, (*block.ops[:-1], last.replace(values=_selected(last.values, is_live))))

@@ -61,10 +61,10 @@ class _Expander(Rewriter):
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
 
     def renamed(self, indexed: Indexed) -> Indexed:
-        def now(each: Any) -> Any:
-            return self.mapping.get(each, each)
+        def current(part: Any) -> Any:
+            return self.mapping.get(part, part)
 
-        return Indexed(indexed.array, tuple(map(now, indexed.indices)), tuple(map(now, indexed.shape)))
+        return Indexed(indexed.array, tuple(map(current, indexed.indices)), tuple(map(current, indexed.shape)))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

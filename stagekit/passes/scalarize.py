@@ -32,12 +32,10 @@ _WORDS = (int32, uint32)
 _HELD = (*_FLOATS, *_WORDS, uint16)
 """Dtypes of vectors that stay vectors on cuda where they are carried or put together."""
 
-_BITWISE = (_K.AND, _K.OR, _K.XOR)
-_SHIFTS = (_K.SHL, _K.SHR)
 _BINARY: dict[DType, tuple[BinaryKind, ...]] = {
     **dict.fromkeys(_FLOATS, (_K.ADD, _K.SUB, _K.MUL, _K.DIV)),
-    **dict.fromkeys(_WORDS, (_K.ADD, _K.SUB, _K.MUL, *_BITWISE, *_SHIFTS)),
-    **dict.fromkeys((bool_, uint16), _BITWISE),
+    **dict.fromkeys(_WORDS, (_K.ADD, _K.SUB, _K.MUL, *ops.BITWISE, *ops.SHIFTS)),
+    **dict.fromkeys((bool_, uint16), ops.BITWISE),
 }
 _CASTS = {
     *((source, target) for source in _FLOATS for target in _FLOATS if float32 in (source, target)),
@@ -166,7 +164,7 @@ def _extract(s: _Scalarizer, op: ops.Extract) -> None:
 
 
 def _elementwise(s: _Scalarizer, op: Op) -> None:
-    is_run_time_shift = isinstance(op, ops.Binary) and op.kind in _SHIFTS and op.rhs not in s.constants
+    is_run_time_shift = isinstance(op, ops.Binary) and op.kind in ops.SHIFTS and op.rhs not in s.constants
     if s.context.target == "cuda" and _KEPT[type(op)](op, s.context) and not is_run_time_shift:
         s.builder.append(op.with_operands({v: s.whole(v) for v in op.operands()}))
         return

@@ -21,7 +21,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, Block, Op, Space, Value, ops
+from stagekit.ir import Block, Op, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
@@ -30,15 +30,14 @@ def _constant(e: Emitter, op: ops.Constant) -> None:
     e.operands[op.result] = arith.constant(_dtype(op.result), lanes_of(op.result.type), op.value)
 
 
-# LLVM 22.1 merges a 64-bit shift with its range check into `shl.b64`, which clamps the amount, but reads only the low 32
-# bits of the amount: a shift by 2**32 would do nothing. If the amount is clamped first, those bits are all of it. LLVM must not
-# see the clamp, which it would merge with the range check.
-_SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
-
-
 def _binary(e: Emitter, op: ops.Binary) -> None:
+    """Write a binary op, the amount of a 64-bit shift clamped.
+
+    LLVM 22.1 merges such a shift with its range check into `shl.b64`, which clamps, but reads only the low 32 bits of the
+    amount: a shift by 2**32 would do nothing. LLVM must not see this clamp, which it would merge with the range check.
+    """
     a, b, dtype = e.operands[op.lhs], e.operands[op.rhs], _dtype(op.lhs)
-    if op.kind in _SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
+    if op.kind in ops.SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
     e.operands[op.result] = arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
 
