@@ -58,7 +58,7 @@ from stagekit.lib import Tile as Tile
 def arange(start: Any, stop: Any) -> Any:
     'Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.\n\nUp to 1024 elements the block gets a thread for each; above that, each thread holds several. Of tiles with different\nextents the longest decides.'
 def block_reduce(value: Any, combine: Any, identity: Any, block_threads: Any) -> Any:
-    'Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.\n\ncombine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.\nA launch with another block is refused; where the block is not fixed otherwise, it lies along x.'
+    'Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.\nA launch with another block is refused; where the block is not fixed otherwise, it lies along x.'
 def full(shape: Any, value: Any, dtype: Any) -> Any:
     'Return the tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.\n\nshape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.'
 def reduce_max(tile: Any) -> Any:
@@ -68,7 +68,7 @@ def reduce_min(tile: Any) -> Any:
 def reduce_sum(tile: Any) -> Any:
     "Return the sum of a tile's elements, a scalar that is equal in every thread.\n\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once."
 def warp_reduce(value: Any, combine: Any, lanes: Any = ...) -> Any:
-    'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.\n\ncombine: a function of two scalars, associative and commutative up to rounding.'
+    'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding.'
 def zeros(shape: Any, dtype: Any) -> Any:
     'Return the tile of `shape` zeros of `dtype`; see `full`.'
 from stagekit.runtime.errors import ArgumentError as ArgumentError

@@ -71,7 +71,7 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
 
 
 # what users call it, beside an op, a type, a value of a trace or a figure
-SHARED_NAMES = frozenset({"Array", "Launch", "Pointer"})
+SHARED_NAMES = frozenset({"Array", "Pointer"})
 
 
 def test_the_name_of_a_class_means_one_thing() -> None:

@@ -2,7 +2,7 @@
 
     @sk._direct
     def each(self, function, *args):
-        return self.like([function(*row) for row in zip(*map(self.spread, args))])
+        return self.like([function(*row) for row in zip(*map(self.elements_of, args))])
 
 What such a function calls of the language (`load`, an intrinsic, `_operation("+")`, a function that it was given) appends IR as
 it would anywhere in a kernel. It must not use operators or `if` on values that may be known only at run time, nor change what it

@@ -25,7 +25,7 @@ Combine = Callable[[Traced, Traced], Traced]
 
 @sk._kernel_only
 def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
-    """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; equal in each of them.
+    """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.
 
     combine: a function of two scalars, associative and commutative up to rounding.
     """
@@ -60,7 +60,7 @@ def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -
 
 @sk._kernel_only
 def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; equal in each of them.
+    """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.
 
     combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
     A launch with another block is refused; where the block is not fixed otherwise, it lies along x.

@@ -96,6 +96,7 @@ class Tile:
         return (self.extent,)
 
     def to(self, dtype: sk.DType) -> Tile:
+        """Return the tile of these elements converted to `dtype`."""
         _require_dtype(".to", dtype)
         return self.each(dtype, self)
 
@@ -106,20 +107,20 @@ class Tile:
         Whole vectors are given to a function that takes them.
         """
         given, count = (*args, *named.values()), len(args)
-        at_once = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
-        rows = zip(*[self.vectors_of(a) if at_once else self.spread(a) for a in given])
+        by_vectors = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
+        rows = zip(*[self.vectors_of(a) if by_vectors else self.elements_of(a) for a in given])
         if named:
             return self.like([function(*row[:count], **dict(zip(named, row[count:]))) for row in rows])
         return self.like([function(*row) for row in rows])
 
     @sk._direct
-    def spread(self, arg: Any) -> list[Any]:
-        """Return `arg` for each element of this tile: the element of a tile, or the scalar again and again."""
+    def elements_of(self, arg: Any) -> list[Any]:
+        """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""
         return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * sum(self.widths)
 
     @sk._direct
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
-        """Return `arg` for each vector of this tile: the vector of a tile, or the scalar again and again."""
+        """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
         return self.fitting(arg).parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
 
     @sk._direct
@@ -130,9 +131,9 @@ class Tile:
         return other
 
     @sk._direct
-    def like(self, held: list[Traced]) -> Tile:
+    def like(self, parts: list[Traced]) -> Tile:
         """Return a tile of this extent that holds these vectors, or these elements."""
-        parts = sk._in_vectors(held, self.widths) if self.widths[0] > 1 else held
+        parts = sk._in_vectors(parts, self.widths) if self.widths[0] > 1 else parts
         return Tile(tuple(parts), self.extent, self.threads)
 
     @sk._direct
@@ -295,7 +296,7 @@ def _both(valid: Traced, mask: Traced | None) -> Traced | None:
 
 @sk._direct
 def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None) -> Tile:
-    rows = zip(tile.spread(pointer), tile.spread(mask), tile.spread(other), tile.valid())
+    rows = zip(tile.elements_of(pointer), tile.elements_of(mask), tile.elements_of(other), tile.valid())
     return tile.like([sk.load(p, mask=_both(valid, m), other=o) for p, m, o, valid in rows])
 
 
@@ -303,7 +304,7 @@ def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None) -> Tile
 def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
-    for p, x, m, valid in zip(tile.spread(pointer), tile.spread(value), tile.spread(mask), tile.valid()):
+    for p, x, m, valid in zip(tile.elements_of(pointer), tile.elements_of(value), tile.elements_of(mask), tile.valid()):
         sk.store(p, x, mask=_both(valid, m))
 
 
@@ -316,7 +317,7 @@ def _is_atomic(function: Any) -> bool:
 @sk._kernel_only
 def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None) -> Tile:
     """Return the old values; 0 where there is no element or `mask` is false."""
-    rows = zip(tile.spread(mask), tile.valid(), *[tile.spread(a) for a in args])
+    rows = zip(tile.elements_of(mask), tile.valid(), *[tile.elements_of(a) for a in args])
     return tile.like([_atomic_where(_both(valid, m), function, row) for m, valid, *row in rows])
 
 

@@ -25,7 +25,7 @@ from stagekit.backends.interp.races import Races
 from stagekit.backends.interp.schedule import Scheduler
 from stagekit.backends.interp.statistics import Measured, Statistics
 from stagekit.backends.interp.steps import STEPS
-from stagekit.backends.interp.team import Launch
+from stagekit.backends.interp.team import LaunchState
 from stagekit.diagnostics import InternalError, counted
 from stagekit.ir import Function, Pointer, Value, semantics
 
@@ -95,22 +95,22 @@ def launch(
     join_arenas(known)
     options, checks = program.options, program.options.checks
     sink = FindingSink(options.max_findings)
-    started = Launch(grid, block, dynamic_shared_bytes, params, known, options, sink)
+    state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink)
     written = WrittenBytes(options.outputs, checks.uninitialised)
     measured = Measured()
     if checks.races:
-        races = Races(started, program)
-        started.watchers += [races, races.clocks]
+        races = Races(state, program)
+        state.watchers += [races, races.clocks]
     if checks.uninitialised or options.outputs:
-        started.watchers.append(written)
+        state.watchers.append(written)
     if options.statistics:
-        started.watchers.append(measured)
-    if started.blocks and started.threads:
+        state.watchers.append(measured)
+    if state.blocks and state.threads:
         with np.errstate(all="ignore"):
-            Scheduler(started, program).run()
+            Scheduler(state, program).run()
     written.report_outputs(known, sink)
     statistics = measured.statistics() if options.statistics else None
-    return Report(sink.findings(), tuple(started.prints), tuple(started.failures), statistics, options.schedule)
+    return Report(sink.findings(), tuple(state.prints), tuple(state.failures), statistics, options.schedule)
 
 
 def _bind(

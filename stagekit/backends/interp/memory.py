@@ -242,17 +242,11 @@ def _merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointe
     if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and if_true.allocation is if_false.allocation:
         return _merge_within(condition, if_true, if_false)
     pieces: dict[Allocation, tuple[Array, Pointers]] = {}
-    for lanes, each in (*_pieces(if_true, condition), *_pieces(if_false, ~condition)):
+    for each, lanes in (*if_true.parts(condition), *if_false.parts(~condition)):
         before = pieces.get(each.allocation)
         joined = (lanes, each) if before is None else (before[0] | lanes, _merge_within(lanes, each, before[1]))
         pieces[each.allocation] = joined
     return MixedPointers(list(pieces.values()))
-
-
-def _pieces(address: AnyPointers, lanes: Array) -> list[tuple[Array, Pointers]]:
-    if isinstance(address, Pointers):
-        return [(lanes, address)]
-    return [(lanes & own, each) for own, each in address.pieces]
 
 
 def _merge_within(condition: Array, if_true: Pointers, if_false: Pointers) -> Pointers:

@@ -23,7 +23,7 @@ import numpy as np
 
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, Launch, Scope, Team, Watcher, bit_sets
+from stagekit.backends.interp.team import WARP_SHIFT, LaunchState, Scope, Team, Watcher, bit_sets
 from stagekit.ir import Native
 from stagekit.limits import WARP
 
@@ -47,19 +47,16 @@ class Clocks(Watcher):
     the synchronisations that left lanes out.
     """
 
-    def __init__(self, launch: Launch, program: Program) -> None:
+    def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
         self.warps = launch.warps
         self.time = np.full((launch.blocks + 1) << (self.shift - WARP_SHIFT), 1 << BARRIER_SHIFT)
         has_fence, has_block_fence = program.has(Native.FENCE), (Native.FENCE, ("block",)) in program.natives
         self.handovers = _Handovers(self.time) if has_fence else None
         self.within = _Handovers(self.time) if has_block_fence else self.handovers
+        self.all_handovers = [h for h in {self.handovers, self.within} if h is not None]
         self.partial: dict[int, list[_Event]] = {}
         self.has_more_than_barriers = has_fence or program.has(Native.WARP_BARRIER)
-
-    @property
-    def all_handovers(self) -> tuple[_Handovers, ...]:
-        return tuple(h for h in {id(h): h for h in (self.handovers, self.within)}.values() if h is not None)
 
     def of(self, team: Team) -> Array:
         """Return the time of each lane."""

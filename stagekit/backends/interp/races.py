@@ -8,7 +8,7 @@ Shadow memory per arena, one entry per unit of the smallest element accessed in 
     the last atomics      the same
 
 Two accesses of different threads race if one of them writes, not both are atomic, and neither is ordered before the other
-(`order.py`). Two writes of the same value are no race. Threads are tags (`Launch.tag_shift`).
+(`order.py`). Two writes of the same value are no race. Threads are tags (`LaunchState.tag_shift`).
 Source of keeping one reader where readers are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
 from stagekit.backends.interp.memory import Allocation, Array, Pointers
 from stagekit.backends.interp.order import BARRIER_SHIFT, Clocks
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, Access, Launch, Role, Touch, Watcher
+from stagekit.backends.interp.team import WARP_SHIFT, Access, LaunchState, Role, Touch, Watcher
 from stagekit.diagnostics import Note
 from stagekit.ir import Space
 
@@ -93,16 +94,12 @@ class Crowd:
         if not self.is_shared:
             is_over &= (highest >> shift == thread >> shift) | (highest == 0)
         some = np.flatnonzero(~is_over)
-        if len(some) and self.clocks.has_more_than_barriers:
-            is_over[some] = self._is_over_otherwise(units[some], highest[some], then[some], thread[some], time[some])
-        return np.asarray(is_over)
-
-    def _is_over_otherwise(self, units: Array, highest: Array, then: Array, thread: Array, time: Array) -> Array:
-        """Return the same by `syncwarp` or a hand-over. A crowd of several warps has no common time, so it is not over."""
-        lowest = self.lowest[units]
-        is_over = (highest >> WARP_SHIFT == lowest >> WARP_SHIFT) & self.clocks.is_ordered(highest, then, thread, time)
-        if self.clocks.partial:
-            is_over &= self.clocks.is_ordered(lowest, then, thread, time)
+        if len(some) and self.clocks.has_more_than_barriers:  # `syncwarp` or a hand-over may order them
+            high, low, times, threads = highest[some], self.lowest[units[some]], then[some], (thread[some], time[some])
+            is_one_warp = high >> WARP_SHIFT == low >> WARP_SHIFT  # a crowd of several warps has no common time
+            is_over[some] = is_one_warp & self.clocks.is_ordered(high, times, *threads)
+            if self.clocks.partial:
+                is_over[some] &= self.clocks.is_ordered(low, times, *threads)
         return np.asarray(is_over)
 
     def _set_aside(self, now: Now, is_new: Array) -> Array:
@@ -122,8 +119,7 @@ class Crowd:
             return
         if not self.is_shared:
             is_here = highest >> self.clocks.shift == thread >> self.clocks.shift
-            away = ~is_here
-            if np.count_nonzero(away):
+            if np.count_nonzero(away := ~is_here):
                 self.elsewhere.put(units[away], thread[away], now.time[away], now.touch.access.number)
                 units, thread = units[is_here], thread[is_here]
         np.minimum.at(self.lowest, units, thread)
@@ -149,18 +145,11 @@ class Crowd:
         return some, other[some]
 
 
-class Shadow:
+class Shadow(NamedTuple):
     """The last accesses of one arena: the write, and by role ("read", "atomic") the crowds, made when a thread first joins."""
 
-    def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
-        self.write = LastAccesses.clear(units)
-        self.crowds: dict[Role, Crowd] = {}
-        self._make_crowd = functools.partial(Crowd, units, clocks, is_shared)
-
-    def join(self, role: Role, now: Now) -> None:
-        if role not in self.crowds:
-            self.crowds[role] = self._make_crowd()
-        self.crowds[role].join(now)
+    write: LastAccesses
+    crowds: defaultdict[Role, Crowd]
 
 
 _RIVALS: dict[Role, tuple[Role, ...]] = {"read": ("atomic",), "write": ("read", "atomic"), "atomic": ("read",)}
@@ -170,7 +159,7 @@ _RIVALS: dict[Role, tuple[Role, ...]] = {"read": ("atomic",), "write": ("read", 
 class Races(Watcher):
     """Finds races in one launch. clocks: another watcher of the launch, which has to be registered with it."""
 
-    def __init__(self, launch: Launch, program: Program) -> None:
+    def __init__(self, launch: LaunchState, program: Program) -> None:
         self.clocks = Clocks(launch, program)
         self.accesses = program.accesses
         self.shadows: dict[Any, Shadow] = {}
@@ -188,16 +177,17 @@ class Races(Watcher):
         now, shadow = self._now(touch), self.shadows.get(arena)
         if shadow is None:
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
-            shadow = self.shadows[arena] = Shadow(units, self.clocks, arena.space is Space.SHARED)
+            make_crowd = functools.partial(Crowd, units, self.clocks, arena.space is Space.SHARED)
+            shadow = self.shadows[arena] = Shadow(LastAccesses.clear(units), defaultdict(make_crowd))
         self._compare_with_write(shadow.write, now, value)
-        for crowd in (shadow.crowds.get(rival) for rival in _RIVALS[role]):
-            if crowd is not None:
+        for rival in _RIVALS[role]:
+            if (crowd := shadow.crowds.get(rival)) is not None:
                 self._report(now, *crowd.conflicts(now), crowd.highest)
                 self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
         if role == "write":
             self._note_write(shadow.write, now, value)
         else:
-            shadow.join(role, now)
+            shadow.crowds[role].join(now)
         if role == "atomic":
             self.clocks.atomic(now.thread, arena, now.units)
 
@@ -272,7 +262,7 @@ class Races(Watcher):
         touch.team.report(diagnostic, touch.access.loc, at_fault, key, notes, int(touch.lane_numbers[lane]))
 
 
-def _constant_arenas(launch: Launch, program: Program) -> frozenset[Allocation]:
+def _constant_arenas(launch: LaunchState, program: Program) -> frozenset[Allocation]:
     """Return the memory that the kernel only reads, where nothing can race."""
     pairs = zip(program.fn.params, launch.params)
     written = {p.allocation.arena for value, p in pairs if value in program.written and isinstance(p, Pointers)}

@@ -20,7 +20,7 @@ from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrie
 from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.program import Arrive, Program, Running, Turn, execute
-from stagekit.backends.interp.team import Launch, Team
+from stagekit.backends.interp.team import LaunchState, Team
 from stagekit.ir import Native, Op, Space
 from stagekit.limits import WARP
 
@@ -62,7 +62,7 @@ class TeamRun:
 # -- starting ---------------------------------------------------------------------------------------------------------
 
 
-def _blocks_to_start(launch: Launch, program: Program) -> Iterator[Array]:
+def _blocks_to_start(launch: LaunchState, program: Program) -> Iterator[Array]:
     """Return groups of blocks that start together, in the order of the schedule. A fence may order blocks: then one each."""
     numbers = np.arange(launch.blocks)
     schedule = launch.options.schedule
@@ -78,7 +78,7 @@ def _blocks_to_start(launch: Launch, program: Program) -> Iterator[Array]:
     return (numbers[start : start + together] for start in range(0, len(numbers), together))
 
 
-def _start(launch: Launch, program: Program, blocks: Array) -> list[TeamRun]:
+def _start(launch: LaunchState, program: Program, blocks: Array) -> list[TeamRun]:
     """Return the teams of blocks that start together."""
     memory = _shared_memory(launch, program, len(blocks))
     lanes = WARP if program.is_scheduled else launch.threads
@@ -92,7 +92,7 @@ def _start(launch: Launch, program: Program, blocks: Array) -> list[TeamRun]:
     return started
 
 
-def _shared_memory(launch: Launch, program: Program, copies: int) -> list[Allocation]:
+def _shared_memory(launch: LaunchState, program: Program, copies: int) -> list[Allocation]:
     """Return the shared memory of blocks: one allocation per `alloc`, except that all `alloc`s of the dynamic bytes share one."""
     memory: list[Allocation] = []
     base, dynamic = _SHARED_BASE, None
@@ -135,7 +135,7 @@ def _picker(schedule: Schedule | None) -> Pick:
 class Scheduler:
     """Runs all blocks of a launch. running: the teams that have started and not ended, in the order of their start."""
 
-    def __init__(self, launch: Launch, program: Program) -> None:
+    def __init__(self, launch: LaunchState, program: Program) -> None:
         self.launch = launch
         self.starting = (_start(launch, program, blocks) for blocks in _blocks_to_start(launch, program))
         self.pick = _picker(launch.options.schedule)

@@ -20,7 +20,7 @@ from stagekit.backends.interp.program import Builder, Builders, Built, Compiler,
 from stagekit.backends.interp.team import Team, Values
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType, shown
-from stagekit.ir import Op, Pointer, Space, ops, semantics
+from stagekit.ir import Op, Pointer, Space, Value, ops, semantics
 
 Meaning = Callable[..., Any]
 
@@ -114,42 +114,37 @@ def _reinterpretation(op: ops.Bitcast) -> Meaning:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
+def _lanes(c: Compiler, mask: Value | None) -> Callable[[Values, Team], Any]:
+    """Return what gives the active lanes of an access that has this mask; False where there are none."""
+    if mask is None:
+        return lambda values, team: team.mask
+    number = c.number(mask)
+    return lambda values, team: both(team.mask, values[number])
+
+
 def _load(c: Compiler, op: ops.Load) -> Built:
-    access = c.access(op, "read", op.pointer)
+    access, lanes_of = c.access(op, "read", op.pointer), _lanes(c, op.mask)
     result, pointer = c.numbers((op.result, op.pointer))
-    if op.mask is None or op.other is None:
+    fill = None if op.mask is None or op.other is None else c.numbers((op.mask, op.other))
 
-        def load(values: Values, team: Team) -> None:
-            values[result] = read(team, values[pointer], team.mask, access)
-
-        return (load,)
-    mask, other = c.numbers((op.mask, op.other))
-
-    def masked_load(values: Values, team: Team) -> None:
-        lanes = both(team.mask, values[mask])
+    def load(values: Values, team: Team) -> None:
+        lanes = lanes_of(values, team)
         loaded = None if lanes is False else read(team, values[pointer], lanes, access)
-        values[result] = choose(values[mask], loaded, values[other])
+        values[result] = loaded if fill is None else choose(values[fill[0]], loaded, values[fill[1]])
 
-    return (masked_load,)
+    return (load,)
 
 
 def _store(c: Compiler, op: ops.Store) -> Built:
-    access = c.access(op, "write", op.pointer)
+    access, lanes_of = c.access(op, "write", op.pointer), _lanes(c, op.mask)
     pointer, value = c.numbers((op.pointer, op.value))
-    if op.mask is None:
 
-        def store(values: Values, team: Team) -> None:
-            write(team, values[pointer], values[value], team.mask, access)
-
-        return (store,)
-    mask = c.number(op.mask)
-
-    def masked_store(values: Values, team: Team) -> None:
-        lanes = both(team.mask, values[mask])
+    def store(values: Values, team: Team) -> None:
+        lanes = lanes_of(values, team)
         if lanes is not False:
             write(team, values[pointer], values[value], lanes, access)
 
-    return (masked_store,)
+    return (store,)
 
 
 def _alloc(c: Compiler, op: ops.Alloc) -> Built:

@@ -36,8 +36,8 @@ Scope = Literal["block", "device", "system"]
 
 
 @dataclass(eq=False)
-class Launch:
-    """One launch while it runs: its extents, its arrays, and what has been seen so far.
+class LaunchState:
+    """The state of one launch while it runs: its extents, its arrays, and what has been seen so far.
 
     grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
     writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
@@ -89,7 +89,7 @@ class Team:
     of the pointer. lanes, active: how many threads there are, and how many of them are active.
     """
 
-    launch: Launch
+    launch: LaunchState
     blocks: Array
     first: int
     block_lanes: int
@@ -119,7 +119,7 @@ class Team:
 
     @cached_property
     def tag(self) -> Array:
-        """The tag of each lane's thread; see `Launch.tag_shift`."""
+        """The tag of each lane's thread; see `LaunchState.tag_shift`."""
         return np.asarray(((self.block + 1) << self.launch.tag_shift) | self.thread)
 
     @cached_property
