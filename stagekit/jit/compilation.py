@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
     )
 
 
-def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
+def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any]) -> Kernel:
     """Put an object file into this process."""
     from stagekit.backends.host import loader
 
@@ -114,7 +114,7 @@ def load_cpu(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
 
 
-def load_cuda(artifact: Artifact, constexprs: dict[str, Any]) -> Kernel:
+def load_cuda(artifact: Artifact, constexprs: Mapping[str, Any]) -> Kernel:
     """Make a kernel whose module is loaded at its first launch on each device."""
     from stagekit.runtime.cuda import CudaKernel
 

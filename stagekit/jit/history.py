@@ -13,15 +13,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from stagekit.diagnostics import shown
 from stagekit.forks import new_lock
 from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
 from stagekit.frontend.state import ANOTHER_OBJECT, ById, freeze
-
-if TYPE_CHECKING:
-    from stagekit.jit.specialization import Specialization
 
 Kind = Literal["traced", "compiled", "read"]
 """read: machine code from the disk cache."""
@@ -79,16 +76,22 @@ class History:
 # -- why --------------------------------------------------------------------------------------------------------------
 
 
-def why_new(outdated: Specialization | None, last: Specialization | None, values: Mapping[str, Any]) -> str:
+def fixed_text(constexprs: Mapping[str, Any]) -> str:
+    """Return ` with BLOCK=64`, or nothing where nothing is fixed."""
+    fixed = ", ".join(f"{name}={shown(value)}" for name, value in constexprs.items())
+    return f" with {fixed}" if fixed else ""
+
+
+def why_new(changes: Sequence[str] | None, before: Mapping[str, Any] | None, values: Mapping[str, Any]) -> str:
     """Say why a specialisation is made.
 
-    outdated: one with the same constexprs that is no longer valid. last: the one used last. values: constexprs asked for.
+    changes: what made one with the same constexprs invalid. before: the constexprs used last. values: those asked for.
     """
-    if outdated is not None:
-        return "; ".join(outdated.changes()) or FIRST_USE
-    before = values if last is None else last.constexprs
-    changed = [name for name, value in values.items() if freeze(value) != freeze(before.get(name))]
-    return ", ".join(_change(name, before.get(name), values[name]) for name in changed) or FIRST_USE
+    if changes is not None:
+        return "; ".join(changes) or FIRST_USE
+    old = values if before is None else before
+    changed = [name for name, value in values.items() if freeze(value) != freeze(old.get(name))]
+    return ", ".join(_change(name, old.get(name), values[name]) for name in changed) or FIRST_USE
 
 
 def _change(name: str, before: Any, now: Any) -> str:

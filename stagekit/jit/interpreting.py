@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import nesting
 from stagekit.jit.compilation import lower_for
-from stagekit.jit.launchable import fixed_text
+from stagekit.jit.history import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, compile_reader
@@ -31,16 +31,22 @@ from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.records import show
 from stagekit.signature import ParamSlot
 
-if TYPE_CHECKING:
-    from stagekit.jit.sanitizing import Sanitizer
-
 _DEEP = 100  # of nested bodies: each is a few calls of the interpreter
+
+
+class Session(Protocol):
+    """What a launch needs of the session that it belongs to; see `Sanitizer`."""
+
+    collect: bool
+
+    def next_seed(self) -> int: ...
+    def add(self, report: interp.Report) -> None: ...
 
 
 class InterpKernel(Kernel):
     """Runs a traced kernel on the interpreter. options: what to check. session: of checked launches, if it is of one."""
 
-    session: Sanitizer | None = None
+    session: Session | None = None
 
     def __init__(
         self, artifact: Artifact, traced: Traced, options: interp.Options, constexprs: Mapping[str, Any]
@@ -51,7 +57,7 @@ class InterpKernel(Kernel):
         self._pruned = [slot for _, slot in traced.pruned]  # sizes and strides that the kernel itself does without
         self._nesting = nesting(fn.body)
 
-    def in_session(self, session: Sanitizer) -> Self:
+    def in_session(self, session: Session) -> Self:
         """Return the same kernel, whose launches count as those of a session."""
         copied = copy.copy(self)
         copied.session = session

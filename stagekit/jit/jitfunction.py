@@ -24,7 +24,8 @@ from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history
 from stagekit.jit.argtypes import binder_of, view_of
-from stagekit.jit.launchable import Launchable, Resolved, fixed_text
+from stagekit.jit.history import fixed_text
+from stagekit.jit.launchable import Launchable, Resolved, Specialized
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
@@ -188,7 +189,9 @@ class JitFunction(Launchable):
             if found is not None and found.is_current():
                 self._specializations.move_to_end(key)
                 return found
-            why = history.why_new(found, self._last_used(), values)
+            last = self._last_used()
+            changes, before = found.changes() if found else None, last.constexprs if last else None
+            why = history.why_new(changes, before, values)
             found = self._specializations[key] = Specialization(self, values, types_given, why)
             self._specializations.move_to_end(key)
             while len(self._specializations) > MAX_SPECIALIZATIONS:
@@ -216,11 +219,11 @@ class JitFunction(Launchable):
 
     # -- launching ----------------------------------------------------------------------------------------------
 
-    def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
+    def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """Have native code that also checks what the variant captured, since a change means another specialisation."""
         self._native.offer(key, kernel, lambda: self._call_shape(specialization, variant), variant.guards)
 
-    def _call_shape(self, kernel: Specialization, variant: Variant) -> CallShape:
+    def _call_shape(self, kernel: Specialized, variant: Variant) -> CallShape:
         """Return how this function is called when it launches `variant`."""
         run_time = {p.name: p for p in kernel.call_shape().parameters}
         rows: list[LaunchParameter] = []
@@ -235,7 +238,7 @@ class JitFunction(Launchable):
         keyword_only = sum(kinds[row.name].kind is inspect.Parameter.KEYWORD_ONLY for row in rows)
         return CallShape(tuple(rows), keyword_only, variant.guards)
 
-    def _is_inferred(self, name: str, kernel: Specialization, variant: Variant) -> bool:
+    def _is_inferred(self, name: str, kernel: Specialized, variant: Variant) -> bool:
         """Return whether an array of the variant has this constexpr as a size, so that it need not be given."""
         specs = {s.name: s for s in variant.traced.signature.specs}
         places = self.parameters.sizes_named(name, [name], kernel.constexprs)

@@ -11,27 +11,37 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from stagekit.artifact import Artifact, Style
-from stagekit.diagnostics import StagekitError, conceal, hide_frames, shown
+from stagekit.diagnostics import StagekitError, conceal, hide_frames
 from stagekit.frontend.kernel import Traced
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, provide_support
 from stagekit.jit.options import check_compile
+from stagekit.jit.variant import Variant
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import is_exact
+from stagekit.runtime.native_process import CallShape
 from stagekit.signature import Signature
 
 if TYPE_CHECKING:
     from stagekit.backends.ptxas import CompileReport
-    from stagekit.jit.specialization import Specialization
-    from stagekit.jit.variant import Variant
 
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 """From the key in the brackets (None: there are none), arguments and keywords to what the call gives."""
 
-Resolved = tuple["Specialization", tuple[Any, ...], str | None]
+
+class Specialized(Protocol):
+    """What a launch needs of a specialisation."""
+
+    @property
+    def constexprs(self) -> Mapping[str, Any]: ...
+    def call_shape(self) -> CallShape: ...
+    def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]: ...
+
+
+Resolved = tuple[Specialized, tuple[Any, ...], str | None]
 """The specialisation that a call means, its run-time arguments in order, and the target where that is fixed."""
 
 
@@ -63,12 +73,6 @@ class Preparation(Launcher):
 
     def __getitem__(self, key: Any) -> Launcher:
         return Launcher(self._launch, key)
-
-
-def fixed_text(constexprs: Mapping[str, Any]) -> str:
-    """Return ` with BLOCK=64`, or nothing where nothing is fixed."""
-    fixed = ", ".join(f"{name}={shown(value)}" for name, value in constexprs.items())
-    return f" with {fixed}" if fixed else ""
 
 
 class Launchable:
@@ -155,7 +159,7 @@ class Launchable:
         """Find out what a call means."""
         raise NotImplementedError
 
-    def _offer(self, key: Any, specialization: Specialization, variant: Variant, kernel: Kernel) -> None:
+    def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """After a launch, have native code for the next one, which here does not check what was captured."""
         self._native.offer(key, kernel, specialization.call_shape)
 

@@ -8,37 +8,49 @@ import sys
 import time
 import types
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from stagekit import config
-from stagekit.diagnostics import InternalError, StagekitError, hide_frames
+from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
 from stagekit.dtypes import DType
 from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import FLATTEN, HeldChanged, NestingBudget, SpecializeError, StagingError, TypesUnknown
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional
-from stagekit.frontend.parameters import ArgType, NoneArg, ScalarArg
+from stagekit.frontend.parameters import ArgType, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.state import TooLarge
 from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of
-from stagekit.jit.launchable import Launchable, Resolved, fixed_text
+from stagekit.jit.history import History, fixed_text
+from stagekit.jit.launchable import Launchable, Resolved
+from stagekit.jit.options import KernelSettings
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.runtime.records import show
 
-if TYPE_CHECKING:
-    from stagekit.jit.jitfunction import JitFunction
+
+class Owner(Protocol):
+    """What a specialisation needs of the `JitFunction` that it belongs to."""
+
+    name: str
+    function: types.FunctionType
+    history: History
+    options: KernelSettings
+
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def loc(self) -> Loc: ...
+    def specialize(self, /, **values: Any) -> Any: ...
 
 
 class Specialization(Launchable):
     """A kernel with its constexprs fixed. Compiled per argument types and target, when first needed."""
 
-    def __init__(
-        self, owner: JitFunction, constexprs: Mapping[str, Any], types_given: Mapping[str, Any], why: str
-    ) -> None:
+    def __init__(self, owner: Owner, constexprs: Mapping[str, Any], types_given: Mapping[str, Any], why: str) -> None:
         super().__init__(owner.name, owner.function)
         self._owner = owner
         self.history = owner.history
@@ -139,12 +151,13 @@ class Specialization(Launchable):
             self.history.note("traced", "", why, began_s)
             for line in traced.printed:
                 show(line + "\n")
-            return Variant(self, arg_types, traced, why)
+            retrace = functools.partial(self._trace_again, arg_types)
+            return Variant(self.name, self.constexprs, self.history, traced, why, retrace, self.explained)
 
         self._last = self._variants.get(arg_types) or self._variants.of(arg_types, make)
         return self._last
 
-    def trace_again(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
+    def _trace_again(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
         """Trace for all targets what was traced for cuda alone. Raises SpecializeError where what was read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)

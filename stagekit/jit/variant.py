@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -13,9 +14,10 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.forks import Once, new_lock
+from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
-from stagekit.frontend.parameters import ArgType
 from stagekit.jit import compilation
+from stagekit.jit.history import History
 from stagekit.jit.native_launchers import guards_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime import driver
@@ -27,7 +29,6 @@ from stagekit.runtime.views import Device
 if TYPE_CHECKING:
     from stagekit.backends.interp import Options
     from stagekit.jit.interpreting import InterpKernel
-    from stagekit.jit.specialization import Specialization
 
 
 def symbol_of(name: str, constexprs: Mapping[str, Any]) -> str:
@@ -49,15 +50,22 @@ def _short(value: Any) -> str:
     return text if has_order and " at 0x" not in text else type(value).__name__  # the same name in every process
 
 
+@dataclasses.dataclass(eq=False)
 class Variant:
-    """A specialisation for certain argument types. traced: perhaps for cuda alone. why: the reason it was made, in words."""
+    """A specialisation for certain argument types. traced: perhaps for cuda alone. why: the reason it was made, in words.
 
-    def __init__(self, owner: Specialization, arg_types: tuple[ArgType, ...], traced: Traced, why: str) -> None:
-        self.traced = traced
-        self._owner = owner
-        self._arg_types = arg_types
-        self._why = why
-        self._constexprs = dict(owner.constexprs)
+    retrace: traces it for all targets. explained: makes the context in which an error says which specialisation it is of.
+    """
+
+    name: str
+    constexprs: Mapping[str, Any]
+    history: History
+    traced: Traced
+    why: str
+    retrace: Callable[[Captures], Traced]
+    explained: Callable[[], contextlib.ContextDecorator]
+
+    def __post_init__(self) -> None:
         self._guards: tuple[int, CaptureGuards] | None = None
         self._lock = new_lock()
         self._artifacts: Once[tuple[Any, ...], Artifact] = Once()
@@ -75,7 +83,7 @@ class Variant:
         """Return the traced kernel with what inline assembly means on other targets than cuda; trace it where that is lacking."""
         with self._lock:
             if self.traced.lacks_hosts:
-                traced = self._owner.trace_again(self._arg_types, self.traced.captures)
+                traced = self.retrace(self.traced.captures)
                 self.traced, self._guards = traced, None
             return self.traced
 
@@ -89,11 +97,11 @@ class Variant:
             ordinal = device.ordinal if device.kind == "cuda" else driver.current_device()
             capability = driver.capability(ordinal)
             artifact = functools.partial(self.artifact, "cuda", capability, None)
-            return self._loaded(("cuda", capability), lambda: compilation.load_cuda(artifact(), self._constexprs))
+            return self._loaded(("cuda", capability), lambda: compilation.load_cuda(artifact(), self.constexprs))
         block = self.for_all_targets().block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
-        return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self._constexprs))
+        return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self.constexprs))
 
     def checked(self, options: Options | None) -> InterpKernel:
         """Return the kernel on the checking interpreter. options: what it checks, None for nothing that costs time."""
@@ -101,22 +109,18 @@ class Variant:
         from stagekit.jit.interpreting import InterpKernel
 
         traced, artifact = self.for_all_targets(), self._named(self._idle.artifact)
-        load = functools.partial(
-            repeated_deeply(InterpKernel), artifact, traced, options or UNCHECKED, self._constexprs
-        )
+        load = functools.partial(repeated_deeply(InterpKernel), artifact, traced, options or UNCHECKED, self.constexprs)
         return cast("InterpKernel", self._loaded(("interp", options), load))
 
     @functools.cached_property
     def _idle(self) -> IdleKernel:
         """The kernel on the CPU without code: it tells which block code is needed for, and launches blocks of no threads."""
         traced = self.traced
-        artifact = Artifact(
-            "cpu", self._owner.name, "", b"", traced.signature, traced.style, traced.launch, traced.block, 0
-        )
-        return IdleKernel(artifact, self._constexprs)
+        artifact = Artifact("cpu", self.name, "", b"", traced.signature, traced.style, traced.launch, traced.block, 0)
+        return IdleKernel(artifact, self.constexprs)
 
     def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
-        return self._kernels.get(key) or self._kernels.of(key, self._owner.explained()(load))
+        return self._kernels.get(key) or self._kernels.of(key, self.explained()(load))
 
     # -- artifacts ----------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Variant:
             return self._artifact_for("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, chosen))
         traced = self.for_all_targets()
         if block is not None:
-            check_block(self._owner.name, traced.block, block)
+            check_block(self.name, traced.block, block)
         axes = traced.block or block or (1, 1, 1)
         return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(traced, axes))
 
@@ -138,19 +142,19 @@ class Variant:
                 self.traced, target, made_for, lambda: self._named(make())
             )
             why = self._why_now(target, made_for)
-            self._owner.history.note("read" if is_from_disk else "compiled", target, why, began_s)
+            self.history.note("read" if is_from_disk else "compiled", target, why, began_s)
             return self._named(found)  # names for people are not part of a key
 
-        return self._artifacts.of((target, *made_for), self._owner.explained()(make_noted))
+        return self._artifacts.of((target, *made_for), self.explained()(make_noted))
 
     def _named(self, artifact: Artifact) -> Artifact:
-        fixed = tuple((name, shown(value)) for name, value in self._constexprs.items())
-        return dataclasses.replace(artifact, kernel_name=self._owner.name, constexprs=fixed)
+        fixed = tuple((name, shown(value)) for name, value in self.constexprs.items())
+        return dataclasses.replace(artifact, kernel_name=self.name, constexprs=fixed)
 
     def _why_now(self, target: str, made_for: tuple[int, ...]) -> str:
         """Say why this artifact is needed: the variant is new, or it was compiled for something else before."""
         if not self._artifacts:
-            return self._why
+            return self.why
         last_target, *last = next(reversed(self._artifacts))
         if last_target != target:
             return f"target {last_target} -> {target}"

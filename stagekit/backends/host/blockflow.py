@@ -153,7 +153,7 @@ class BlockFlow(Warp):
     def _agreed_by_lanes(self, warp: Warp, value: Value, form: Form, first: str | None) -> Uniform:
         """Check that `form` is one number in all lanes of a warp: `first`, or that of the first lane."""
         w, dtype = warp.w, dtype_of(value.type)
-        held, text = f"<{LANES} x {scalar_type(dtype)}>", scalar_vector(warp, dtype, form)
+        held, text = f"<{LANES} x {scalar_type(dtype)}>", scalar_vector(warp.w, dtype, form)
         first = first or w.emit(f"extractelement {held} {text}, i64 0")
         differs = arith.compare(w, CompareKind.NE, dtype, LANES, text, splat(w, scalar_type(dtype), first))
         fail_unless(
@@ -168,7 +168,7 @@ class BlockFlow(Warp):
             held, whole = self[predicate], self.kernel.threads // LANES
             if isinstance(held, Uniform):
                 return w.emit(f"select i1 {held.text}, i32 {self.kernel.threads}, i32 0")
-            word = lane_word(w, as_mask(self, held))
+            word = lane_word(w, as_mask(w, held))
             rest = w.emit(f"and i32 {word}, {self.kernel.lanes_of(whole)}")
             counts = [w.call("i32", "llvm.ctpop.i32", [("i32", text)]) for text in (word, rest)]
             return w.emit(f"add i32 {w.emit(f'mul i32 {counts[0]}, {whole}')}, {counts[1]}")

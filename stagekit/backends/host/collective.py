@@ -139,7 +139,7 @@ def active_word(warp: Warp) -> Uniform:
 
 def ballot_word(warp: Warp, predicate: Form) -> str:
     """i32: the lanes that are on and where `predicate` holds."""
-    on = mask_and(warp.w, warp.mask, as_mask(warp, predicate))
+    on = mask_and(warp.w, warp.mask, as_mask(warp.w, predicate))
     return "-1" if on is None else lane_word(warp.w, on)
 
 
@@ -174,7 +174,7 @@ def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     """No lane that takes part says no."""
     mask, predicate = (warp[a] for a in op.args)
-    negated = mask_not(warp.w, as_mask(warp, predicate))
+    negated = mask_not(warp.w, as_mask(warp.w, predicate))
     warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
 
 

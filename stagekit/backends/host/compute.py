@@ -116,7 +116,7 @@ def _binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> For
     if dtype.is_integer:
         return integer_binary(warp, kind, dtype, a, b)
     if dtype is dtypes.bool_ and kind is BinaryKind.AND and not (isinstance(a, Uniform) and isinstance(b, Uniform)):
-        return mask_and(warp.w, as_mask(warp, a), as_mask(warp, b)) or as_mask(warp, a)
+        return mask_and(warp.w, as_mask(warp.w, a), as_mask(warp.w, b)) or as_mask(warp.w, a)
     type_ = Scalar(dtype)
     write: Write = lambda lanes, texts: arith.binary(warp.w, kind, dtype, lanes, *texts)  # noqa: E731
     return elementwise(warp, [(type_, a), (type_, b)], type_, write)
@@ -152,7 +152,7 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return scalar_compare(warp.w, kind, dtype, a, b)
     if not dtype.is_integer:
-        return Mask(arith.compare(warp.w, kind, dtype, LANES, *(scalar_vector(warp, dtype, form) for form in (a, b))))
+        return Mask(arith.compare(warp.w, kind, dtype, LANES, *(scalar_vector(warp.w, dtype, form) for form in (a, b))))
     left, right = known(a), known(b)
     decided = intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
     if decided is not None:
@@ -161,7 +161,7 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
         found = compare_patterns(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
         if found is not None:
             return found
-    return _vector_compare(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
+    return _vector_compare(warp, kind, dtype, as_vector(warp.w, dtype, a), as_vector(warp.w, dtype, b))
 
 
 def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
@@ -198,9 +198,9 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
             return number(int(a.text == "true"))
         return Uniform(convert(warp, source, target, None, a.text), interval)
     if source is dtypes.bool_:
-        text = convert(warp, source, target, LANES, as_mask(warp, a).text)
+        text = convert(warp, source, target, LANES, as_mask(warp.w, a).text)
     else:
-        vector = as_vector(warp, source, a)
+        vector = as_vector(warp.w, source, a)
         text = convert(warp, held_dtype(source, vector), target, LANES, vector.text)
     return Mask(text) if target is dtypes.bool_ else Vector(text, interval)
 

@@ -189,4 +189,4 @@ class WholeTrips:
         interval = Interval(known(self.remaining).lo - MAX_STEP, self.stride.last // grain * grain, grain)
         mask = against(warp.w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, interval))
         highest = known(self.stride.stop).hi - 1 - self.stride.first
-        return self._index(base, highest), as_mask(warp, mask)
+        return self._index(base, highest), as_mask(warp.w, mask)

@@ -14,7 +14,6 @@ regularity is given up. It also has what is asked of masks: any lane, all lanes,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
@@ -25,9 +24,6 @@ from stagekit.dtypes import DType
 from stagekit.ir import Scalar, Type
 from stagekit.ir.intervals import Interval
 from stagekit.limits import WARP
-
-if TYPE_CHECKING:
-    from stagekit.backends.host.warp import Warp
 
 LANES = WARP
 ALL_LANES = (1 << LANES) - 1
@@ -199,8 +195,8 @@ def _held_scalar(w: Writer, dtype: DType, held: DType, form: Uniform) -> str:
     return arith.cast(w, dtype, held, None, form.text)
 
 
-def as_vector(warp: Warp, dtype: DType, form: Form) -> Vector:
-    """Any scalar form but a bool as a vector, narrow where it can be."""
+def as_vector(w: Writer, dtype: DType, form: Form) -> Vector:
+    """Return any scalar form but a bool as a vector, narrow where it can be."""
     if isinstance(form, Vector):
         return form
     if not isinstance(form, Uniform | Linear):
@@ -208,17 +204,17 @@ def as_vector(warp: Warp, dtype: DType, form: Form) -> Vector:
     is_narrow = dtype.bits == 64 and dtype.is_integer and known(form).fits(dtypes.int32)
     held = dtypes.int32 if is_narrow else dtype
     if isinstance(form, Linear):
-        return _linear_vector(warp.w, dtype, held, form)
-    text = _held_scalar(warp.w, dtype, held, form) if is_narrow else form.text
-    return Vector(splat(warp.w, scalar_type(held), text), form.interval, is_narrow)
+        return _linear_vector(w, dtype, held, form)
+    text = _held_scalar(w, dtype, held, form) if is_narrow else form.text
+    return Vector(splat(w, scalar_type(held), text), form.interval, is_narrow)
 
 
-def as_mask(warp: Warp, form: Form) -> Mask:
-    """Any form of a bool as a mask."""
+def as_mask(w: Writer, form: Form) -> Mask:
+    """Return any form of a bool as a mask."""
     if isinstance(form, Mask):
         return form
     if isinstance(form, Uniform):
-        return Mask(splat(warp.w, "i1", form.text), any=form.text, all=form.text)
+        return Mask(splat(w, "i1", form.text), any=form.text, all=form.text)
     raise InternalError(f"no mask can be made of {form}")
 
 
@@ -229,11 +225,11 @@ def widened(w: Writer, dtype: DType, form: Vector) -> str:
     return arith.cast(w, dtypes.int32, dtype, LANES, form.text)
 
 
-def scalar_vector(warp: Warp, dtype: DType, form: Form) -> str:
+def scalar_vector(w: Writer, dtype: DType, form: Form) -> str:
     """The text of `<32 x T>` for any form of a number or bool, T as `llvm_type` holds it."""
     if dtype is dtypes.bool_:
-        return as_mask(warp, form).text
-    return widened(warp.w, dtype, as_vector(warp, dtype, form))
+        return as_mask(w, form).text
+    return widened(w, dtype, as_vector(w, dtype, form))
 
 
 def any_lane(w: Writer, mask: Mask) -> str:

@@ -63,7 +63,7 @@ def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form)
             return pattern
     if isinstance(a, Linear) and isinstance(b, Uniform) and divides_by_neighbours(kind, dtype, a, b):
         return in_one_row(warp, kind, a, b) or divide(warp, kind, dtype, a, b)
-    return _vector_binary(warp, kind, dtype, as_vector(warp, dtype, a), as_vector(warp, dtype, b))
+    return _vector_binary(warp, kind, dtype, as_vector(warp.w, dtype, a), as_vector(warp.w, dtype, b))
 
 
 def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Vector, b: Vector) -> Vector:
@@ -86,7 +86,7 @@ def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
         pattern = linear.extended(warp.w, source, target, pattern_of(a))
         if pattern is not None:
             return pattern
-    return _vector_cast(warp, source, target, as_vector(warp, source, a))
+    return _vector_cast(warp, source, target, as_vector(warp.w, source, a))
 
 
 def _vector_cast(warp: Warp, source: DType, target: DType, a: Vector) -> Vector:
@@ -201,7 +201,7 @@ def _extended(warp: Warp, element: str, text: str) -> str:
 
 def _lane_by_lane(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
     element = scalar_type(dtype)
-    dividends = PerLane(element, widened(warp.w, dtype, as_vector(warp, dtype, a)), False)
+    dividends = PerLane(element, widened(warp.w, dtype, as_vector(warp.w, dtype, a)), False)
     return for_each_lane(
         warp, None, [dividends], element, lambda lane: arith.binary(warp.w, kind, dtype, None, lane[0], b.text)
     )

@@ -82,7 +82,7 @@ def join(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[Form, ...]
         merged = functools.reduce(operator.or_, map(known, bases))
         return replace(first, base=Uniform(_phi(warp, held, arms, bases, scalar_text), merged))
     if dtype.bits == 64 and interval is not None and interval.fits(dtypes.int32):
-        narrow = lambda form: narrowed(warp, dtype, as_vector(warp, dtype, form))  # noqa: E731
+        narrow = lambda form: narrowed(warp, dtype, as_vector(warp.w, dtype, form))  # noqa: E731
         return Vector(_phi(warp, f"<{LANES} x i32>", arms, forms, narrow), interval, is_narrow=True)
     text = _phi(warp, llvm_type(dtype, LANES), arms, forms, lambda form: full_vector(warp, type_, form))
     return Mask(text) if dtype is dtypes.bool_ else Vector(text, unknown(dtype))
@@ -134,7 +134,7 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
         return select_address(warp, type_, condition, if_true, if_false)
     if isinstance(condition, Uniform) and isinstance(if_true, Uniform) and isinstance(if_false, Uniform):
         return _scalar_select(warp, dtype_of(type_), condition, if_true, if_false)
-    return _vector_select(warp, dtype_of(type_), as_mask(warp, condition), if_true, if_false)
+    return _vector_select(warp, dtype_of(type_), as_mask(warp.w, condition), if_true, if_false)
 
 
 def _scalar_select(warp: Warp, dtype: DType, condition: Uniform, if_true: Uniform, if_false: Uniform) -> Uniform:
@@ -147,7 +147,7 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
     w = warp.w
     if dtype is dtypes.bool_:
         return _mask_select(warp, mask, if_true, if_false)
-    left, right = as_vector(warp, dtype, if_true), as_vector(warp, dtype, if_false)
+    left, right = as_vector(warp.w, dtype, if_true), as_vector(warp.w, dtype, if_false)
     interval = known(left) | known(right) if dtype.is_integer else None
     if left.is_narrow and right.is_narrow:
         return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
@@ -157,7 +157,7 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
 
 def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:
     """`a and b` comes as a selection with false: then what is known of all lanes is kept."""
-    a, b = as_mask(warp, if_true), as_mask(warp, if_false)
+    a, b = as_mask(warp.w, if_true), as_mask(warp.w, if_false)
     if b.any == "false" and (both := mask_and(warp.w, mask, a)):
         return both
     return Mask(arith.select(warp.w, dtypes.bool_, LANES, mask.text, a.text, b.text))

@@ -113,7 +113,7 @@ def _masked_for(warp: Warp, op: ops.For, trip: Trip, inits: Forms) -> Forms | No
         following = trip.following(here)
         return (trip.goes_on(here, following), following, *latest)
 
-    begins = as_mask(warp, trip.enter().begins())
+    begins = as_mask(warp.w, trip.enter().begins())
     return _masked_loop(warp, op, (goes_on, *op.loop_body.params), (begins, trip.start, *inits), test, body)
 
 
@@ -191,7 +191,7 @@ def _masked_loop(
     with warp.under(on):
         flag, *forwarded = test()
     values = [k.update(warp, on, form) for k, form in zip(kept, forwarded, strict=True)]
-    live = mask_and(w, on, as_mask(warp, flag)) or on
+    live = mask_and(w, on, as_mask(warp.w, flag)) or on
     w.line(f"br i1 {any_lane(w, live)}, label %{do}, label %{end}")
     w.label(do)
     with warp.under(Mask(live.text, any="true")):

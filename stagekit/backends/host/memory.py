@@ -84,7 +84,7 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
     elif isinstance(asked, Uniform) and asked.text == "false":
         loaded = warp[op.other]
     else:
-        loaded = _masked_load(warp, type_.dtype, address, as_mask(warp, asked), warp[op.other])
+        loaded = _masked_load(warp, type_.dtype, address, as_mask(warp.w, asked), warp[op.other])
     warp[op.result] = _frozen(warp, type_, loaded) if type_.space is Space.LOCAL else loaded
 
 
@@ -242,7 +242,7 @@ def _slice(w: Writer, element: str, text: str, run: Stretch) -> str:
 
 
 def _lane_pointers(warp: Warp, dtype: DType, address: Address) -> str:
-    return lane_elements(warp, dtype, address.base, as_vector(warp, dtypes.INDEX, address.index))
+    return lane_elements(warp, dtype, address.base, as_vector(warp.w, dtypes.INDEX, address.index))
 
 
 def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: str) -> str:
@@ -276,7 +276,7 @@ def emit_store(warp: Warp, op: ops.Store) -> None:
     if asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
         _store(warp, type_.dtype, address, value, warp.mask)
     elif not (isinstance(asked, Uniform) and asked.text == "false"):
-        on = mask_and(warp.w, warp.mask, as_mask(warp, asked))
+        on = mask_and(warp.w, warp.mask, as_mask(warp.w, asked))
         is_one = isinstance(address.base, Uniform) and isinstance(address.index, Uniform)
         with when(warp.w, any_lane(warp.w, on) if on is not None and is_one else "true"):
             _store(warp, type_.dtype, address, value, on)

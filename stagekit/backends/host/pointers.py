@@ -79,7 +79,7 @@ def scalar_pointer(warp: Warp, type_: Pointer, address: Address) -> str | None:
 def vector_pointers(warp: Warp, type_: Pointer, address: Address) -> str:
     """`<32 x ptr>`: the pointer of each lane."""
     placed = _placed(warp, type_, address)
-    return lane_elements(warp, type_.dtype, placed.base, as_vector(warp, dtypes.INDEX, placed.index))
+    return lane_elements(warp, type_.dtype, placed.base, as_vector(warp.w, dtypes.INDEX, placed.index))
 
 
 def lane_elements(warp: Warp, dtype: DType, base: Uniform | Vector, index: Vector) -> str:
@@ -109,7 +109,7 @@ def select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, i
     one, other = scalar_pointer(warp, type_, a), scalar_pointer(warp, type_, b)
     if isinstance(condition, Uniform) and one and other:
         return at(arith.select(warp.w, type_, None, condition.text, one, other))
-    mask = as_mask(warp, condition)
+    mask = as_mask(warp.w, condition)
     texts = (vector_pointers(warp, type_, a), vector_pointers(warp, type_, b))
     return lane_pointers(arith.select(warp.w, type_, LANES, mask.text, *texts))
 
@@ -164,7 +164,7 @@ def full_vector(warp: Warp, type_: Type, form: Form) -> str:
     """The text of `<32 x T>` for a value of any type."""
     if isinstance(type_, Pointer):
         return vector_pointers(warp, type_, address_of(form))
-    return scalar_vector(warp, type_.dtype, form)
+    return scalar_vector(warp.w, type_.dtype, form)
 
 
 def per_lane(warp: Warp, type_: Type, form: Form) -> PerLane:

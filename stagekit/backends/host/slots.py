@@ -75,7 +75,7 @@ def store_slot(warp: Warp, value: Value, offset_bytes: int, form: Form) -> None:
     """Put `form` into the slot of `value`; lanes that are no threads get anything."""
     pointer, type_ = _pointer(warp, value, offset_bytes), value.type
     if is_bool(type_):
-        warp.w.line(f"store i32 {lane_word(warp.w, as_mask(warp, form))}, ptr {pointer}, align 4")
+        warp.w.line(f"store i32 {lane_word(warp.w, as_mask(warp.w, form))}, ptr {pointer}, align 4")
         return
     held = llvm_type(type_, LANES)
     warp.w.line(f"store {held} {full_vector(warp, type_, form)}, ptr {pointer}, align {_alignment(type_)}")
