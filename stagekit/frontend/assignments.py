@@ -132,8 +132,8 @@ def target_of(frame: Frame, target: ast.expr) -> Assignable:
 
 def binding_scope(frame: Frame, name: str) -> Scope:
     """Return the scope that an assignment to `name` binds in: this call's, or an outer one for `nonlocal`."""
-    scope = frame.scope.owner_of(name)
-    return scope if scope is not None else frame.scope
+    scope = frame.scope
+    return scope if name in scope.names.local else scope.owner_of(name) or scope
 
 
 def target_item(site: Site, owner: Any, index: Any) -> Assignable:

@@ -33,7 +33,7 @@ from stagekit.frontend.journal import Location
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.python_calls import HandedOut, carry_out
-from stagekit.frontend.source import Snapshot, Source, all_nodes, bare_signature, names_of
+from stagekit.frontend.source import Snapshot, Source, all_nodes, bare_signature, names_of, remembered
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.statements import RUNNERS, run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Frame, Tracer
@@ -293,7 +293,7 @@ def run_call(
     if isinstance(source.node, ast.Lambda):
         return evaluate(inner, source.node.body)
     # what the calling statement has made so far it may still hold
-    tracer.waiting.append((tracer.statement_began, tracer.journal.mark().time))
+    tracer.waiting.append((tracer.statement_began, tracer.journal.tick()))
     try:
         run_body(inner, source.node.body)
     finally:
@@ -309,14 +309,10 @@ def run_call(
     return None if taken is False else value
 
 
+@remembered
 def _has_inner_scopes(node: ast.AST) -> bool:
-    """May something made by this function read its variables when it is over? Remembered on the node."""
-    found: bool | None = getattr(node, "_has_inner_scopes", None)
-    if found is None:
-        inner = {ast.FunctionDef, ast.Lambda, ast.GeneratorExp}
-        found = not inner.isdisjoint(map(type, all_nodes(node)[1:]))
-        node._has_inner_scopes = found  # type: ignore[attr-defined]
-    return found
+    """May something made by this function read its variables when it is over?"""
+    return not {ast.FunctionDef, ast.Lambda, ast.GeneratorExp}.isdisjoint(map(type, all_nodes(node)[1:]))
 
 
 def _forget_exits(frame: Frame) -> None:
@@ -341,14 +337,11 @@ def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     return Closure(source, frame.function, frame.scope, stub)
 
 
+@remembered
 def _code_of_stub(node: ast.FunctionDef | ast.Lambda) -> types.CodeType:
-    """The code of a function with these parameters that does nothing. Remembered on the node."""
-    found: types.CodeType | None = getattr(node, "_stub", None)
-    if found is None:
-        made = compile(f"lambda {bare_signature(node.args)}: None", "<stub>", "eval")
-        found = next(each for each in made.co_consts if isinstance(each, types.CodeType))
-        node._stub = found  # type: ignore[union-attr]
-    return found
+    """The code of a function with these parameters that does nothing."""
+    made = compile(f"lambda {bare_signature(node.args)}: None", "<stub>", "eval")
+    return next(each for each in made.co_consts if isinstance(each, types.CodeType))
 
 
 def trace_define(frame: Frame, node: ast.FunctionDef) -> None:

@@ -40,7 +40,8 @@ def truth(site: Site, value: Any) -> Truth:
 def condition(frame: Frame, node: ast.expr) -> Truth:
     """Evaluate `node` for its truth."""
     if not isinstance(node, ast.BoolOp):
-        return truth(Site(frame, node), evaluate(frame, node))
+        value = evaluate(frame, node)
+        return value if value is True or value is False else truth(Site(frame, node), value)
     combine = both if isinstance(node.op, ast.And) else first_or
 
     def rest(nodes: Sequence[ast.expr]) -> Truth:

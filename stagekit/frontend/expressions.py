@@ -36,8 +36,8 @@ def trace_call(frame: Frame, node: ast.Call) -> Any:
         value = evaluate(frame, keyword.value)
         _add_keywords(frame, node, kwargs, {keyword.arg: value} if keyword.arg else value)
     site = Site(frame, node)
-    site.at()
-    return site.read(site.invoke(fn, args, kwargs))
+    frame.at(node)
+    return frame.read(site.invoke(fn, args, kwargs), node)
 
 
 def _add_keywords(frame: Frame, node: ast.Call, kwargs: dict[str, Any], more: Any) -> None:
@@ -94,15 +94,15 @@ def _free(frame: Frame, node: ast.Name) -> Any:
 
 def trace_attribute(frame: Frame, node: ast.Attribute) -> Any:
     site = Site(frame, node)
-    return site.read(objects.attribute(site, evaluate(frame, node.value), node.attr))
+    return frame.read(objects.attribute(site, evaluate(frame, node.value), node.attr), node)
 
 
 def trace_subscript(frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(frame, node.value)
     index = evaluate(frame, node.slice)
     site = Site(frame, node)
-    site.at()
-    return site.read(objects.item(site, owner, index))
+    frame.at(node)
+    return frame.read(objects.item(site, owner, index), node)
 
 
 def trace_slice(frame: Frame, node: ast.Slice) -> Any:

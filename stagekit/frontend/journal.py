@@ -91,7 +91,7 @@ def _attribute(owner: Any, name: str) -> Any:
     return MISSING if found is ABSENT or hasattr(found, "__get__") else found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # never changed, as Location
 class Mark:
     """A moment of a trace: the length of the log, and the time."""
 
@@ -187,9 +187,13 @@ class Journal:
         for origin in self._sealed.get(id(container), ())[:-1]:
             yield from self.older_roots(origin, mark)
 
-    def mark(self) -> Mark:
+    def tick(self) -> int:
+        """A time after all that was born so far."""
         self._time += 1
-        return Mark(len(self._log), self._time)
+        return self._time
+
+    def mark(self) -> Mark:
+        return Mark(len(self._log), self.tick())
 
     def assign(self, location: Location, value: Any, place: Loc | None = None) -> None:
         """Store a value. place: the line that does so; None for a join or a loop."""

@@ -19,7 +19,8 @@ from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
-from stagekit.frontend.statements import RUNNERS, define_partials, exit_taken, join_exits, nested, run_body
+from stagekit.frontend.source import all_nodes, remembered
+from stagekit.frontend.statements import RUNNERS, define_partials, exit_taken, join_exits, may_exit, nested, run_body
 from stagekit.frontend.tracer import BROKEN, CONTINUED, RETURN, Frame, LoopFlags, Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
@@ -93,8 +94,9 @@ def _iteration(frame: Frame, flags: LoopFlags, body: Sequence[ast.stmt]) -> None
     _reset(frame, flags.continued)
     first_exit = len(frame.tracer.exits)
     run_body(frame, body)
-    join_exits(frame, flags.continued, first_exit)
-    _reset(frame, flags.continued)
+    if any(map(may_exit, body)):
+        join_exits(frame, flags.continued, first_exit)
+        _reset(frame, flags.continued)
 
 
 def _reset(frame: Frame, flag: str) -> None:
@@ -122,21 +124,21 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
         frame.iteration = (f"{target} = {shown_value}", *outer)
         define_partials(frame)
         assign(frame, node.target, value)
-        with frame.certain():
-            _iteration(frame, flags, node.body)
+        _iteration(frame, flags, node.body)
         frame.iteration = outer
 
     stopped: bool | Number = False
-    for thunk in thunks_of(Site(frame, node.iter), iterable):
-        frame.tracer.count_unrolled(counted_at)
-        if not isinstance(stopped, Number):
-            once(thunk)
-        else:
-            go_on = frame.tracer.builder.not_(stopped.value)
-            branch(frame.tracer, go_on, functools.partial(once, thunk), lambda: None, loc, frame=frame, after_exit=True)
-        stopped = exit_taken(frame, [RETURN, flags.broken])
-        if stopped is True:
-            break  # before the next item is asked for
+    with frame.certain():
+        for thunk in thunks_of(Site(frame, node.iter), iterable):
+            frame.tracer.count_unrolled(counted_at)
+            if not isinstance(stopped, Number):
+                once(thunk)
+            else:
+                go_on, again = frame.tracer.builder.not_(stopped.value), functools.partial(once, thunk)
+                branch(frame.tracer, go_on, again, lambda: None, loc, frame=frame, after_exit=True)
+            stopped = exit_taken(frame, [RETURN, flags.broken])
+            if stopped is True:
+                break  # before the next item is asked for
     if isinstance(stopped, Number):
         forget_position(frame.tracer, iterable)
     frame.tracer.assign(frame.control, iterated, None)
@@ -181,7 +183,7 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
     scope = binding_scope(frame, node.target.id)
     variable = Location(scope.variables, node.target.id, False)
     before = variable.get()
-    is_read_after = scope is not frame.scope or node.target.id in _read_outside(frame, node)
+    is_read_after = scope is not frame.scope or node.target.id in _read_outside(node, frame)
     is_carried = is_read_after and rangeloop.may_carry(before, loop)
     if is_carried:
         carried.add(variable, before, Number(loop.start), [LeafType(loop.start.type, False)])
@@ -323,13 +325,11 @@ def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Locatio
     return [Location(variables, name, False) for name, variables in owners.items() if name in variables]
 
 
+@remembered
 def _assigned_names(node: ast.For | ast.While) -> dict[str, None]:
-    """Return the names that the loop's text assigns, in its order. The node remembers them."""
-    names: dict[str, None] | None = getattr(node, "_assigned", None)
-    if names is None:
-        stores = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        names = node._assigned = dict.fromkeys(stores)  # type: ignore[union-attr]
-    return names
+    """Return the names that the loop's text assigns, in its order."""
+    names = (n for n in all_nodes(node) if isinstance(n, ast.Name))
+    return dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
 
 
 def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:
@@ -353,18 +353,16 @@ def _exits_in(body: Iterable[ast.stmt]) -> set[type[ast.stmt]]:
 
 def _read_after(frame: Frame, node: ast.For | ast.While) -> set[Any]:
     """Return the locations that the loop's text assigns and that are read outside of its body."""
-    names = _assigned_names(node).keys() & _read_outside(frame, node)
+    names = _assigned_names(node).keys() & _read_outside(node, frame)
     return {Location(binding_scope(frame, name).variables, name, False).identity for name in names}
 
 
-def _read_outside(frame: Frame, loop: ast.For | ast.While) -> frozenset[str]:
-    """Return the names read in the function but outside of the loop's body: its range counts. The node remembers them."""
-    found: frozenset[str] | None = getattr(loop, "_read_outside", None)
-    if found is None:
-        inside = {id(n) for statement in loop.body for n in ast.walk(statement)}
-        names = (n for n in ast.walk(frame.source.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-        found = loop._read_outside = frozenset(n.id for n in names if id(n) not in inside)  # type: ignore[union-attr]
-    return found
+@remembered
+def _read_outside(loop: ast.For | ast.While, frame: Frame) -> frozenset[str]:
+    """Return the names read in the function but outside of the loop's body: its range counts."""
+    inside = {id(n) for statement in loop.body for n in all_nodes(statement)}
+    names = (n for n in all_nodes(frame.source.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return frozenset(n.id for n in names if id(n) not in inside)
 
 
 RUNNERS.update({ast.For: trace_for, ast.While: trace_while})

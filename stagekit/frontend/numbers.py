@@ -120,6 +120,8 @@ def describe_type(value: Any) -> str:
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     """The dtype in which two operands meet, and whether the result stays weak."""
+    if type(left) is Number and type(right) is Number and left.dtype is right.dtype:
+        return left.dtype, left.is_weak and right.is_weak
     (a, a_insists), (b, b_insists) = standing(left), standing(right)
     if a_insists != b_insists:
         strong, weak = (a, b) if a_insists else (b, a)
@@ -259,4 +261,5 @@ class Arithmetic:
 
     def pair(self, left: Numeric, right: Numeric, dtype: DType) -> tuple[Value, ...]:
         """Both operands in `dtype`, with as many lanes."""
-        return self.builder.broadcast(self.to_value(left, dtype), self.to_value(right, dtype))
+        a, b = self.to_value(left, dtype), self.to_value(right, dtype)
+        return (a, b) if a.type is b.type else self.builder.broadcast(a, b)

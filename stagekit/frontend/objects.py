@@ -23,6 +23,7 @@ from stagekit.frontend.evaluation import UNROLL, Site, user_method
 from stagekit.frontend.familiar import ONE_AXIS, SPREAD, name_here
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.source import remembered
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
 from stagekit.frontend.values import (
@@ -153,13 +154,11 @@ def delete(site: Site, owner: Any, name: str, /) -> None:
 
 
 def _place_text(node: ast.AST, name: str) -> str:
-    """The text of `node`, an attribute; remembered on it, since kernels are traced many times."""
-    if not isinstance(node, ast.Attribute):
-        return f".{name}"
-    known: str | None = getattr(node, "_text", None)
-    if known is None:
-        known = node._text = ast.unparse(node)  # type: ignore[attr-defined]
-    return known
+    """The text of `node`, an attribute."""
+    return _text_of(node) if isinstance(node, ast.Attribute) else f".{name}"
+
+
+_text_of = remembered(ast.unparse)
 
 
 def _is_frozen(owner: Any) -> bool:

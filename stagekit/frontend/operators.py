@@ -25,16 +25,16 @@ from stagekit.ir import BinaryKind, CompareKind, Value, Vector, of_dtype
 
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
-    left = evaluate(frame, node.left)
-    right = evaluate(frame, node.right)
-    return binary(Site(frame, node), OPERATORS[type(node.op)].symbol, left, right)
+    left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    symbol = OPERATORS[type(node.op)].symbol
+    if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
+        frame.at(node)
+        return frame.tracer.arithmetic.binary(symbol, left, right)
+    return binary(Site(frame, node), symbol, left, right)
 
 
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """`left symbol right` for any two values."""
-    if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
-        site.at()
-        return site.tracer.arithmetic.binary(symbol, left, right)
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)

@@ -11,17 +11,17 @@ from __future__ import annotations
 import ast
 import contextlib
 import dis
+import functools
 import inspect
 import linecache
-import textwrap
 import tokenize
 import types
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.forks import new_lock
@@ -29,6 +29,21 @@ from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingErro
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 Scope = ast.FunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+R = TypeVar("R")
+
+
+def remembered(function: Callable[..., R]) -> Callable[..., R]:
+    """Let `function` answer once for each node of a syntax tree, which keeps the answer: kernels are traced many times."""
+    name = f"_{function.__name__}"
+
+    @functools.wraps(function)
+    def answer(node: ast.AST, *others: Any) -> R:
+        known: dict[str, R] = node.__dict__
+        if name not in known:
+            known[name] = function(node, *others)
+        return known[name]
+
+    return answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +87,14 @@ class Snapshot:
 
     @staticmethod
     def take(function: types.FunctionType) -> Snapshot:
+        code = function.__code__
+        linecache.checkcache(code.co_filename)  # error texts quote the file as it is now
+        lines, first = linecache.getlines(code.co_filename, function.__globals__), max(code.co_firstlineno, 1)
         try:
-            lines, first = inspect.getsourcelines(function.__code__)  # not what it wraps
-        except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # edited since into something else
-            return Snapshot(weakref.ref(function), function.__code__, None, function.__code__.co_firstlineno)
-        linecache.getlines(function.__code__.co_filename)  # error texts quote the file as it is now
-        return Snapshot(weakref.ref(function), function.__code__, tuple(lines), max(first, 1))
+            own = _block_of(lines[first - 1 :], is_lambda=code.co_name == "<lambda>")
+        except (IndexError, SyntaxError, tokenize.TokenError):  # edited since into something else
+            return Snapshot(weakref.ref(function), code, None, code.co_firstlineno)
+        return Snapshot(weakref.ref(function), code, tuple(own) or None, first)
 
     @property
     def function(self) -> Any:  # a FunctionType, which mypy would bind like a method
@@ -89,7 +106,7 @@ class Snapshot:
     @property
     def loc(self) -> Loc:
         code = self.function.__code__
-        column = len(self.lines[0]) - len(self.lines[0].lstrip()) if self.lines else 0
+        column = _indentation(self.lines[0]) if self.lines else 0
         return Loc(code.co_filename, self.first_line, column, self.first_line, column, code.co_name)
 
     @cached_property
@@ -101,6 +118,28 @@ class Snapshot:
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
         _check_syntax(source)
         return source
+
+
+def _block_of(lines: list[str], *, is_lambda: bool) -> list[str]:
+    """Return the lines of the function that begins in the first. Their indentation says where a `def` ends, for which `inspect`
+    would read every token; what is cut off in the middle of a text does not parse.
+    """
+    if is_lambda:
+        return inspect.getblock(lines)
+    margin, has_begun, end = _indentation(lines[0]), False, 0
+    for count, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text[0] == "#":
+            continue
+        if has_begun and _indentation(line) <= margin and text[0] not in ")]}":
+            break
+        has_begun = has_begun or text.startswith(("def ", "async "))
+        end = count
+    return lines[:end]
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 _filters_lock = new_lock()
@@ -116,52 +155,35 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes of `ast.iter_child_nodes` without generators: reading the text is half of the time of a first trace."""
-    found: list[ast.AST] = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
-        elif isinstance(value, ast.AST):
-            found.append(value)
-    return found
-
-
+@remembered
 def all_nodes(tree: ast.AST) -> list[Any]:
-    """Return the nodes of a tree, in the order of `ast.walk`."""
+    """Return the nodes of a tree, in the order of `ast.walk`, whose generators would take half of the time of a first trace."""
     found = [tree]
     for node in found:  # `found` grows meanwhile
-        found += children(node)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
     return found
 
 
 def _parse(snapshot: Snapshot) -> list[Any]:
-    """Return the nodes of the snapshot's lines, with positions in the original file."""
-    lines = linecache.getlines(snapshot.function.__code__.co_filename)
-    text = "".join(snapshot.lines or ())
-    dedented = textwrap.dedent(text)
-    above, indent = snapshot.first_line - 1, len(text) - len(text.lstrip()) if dedented != text else 0
-    try:
-        with without_warnings():
-            tree = ast.parse(dedented)
-    except SyntaxError:  # a lambda's lines can be the middle of an expression: parse the whole file instead
-        above = indent = 0
-        try:
-            with without_warnings():
-                tree = ast.parse("".join(lines))
-        except SyntaxError:
-            raise _not_its_text(snapshot) from None
-    nodes = all_nodes(tree)
-    is_ascii = all(line.isascii() for line in snapshot.lines or ())
-    for node in nodes:
-        if not hasattr(node, "end_lineno"):
-            continue
-        node.lineno += above
-        node.end_lineno += above
-        node.col_offset += indent
-        node.end_col_offset += indent
-        if not is_ascii and 0 < node.lineno <= node.end_lineno <= len(lines):
+    """Return the nodes, with positions in the file, of the snapshot's lines; of the whole file where they are only a part of an
+    expression, as a lambda's can be.
+    """
+    lines, own = linecache.getlines(snapshot.function.__code__.co_filename), snapshot.lines or ()
+    is_indented = bool(own) and own[0][:1].isspace()
+    above = "\n" * (snapshot.first_line - 1 - is_indented) + "if True:\n" * is_indented
+    for text in (above + "".join(own), "".join(lines)):
+        with contextlib.suppress(SyntaxError), without_warnings():
+            nodes = all_nodes(ast.parse(text))
+            break
+    else:
+        raise _not_its_text(snapshot)
+    for node in [] if text.isascii() else nodes:
+        if hasattr(node, "end_lineno") and 0 < node.lineno <= node.end_lineno <= len(lines):
             # `ast` counts columns in utf-8 bytes; carets need characters
             node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
             node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
@@ -288,15 +310,20 @@ def _instructions(code: types.CodeType) -> list[tuple[str, object]]:
 # -- names ----------------------------------------------------------------------------------------------------------
 
 
+@remembered
 def names_of(scope: Scope) -> Names:
-    """Return the names that `scope` binds: by parameters, assignments, imports, nested definitions. The node remembers them."""
-    known: Names | None = getattr(scope, "_names", None)
-    if known is not None:
-        return known
+    """Return the names that `scope` binds: by parameters, assignments, imports, nested definitions. A walrus inside a
+    comprehension binds in the function around it, as Python has it.
+    """
+    below = all_nodes(scope)[1:]
+    hidden = {id(n) for each in below if isinstance(each, _NAMESPACES) for n in all_nodes(each)[1:]}
+    own = [n for n in below if id(n) not in hidden]
+    comprehended = (n for each in own if isinstance(each, _COMPREHENSIONS) for n in all_nodes(each))
+    named = (n.target for n in comprehended if isinstance(n, ast.NamedExpr))
     parameters = all_arguments(scope.args) if isinstance(scope, ast.FunctionDef | ast.Lambda) else []
     local = {a.arg for a in parameters}
     nonlocal_: set[str] = set()
-    for node in own_nodes(scope):
+    for node in (*own, *named):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             local.add(node.id)
         elif isinstance(node, ast.Nonlocal):
@@ -305,8 +332,7 @@ def names_of(scope: Scope) -> Names:
             local.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             local.add(node.rest)
-    found = scope._names = Names(frozenset(local - nonlocal_), frozenset(nonlocal_))  # type: ignore[union-attr]
-    return found
+    return Names(frozenset(local - nonlocal_), frozenset(nonlocal_))
 
 
 def all_arguments(args: ast.arguments) -> list[ast.arg]:
@@ -316,19 +342,8 @@ def all_arguments(args: ast.arguments) -> list[ast.arg]:
     return [*args.posonlyargs, *args.args, *star, *args.kwonlyargs, *double_star]
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes under `scope` that run in its own namespace, not those inside nested functions or comprehensions.
-
-    A walrus inside a comprehension binds in the function around it, as Python has it.
-    """
-    left = children(scope)
-    while left:
-        child = left.pop()
-        yield child
-        if isinstance(child, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            yield from (n.target for n in all_nodes(child) if isinstance(n, ast.NamedExpr))
-        elif not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            left += children(child)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_NAMESPACES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 
 
 # -- what the language leaves out ------------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from stagekit.frontend.assignments import (
 )
 from stagekit.frontend.conditions import Truth, both, choose, compare, condition, first_or, truth
 from stagekit.frontend.control import branch
-from stagekit.frontend.errors import StagingError, UnsupportedSyntax
+from stagekit.frontend.errors import OpBudget, StagingError, UnsupportedSyntax
 from stagekit.frontend.evaluation import Site, evaluate, failure, is_of_the_user
 from stagekit.frontend.journal import MISSING, Location
-from stagekit.frontend.source import children
+from stagekit.frontend.source import remembered
 from stagekit.frontend.state import TooLarge
 from stagekit.frontend.texts import message
 from stagekit.frontend.tracer import CAPTURE, RETURN, VALUE, Frame
@@ -36,16 +36,18 @@ from stagekit.frontend.values import STAND_INS, Number, Partial, escaped
 
 def run_body(frame: Frame, body: Sequence[ast.stmt]) -> None:
     """Run statements in order; after one that may have exited, the rest runs only where it has not."""
-    state = (frame.tracer.control_depth, frame.iteration, len(frame.loops))
+    tracer, options = frame.tracer, frame.tracer.options
+    state = (tracer.control_depth, frame.iteration, len(frame.loops))
     for position, statement in enumerate(body):
-        frame.count_ops(statement)
+        if tracer.builder.op_count > options.op_budget:
+            raise frame.error(OpBudget(options.op_budget, tracer.most_unrolled()), statement)
         try:
             _run(frame, statement)
         except StagingError as error:
             if frame.doubts is None:
                 raise
             frame.doubts.append(error)
-            frame.tracer.control_depth, frame.iteration, open_loops = state
+            tracer.control_depth, frame.iteration, open_loops = state
             del frame.loops[open_loops:]
             continue
         if not may_exit(statement):
@@ -60,7 +62,7 @@ def run_body(frame: Frame, body: Sequence[ast.stmt]) -> None:
 
 
 def _run(frame: Frame, statement: ast.stmt) -> None:
-    outer, frame.tracer.statement_began = frame.tracer.statement_began, frame.tracer.journal.mark().time
+    outer, frame.tracer.statement_began = frame.tracer.statement_began, frame.tracer.journal.tick()
     try:
         RUNNERS[type(statement)](frame, statement)
     except TooLarge as error:
@@ -109,14 +111,12 @@ def join_exits(frame: Frame, flag: str, first_exit: int, *, only_exited: bool = 
         frame.tracer.journal.assign(Location(variables, name, False), dataclasses.replace(held, is_set=is_set))
 
 
+@remembered
 def may_exit(statement: ast.stmt) -> bool:
-    """Return whether the statement contains an exit of this call or of a loop around it. The node remembers it."""
-    found: bool | None = getattr(statement, "_may_exit", None)
-    if found is None:
-        found = isinstance(statement, ast.Return | ast.Break | ast.Continue)
-        for inner in nested(statement):  # without `any`: chains of `elif` nest deeper than calls through C may
-            found = found or may_exit(inner)
-        statement._may_exit = found  # type: ignore[attr-defined]
+    """Return whether the statement contains an exit of this call or of a loop around it."""
+    found = isinstance(statement, ast.Return | ast.Break | ast.Continue)
+    for inner in nested(statement):  # without `any`: chains of `elif` nest deeper than calls through C may
+        found = found or may_exit(inner)
     return found
 
 
@@ -126,18 +126,17 @@ def nested(statement: ast.stmt) -> Iterable[ast.stmt]:
         return ()
     if isinstance(statement, ast.Match):
         return (inner for case in statement.cases for inner in case.body)
-    return [node for node in children(statement) if isinstance(node, ast.stmt)]
+    return (*getattr(statement, "body", ()), *getattr(statement, "orelse", ()))
 
 
 def exit_taken(frame: Frame, flags: Sequence[str]) -> Truth:
     """Return whether one of `flags` is set."""
-    values = [frame.control.get(flag, False) for flag in flags]
-    if any(v is True for v in values):
-        return True
-    taken = [v.value for v in values if isinstance(v, Number)]
+    taken: list[Any] = [v for flag in flags if (v := frame.control.get(flag)) is True or isinstance(v, Number)]
     if not taken:
         return False
-    return Number(functools.reduce(frame.tracer.builder.or_, taken))
+    if any(v is True for v in taken):
+        return True
+    return Number(functools.reduce(frame.tracer.builder.or_, (v.value for v in taken)))
 
 
 # -- each kind -----------------------------------------------------------------------------------------------------------

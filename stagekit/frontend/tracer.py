@@ -25,7 +25,6 @@ from stagekit.frontend.errors import (
     FLATTEN,
     CapturedMutation,
     NestingBudget,
-    OpBudget,
     RecursionBudget,
     SealedMutation,
     StagingError,
@@ -313,10 +312,6 @@ class Frame:
         return frozenset(number for number, (control, name) in rows if name == flag and control is self.control)
 
     # -- budgets --------------------------------------------------------------------------------------------------
-
-    def count_ops(self, node: ast.AST) -> None:
-        if self.tracer.builder.op_count > self.tracer.options.op_budget:
-            raise self.error(OpBudget(self.tracer.options.op_budget, self.tracer.most_unrolled()), node)
 
     def count_deep_call(self, node: ast.AST, called: Source) -> None:
         """Limit how deep calls are, and how many: a recursion that calls itself twice ends, but too late to wait for."""

@@ -283,6 +283,7 @@ def is_open(value: Any) -> bool:
 
 
 _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
+_FIXED_ROOTS = _NATIVE_ROOTS | {"stagekit"}
 
 
 @functools.cache
@@ -299,4 +300,4 @@ def is_generated(fn: types.FunctionType) -> bool:
 
 def is_fixed(module: Any) -> bool:
     """Is this module's code known by its version: Python's own, NumPy's, ours?"""
-    return isinstance(module, str) and (is_native(module) or module.partition(".")[0] == "stagekit")
+    return isinstance(module, str) and module.partition(".")[0] in _FIXED_ROOTS

@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -60,7 +61,10 @@ class Spelling:
 def spelling(mnemonic: str) -> Spelling:
     """Derive the spelling of an op from its field declarations; the parser reads by the same."""
     cls = OP_CLASSES[mnemonic]
-    hints = typing.get_type_hints(cls)
+    names = vars(
+        sys.modules[cls.__module__]
+    )  # `get_type_hints` would evaluate all fields, of `Op` too, for every class
+    hints = {n: eval(cls.__annotations__[n], names) for n in (*cls.ATTRIBUTE_FIELDS, *cls.BODY_FIELDS)}
     types = {name: hints[name] for name in cls.ATTRIBUTE_FIELDS}
     selectors = [n for n, t in types.items() if isinstance(t, type) and issubclass(t, Enum | Intrinsic)]
     selector = selectors[0] if selectors else None
@@ -90,23 +94,11 @@ def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, 
 
 def print_op(op: Op) -> str:
     """One op and what is nested in it; the values it reads are numbered as they come."""
-    return "\n".join(_flat(_Printer(False, _NO_NOTES).op(op, "")))
+    return "\n".join(_Printer(False, _NO_NOTES).lines_of(Block((), (op,)), ""))
 
 
-Lines = Iterator["str | Lines"]
-"""Lines of text, and of what is nested between them. Not `yield from`: bodies nest deeper than generators may."""
-
-
-def _flat(lines: Lines) -> Iterator[str]:
-    opened = [lines]
-    while opened:
-        for each in opened[-1]:
-            if not isinstance(each, str):
-                opened.append(each)
-                break
-            yield each
-        else:
-            opened.pop()
+Writing = Iterator["Writing"]
+"""Writes the lines of a block, and gives that of each body where its lines belong: bodies nest deeper than calls may."""
 
 
 # -- literals ---------------------------------------------------------------------------------------------------------
@@ -171,33 +163,44 @@ class _Printer:
     def params(self, block: Block) -> str:
         return f"({', '.join(f'{self.name(p)}: {p.type}' for p in block.params)})"
 
-    def function(self, fn: Function) -> Iterator[str]:
-        yield f"func @{symbol(fn.name)}{self.params(fn.body)}{self.attribute_list(dict(fn.attributes))} {{"
-        yield from _flat(self.block(fn.body, _INDENT))
-        yield "}"
+    def function(self, fn: Function) -> list[str]:
+        head = f"func @{symbol(fn.name)}{self.params(fn.body)}{self.attribute_list(dict(fn.attributes))} {{"
+        return [head, *self.lines_of(fn.body, _INDENT), "}"]
 
-    def block(self, block: Block, indent: str) -> Lines:
-        for each in block.ops:
-            yield from self.op(each, indent)
-
-    def op(self, op: Op, indent: str) -> Lines:
-        form = spelling(op.mnemonic)
-        line = indent + self.head(op, form)
-        for field, word in form.body_words.items():
-            nested: Block | None = getattr(op, field)
+    def lines_of(self, block: Block, indent: str) -> list[str]:
+        lines: list[str] = []
+        opened = [self.write(block, indent, lines)]
+        while opened:
+            nested = next(opened[-1], None)
             if nested is None:
-                continue
-            params = self.params(nested) if nested.params else ""
-            yield f"{line} {word}{params} {{"
-            yield self.block(nested, indent + _INDENT)
-            line = indent + "}"
-        yield line
-        if self.notes and op in self.notes:
-            yield from (f"{indent}// ^ {text}" for text in self.notes[op].splitlines())
+                opened.pop()
+            else:
+                opened.append(nested)
+        return lines
+
+    def write(self, block: Block, indent: str, lines: list[str]) -> Writing:
+        for op in block.ops:
+            form = spelling(op.mnemonic)
+            line = indent + self.head(op, form)
+            for field, word in form.body_words.items():
+                nested: Block | None = getattr(op, field)
+                if nested is None:
+                    continue
+                params = self.params(nested) if nested.params else ""
+                lines.append(f"{line} {word}{params} {{")
+                yield self.write(nested, indent + _INDENT, lines)
+                line = indent + "}"
+            lines.append(line)
+            if self.notes and op in self.notes:
+                lines += [f"{indent}// ^ {text}" for text in self.notes[op].splitlines()]
 
     def head(self, op: Op, form: Spelling) -> str:
         """All of an op but its bodies. Operands are named before results: they come first in the program."""
-        text = f"{_opcode(op, form)}{self.operands(op)}{self.attributes(op, form)}"
+        opcode = op.mnemonic
+        if form.selector is not None:
+            chosen = getattr(op, form.selector)
+            opcode += f".{chosen.name if isinstance(chosen, Intrinsic) else chosen.value}"
+        text = f"{opcode}{self.operands(op)}{self.attributes(op, form)}"
         if op.results:
             names = ", ".join([self.name(r) for r in op.results])
             text = f"{names} = {text} : {', '.join([str(r.type) for r in op.results])}"
@@ -227,10 +230,3 @@ class _Printer:
         stated = {name: value for name, value in attributes.items() if value is not None and value != ()}
         texts = [f"{name}={literal(value, locations=self.locations)}" for name, value in stated.items()]
         return f" {{{', '.join(texts)}}}" if texts else ""
-
-
-def _opcode(op: Op, form: Spelling) -> str:
-    if form.selector is None:
-        return op.mnemonic
-    chosen = getattr(op, form.selector)
-    return f"{op.mnemonic}.{chosen.name if isinstance(chosen, Intrinsic) else chosen.value}"

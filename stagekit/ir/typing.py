@@ -36,7 +36,7 @@ def infer(op: Op) -> tuple[Type, ...]:
     rule = _RULES[type(op)]
     if type(op) not in _ELEMENTWISE:
         return rule(op)
-    types = [v.type for v in op.operands()]
+    types = list(map(_type_of, op.operands()))
     if type(op) in _STATED:
         types += types_of(op.results)
     if Vector not in map(type, types) or not is_elementwise(op):

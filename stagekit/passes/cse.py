@@ -43,18 +43,18 @@ class _Reuser(Rewriter):
         self.in_this_block = outer
         return rewritten
 
-    def reuse(self, op: Op, key: Any) -> Sequence[Value] | None:
-        found = self.computed.get(key)
-        if found is None:
-            self.computed[key] = op.results
-            self.in_this_block.append(key)
-        return found
 
-
-def _rule(reuser: _Reuser, key: Callable[[Any], Any]) -> Callable[[Op, Builder], Sequence[Value] | None]:
+def _rule(reuser: _Reuser, key_of: Callable[[Any], Any]) -> Callable[[Op, Builder], Sequence[Value] | None]:
     def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
         effects = op.effects
-        return reuser.reuse(op, key(op)) if not effects or effects <= _REPEATABLE else None
+        if effects and not effects <= _REPEATABLE:
+            return None
+        key = key_of(op)
+        found = reuser.computed.get(key)
+        if found is None:
+            reuser.computed[key] = op.results
+            reuser.in_this_block.append(key)
+        return found
 
     return rule
 

@@ -46,13 +46,11 @@ class _Marker:
         """Record the feeds in `block`, and return whether it has an effect."""
         has_effect = False
         for op in block.ops:
-            has_effect |= self.scan_op(op)
+            has_effect |= self.scan_control(op) if type(op) in _TRIMS else self.scan_simple(op)
         return has_effect
 
-    def scan_op(self, op: Op) -> bool:
+    def scan_control(self, op: Op) -> bool:
         always = flow.deciders(op)
-        if not always:
-            return self.scan_simple(op)
         effects = [self.scan(b) for b in op.bodies()]  # a list, so that every body is scanned
         for source, target in flow.edges(op):
             self.feeds.setdefault(target, always)

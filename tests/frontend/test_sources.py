@@ -121,6 +121,28 @@ def test_functions_of_one_name_are_told_apart(tmp_path):
     assert (run(module.make(1)), run(module.make(0))) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "        x = len('''a\n        b''')\n        out[0] = x",
+        "        x = 8 + len('''a\nb''')\n        out[0] = x",
+        '        """Says\n        what it does\n        """\n\n# before the end\n        out[0] = 11',
+        "        out[0] = (5 +\n6\n)\n# after the end",
+        "        out[0] = 5 + \\\n6\n        return\n        x = 1",
+    ],
+)
+@pytest.mark.parametrize("decorator", ["@sk.jit", "@sk.jit(\n        fastmath=True,\n    )"])
+def test_lines_of_an_indented_kernel_may_begin_anywhere(tmp_path, body, decorator):
+    """Where a function ends shows in how its lines are indented, but not within brackets and texts."""
+    path = tmp_path / "indented_lines.py"
+    kernel = f"    {decorator}\n    def kernel(out):\n{body}\n"
+    path.write_text(
+        f"import stagekit as sk\n\ndef make():\n{kernel}    return kernel\n\nkernel = make()\n", encoding="utf-8"
+    )
+
+    assert run(import_file(path).kernel) == 11
+
+
 def test_methods_and_decorated_helpers_are_found(tmp_path):
     module = module_of(
         tmp_path,
