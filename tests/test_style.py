@@ -70,7 +70,7 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
     assert (reductions.WARP, reductions.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
 
 
-# what users call it, beside an op, a type, a value of a trace or a figure
+# what users call it in an annotation, beside a type of the IR or a value of a trace
 SHARED_NAMES = frozenset({"Array", "Pointer"})
 
 
