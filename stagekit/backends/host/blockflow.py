@@ -48,9 +48,8 @@ class BlockFlow(Warp):
         super().__init__(kernel, kernel.w, number(0), kernel.block_values, None, None)
         self.plan = plan
         self.offsets = place_slots(plan, kernel.warps, layout)
-        self._inside: dict[
-            Block, tuple[Region, Sequence[Value | None]]
-        ] = {}  # bodies of splits; what takes their values
+        # By the body of a split: its region, and what takes the values that it hands on.
+        self._inside: dict[Block, tuple[Region, Sequence[Value | None]]] = {}
 
     def run_plan(self) -> None:
         self._region(self.plan.region)

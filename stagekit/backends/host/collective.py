@@ -172,7 +172,7 @@ def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """No lane that takes part says no."""
+    """Emit whether the predicate holds in every lane that takes part."""
     mask, predicate = (warp[a] for a in op.args)
     negated = mask_not(warp.w, as_mask(warp.w, predicate))
     warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")

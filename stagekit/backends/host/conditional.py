@@ -43,9 +43,7 @@ from stagekit.ir import BinaryKind, Block, Op, Type, ops, walk
 MAX_COPIED_OPS = 60  # a guarded body larger than this is written once, masked
 MAX_SPECULATED_OPS = 16
 
-_FREE_OF_EFFECT = (
-    *(ops.Constant, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset, ops.If, ops.Yield),
-)
+_FREE_OF_EFFECT = ops.Constant, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset, ops.If, ops.Yield
 _SLOW = (BinaryKind.DIV, *ops.DIVISIONS)
 
 

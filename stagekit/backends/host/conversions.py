@@ -1,7 +1,8 @@
 """Conversions of numbers, where the processor may lack an instruction that LLVM would replace by a call into libgcc.
 
 Without F16C the conversions between float16 and float32 are calls to `__extendhfsf2` and `__truncsfhf2`, which nothing
-in the process need provide. So they are written here in integer arithmetic, for scalars and vectors alike.
+in the process need provide. So they are written here in integer arithmetic, for scalars and vectors alike. No processor but
+the newest converts float64 to float16; `legalize` leaves no such conversion, and `convert` keeps LLVM from making one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,16 @@ from stagekit.dtypes import DType
 
 
 def convert(warp: Warp, source: DType, target: DType, lanes: Lanes, text: str) -> str:
-    """`text` of `source` as `target`; what `arith.cast` does, without calls."""
+    """Convert `text` of `source` to `target`, as `arith.cast` does, without calls.
+
+    Of `copysign(x, y)` in float64, rounded to float32 and then to float16, LLVM 22.1 rounds x and y alone, and y at once: by a
+    call. A fence around the first rounding hides it from the second. (Of vectors LLVM does not take the sign apart.)
+    """
     cast = arith.cast if warp.kernel.features.has_half_conversions else without_calls
-    return cast(warp.w, source, target, lanes, text)
+    converted = cast(warp.w, source, target, lanes, text)
+    if lanes is None and (source, target) == (dtypes.float64, dtypes.float32):
+        return warp.w.call("float", "llvm.arithmetic.fence.f32", [("float", converted)])
+    return converted
 
 
 def without_calls(w: Writer, source: DType, target: DType, lanes: Lanes, text: str) -> str:

@@ -30,9 +30,7 @@ from stagekit.limits import GRID_LIMITS
 
 MAX_GRID = max(GRID_LIMITS)  # blocks per axis; the launcher refuses more
 LONGEST_ROW = 512
-BIG_BLOCK_OPS = (
-    400  # a larger block is a function: LLVM would keep its constants in registers throughout the loop over blocks
-)
+BIG_BLOCK_OPS = 400  # a larger block is a function, or LLVM would keep its constants in registers over all blocks
 
 _ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %scratch)"
 

@@ -304,8 +304,15 @@ def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | N
     _scatter(warp, dtype, _lane_pointers(warp, dtype, address), text, on)
 
 
+MAX_UNROLLED_SCATTERS = 8  # LLVM's time grows with the square of the number of scalar stores: 6 s for 48 of bytes
+
+
 def _scatter(warp: Warp, dtype: DType, pointers: str, text: str, on: Mask | None) -> None:
-    if on is not None and _is_branchy(dtype, on, warp.kernel.features.least_scattered_bytes):
+    """Store in the order of the lanes: by an instruction, else by scalar stores, in a loop where they are masked or many."""
+    is_scalarised = dtype.itemsize < warp.kernel.features.least_scattered_bytes
+    warp.kernel.unrolled_scatters += is_scalarised
+    is_many, is_masked = warp.kernel.unrolled_scatters > MAX_UNROLLED_SCATTERS, on is not None and on.lanes is None
+    if is_scalarised and (is_many or is_masked):
         element = memory_type(dtype, None)
 
         def store(scalars: list[str]) -> str:

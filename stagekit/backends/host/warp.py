@@ -40,7 +40,8 @@ class Kernel:
     scalars of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
-    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block.
+    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. unrolled_scatters: how
+    many scatters LLVM takes apart (`memory.py`).
     """
 
     w: Writer
@@ -61,6 +62,7 @@ class Kernel:
     forced_pointers: set[Value] = field(default_factory=set)
     masked_loops: set[Op] = field(default_factory=set)
     buffers: dict[tuple[str, int, str], str] = field(default_factory=dict)
+    unrolled_scatters: int = 0
 
     @property
     def threads(self) -> int:

@@ -283,7 +283,7 @@ def _integer_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a
     return _convert(w, "sext" if source.is_signed else "zext", source, target, lanes, a)
 
 
-def _integer_to_bool(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
+def _number_to_bool(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
     return compare(w, CompareKind.NE, source, lanes, a, constant(source, lanes, 0))
 
 
@@ -328,10 +328,6 @@ def _highest_float(source: DType, target: DType) -> float:
     return float(target.max >> dropped_bits << dropped_bits)
 
 
-def _float_to_bool(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
-    return compare(w, CompareKind.NE, source, lanes, a, constant(source, lanes, 0))
-
-
 def _bfloat_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
     word = llvm_type(dtypes.uint32, lanes)
     wide = _convert(w, "zext", dtypes.uint16, dtypes.uint32, lanes, a)
@@ -363,10 +359,10 @@ CastRule = Callable[[Writer, DType, DType, Lanes, str], str]
 _CASTS: dict[tuple[str, str], CastRule] = {
     ("bool", "int"): _integer_to_integer,
     ("bool", "float"): _integer_to_float,
-    ("int", "bool"): _integer_to_bool,
+    ("int", "bool"): _number_to_bool,
     ("int", "int"): _integer_to_integer,
     ("int", "float"): _integer_to_float,
-    ("float", "bool"): _float_to_bool,
+    ("float", "bool"): _number_to_bool,
     ("float", "int"): _float_to_integer,
     ("float", "float"): _float_to_float,
 }

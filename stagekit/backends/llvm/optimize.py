@@ -50,9 +50,14 @@ VECTORS = (
     "loop_unroll",
     "sroa",  # and those whose elements are known since a loop is unrolled
     "instruction_combine",
+    "dead_store_elimination",
     "simplify_cfg",
 )
-"""Those that do something for code which is vectorised already."""
+"""The passes that do something for code which is vectorised already.
+
+Dead stores must go: LLVM 22.1 may abort the process where one masked store directly follows an equal one. Its instruction
+selection then removes the first, finds the second equal to it, and goes on with a node that is deleted.
+"""
 
 
 def simplify(module: Any, target_machine: Any, names: Sequence[str]) -> None:

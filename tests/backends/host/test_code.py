@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from collections.abc import Callable, Sequence
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,12 +17,13 @@ from stagekit import dtypes
 from stagekit.backends import host, interp
 from stagekit.backends.host.compiler import compile_for
 from stagekit.backends.host.loader import check_symbols, undefined_symbols
-from stagekit.backends.host.target import Processor, this_processor
+from stagekit.backends.host.target import Processor, machine_for, this_processor
+from stagekit.backends.llvm import optimize
 from stagekit.diagnostics import InternalError
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import INDEX, PURE, BinaryKind, Builder, CompareKind, Function, Pointer, Scalar, Space, Value
 from tests.backends.host import programs
-from tests.backends.host.kernels import array, barrier, f32, i32, kernel, loop, thread, when
+from tests.backends.host.kernels import array, barrier, call, f32, i32, kernel, loop, thread, when
 from tests.backends.host.running import CPU, Runner, Triple, lower
 from tests.backends.host.test_random import INTERP
 
@@ -31,6 +33,7 @@ x86_only = pytest.mark.skipif(not is_x86, reason="names x86 processors")
 BASELINE = Processor("x86-64", "")
 HASWELL = Processor("haswell", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3")
 PROCESSORS = [pytest.param(p, id=p.name) for p in (BASELINE, HASWELL)]
+each_processor = pytest.mark.parametrize("processor", [*PROCESSORS, pytest.param(this_processor(), id="this")])
 
 
 def runs_here(processor: Processor) -> bool:
@@ -39,9 +42,10 @@ def runs_here(processor: Processor) -> bool:
 
 
 @x86_only
-@pytest.mark.parametrize("processor", PROCESSORS)
+@each_processor
+@pytest.mark.parametrize("threads", [1, 64])
 @pytest.mark.parametrize("target", dtypes.ALL_DTYPES, ids=lambda d: d.name)
-def test_conversions_need_nothing_from_libgcc(processor: Processor, target: dtypes.DType) -> None:
+def test_conversions_need_nothing_from_libgcc(processor: Processor, threads: int, target: dtypes.DType) -> None:
     """From every dtype, as vectors and as scalars."""
 
     def body(b: Builder, *params: Value) -> None:
@@ -52,15 +56,46 @@ def test_conversions_need_nothing_from_libgcc(processor: Processor, target: dtyp
 
     types = [kind for d in dtypes.ALL_DTYPES for kind in (array(d), Scalar(d))]
 
-    code = compile_for(lower(kernel(*types, body=body), CPU, ()), (64, 1, 1), processor)
+    code = compile_for(lower(kernel(*types, body=body), CPU, ()), (threads, 1, 1), processor)
+
+    assert [] == undefined_symbols(code.object_code)
+
+
+FLOATS = [d for d in dtypes.ALL_DTYPES if d.is_float]
+
+
+@x86_only
+@each_processor
+@pytest.mark.parametrize("threads", [1, 32])
+@pytest.mark.parametrize("source", FLOATS, ids=lambda d: d.name)
+def test_rounding_what_has_another_sign_needs_nothing_from_libgcc(
+    processor: Processor, threads: int, source: dtypes.DType
+) -> None:
+    """LLVM rounds the magnitude and the sign of a `copysign` alone, the sign through all of several roundings at once."""
+
+    def body(b: Builder, *params: Value) -> None:
+        t, one = thread(b), b.constant(1.0, source)
+        loaded, scalar = b.load(b.offset(params[0], t)), params[1]
+        for wide in (dtypes.float32, dtypes.float64):
+            x, y, z = (b.cast(value, wide) for value in (loaded, scalar, one))
+            for magnitude, sign in ((x, y), (y, x), (z, x), (y, z), (x, z)):
+                value = call(b, "copysign", magnitude, sign)
+                for target, pointer in zip(FLOATS, params[2:], strict=True):
+                    b.store(b.offset(pointer, t), b.cast(value, target))
+                    b.store(b.offset(pointer, t), b.cast(b.cast(value, dtypes.float32), target))
+
+    types = [array(source), Scalar(source), *map(array, FLOATS)]
+
+    code = compile_for(lower(kernel(*types, body=body), CPU, ()), (threads, 1, 1), processor)
 
     assert [] == undefined_symbols(code.object_code)
 
 
 @x86_only
-@pytest.mark.parametrize("processor", PROCESSORS)
+@each_processor
+@pytest.mark.parametrize("threads", [1, 32])
 @pytest.mark.parametrize("spec", [s for s in all_intrinsics() if s.effects == PURE and s.args], ids=lambda s: s.name)
-def test_every_pure_intrinsic_links_on_any_x86(processor: Processor, spec: object) -> None:
+def test_every_pure_intrinsic_links_on_any_x86(processor: Processor, threads: int, spec: object) -> None:
     """`compile_for` refuses an object whose symbols the process does not have."""
     for sig in spec.sigs:  # type: ignore[attr-defined]
         if any(isinstance(t, Pointer) for t in (*sig.args, *sig.results)):
@@ -75,9 +110,104 @@ def test_every_pure_intrinsic_links_on_any_x86(processor: Processor, spec: objec
 
         compile_for(
             lower(kernel(*(array(t.dtype) for t in (*sig.args, *sig.results)), body=body), CPU, ()),
-            (32, 1, 1),
+            (threads, 1, 1),
             processor,
         )
+
+
+Pattern = Callable[[Builder, Value, Value], Value]
+
+
+def of_thread(kind: CompareKind, period: int, factor: int, offset: int) -> Pattern:
+    """`thread % period kind factor * turn + offset`."""
+
+    def pattern(b: Builder, t: Value, turn: Value) -> Value:
+        limit = b.add(b.mul(turn, b.index(factor)), b.index(offset))
+        return b.compare(kind, b.binary(BinaryKind.MOD, t, b.index(period)), limit)
+
+    return pattern
+
+
+MASKS = {
+    "one lane": of_thread(CompareKind.EQ, 1024, 1, 0),
+    "none": of_thread(CompareKind.LT, 1024, 0, 0),
+    "a head": of_thread(CompareKind.LT, 1024, 9, 1),
+    "every third": of_thread(CompareKind.EQ, 3, 1, 0),
+    "all but two": of_thread(CompareKind.NE, 31, 1, 3),
+}
+
+
+@x86_only
+@each_processor
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.float16, dtypes.int32, dtypes.float64], ids=lambda d: d.name)
+def test_masks_that_are_known_in_the_end_do_not_abort_llvm(
+    processor: Processor, mask: str, dtype: dtypes.DType
+) -> None:
+    """Known when the code is written, or once LLVM has unrolled the loop; equal masked stores follow one another."""
+
+    def access(b: Builder, params: Sequence[Value], turn: Value) -> None:
+        t, zero = thread(b), b.constant(dtype(0).item(), dtype)
+        is_on = MASKS[mask](b, t, turn)
+        for place in (t, b.mul(t, t)):
+            x = b.load(b.offset(params[0], place), is_on, zero)
+            for value in (x, x, zero, zero, zero, params[2], params[2]):
+                b.store(b.offset(params[1], place), value, is_on)
+            b.store(b.offset(params[1], b.add(t, b.index(4096))), x)
+
+    def body(b: Builder, *params: Value) -> None:
+        for turn in range(2):
+            access(b, params, b.index(turn))
+
+        def again(turn: Value) -> tuple[()]:
+            access(b, params, turn)
+            return ()
+
+        loop(b, (b.index(0), b.index(3), b.index(1)), (), again)
+
+    for threads in (1, 5, 33):
+        fn = kernel(array(dtype), array(dtype), Scalar(dtype), body=body)
+        compile_for(lower(fn, CPU, ()), (threads, 1, 1), processor)
+
+
+EQUAL_STORES = """
+declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)
+define void @f(ptr %place, i32 %x, <32 x i32> %v, <32 x i1> %m) {
+  %i = insertelement <32 x i32> poison, i32 %x, i64 0
+  %s = shufflevector <32 x i32> %i, <32 x i32> poison, <32 x i32> zeroinitializer
+  STORES
+  br label %end
+end:
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("value", ["%s", "%v"])
+@pytest.mark.parametrize("mask", ["%m", f"<i1 true{', i1 false' * 31}>"], ids=["run time", "one lane"])
+def test_no_masked_store_follows_an_equal_one_into_instruction_selection(value: str, mask: str) -> None:
+    """LLVM 22.1 aborts the process over some of them: "DAG root value is not a chain!"."""
+    store = f"call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 4 %place, <32 x i1> {mask})\n"
+    module = optimize.parse(EQUAL_STORES.replace("STORES", store * 3), llvm.create_context())
+
+    optimize.simplify(module, machine_for(this_processor()), optimize.VECTORS)
+
+    assert 1 == str(module).count("call void @llvm.masked.store")
+
+
+def test_llvm_takes_few_scatters_of_bytes_apart() -> None:
+    """Its time for scalar stores grows with the square of their number."""
+
+    def body(b: Builder, *params: Value) -> None:
+        for step in range(20):
+            place = b.add(b.mul(thread(b), b.index(64)), b.index(step))
+            b.store(b.offset(params[1], place), b.load(b.offset(params[0], place)))
+
+    fn = kernel(array(dtypes.int8), array(dtypes.int8), body=body)
+
+    code = compile_for(lower(fn, CPU, ()), (32, 1, 1), this_processor())
+
+    assert 8 == code.llvm.count("call void @llvm.masked.scatter")
 
 
 @x86_only
