@@ -18,11 +18,11 @@ BUDGETS = {  # rounded up to the next 50
     GROUND: 2_200,
     "backends": 13_000,
     "frontend": 10_400,
-    "intrinsics": 2_750,
+    "intrinsics": 2_650,
     "ir": 3_000,
     "jit": 2_450,
     "lib": 550,
-    "passes": 1_600,
+    "passes": 1_550,
     "runtime": 3_350,
     "testing": 750,
 }
