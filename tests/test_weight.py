@@ -19,7 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 13_000,
     "frontend": 10_400,
     "intrinsics": 2_650,
-    "ir": 3_000,
+    "ir": 2_950,
     "jit": 2_450,
     "lib": 550,
     "passes": 1_550,

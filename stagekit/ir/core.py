@@ -207,20 +207,20 @@ def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -
     """
 
     def declare(cls: OpClass) -> OpClass:
-        made = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-        fields = dataclasses.fields(made)
+        op_class = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+        fields = dataclasses.fields(op_class)
         kinds = [(f.name, f.metadata["kind"]) for f in fields if "kind" in f.metadata]
-        made.REQUIRED_FIELDS = tuple(f.name for f in fields if f.default is dataclasses.MISSING)
-        made.mnemonic = mnemonic
-        made.is_terminator = is_terminator
-        made.OPERAND_FIELDS = tuple((n, k) for n, k in kinds if k.endswith(("operand", "operand_list")))
-        made.operands = _operand_reader(made.OPERAND_FIELDS)  # type: ignore[assignment, method-assign]
+        op_class.REQUIRED_FIELDS = tuple(f.name for f in fields if f.default is dataclasses.MISSING)
+        op_class.mnemonic = mnemonic
+        op_class.is_terminator = is_terminator
+        op_class.OPERAND_FIELDS = tuple((n, k) for n, k in kinds if k.endswith(("operand", "operand_list")))
+        op_class.operands = _operand_reader(op_class.OPERAND_FIELDS)  # type: ignore[assignment, method-assign]
         if "effects" not in vars(cls):
-            made.effects = effects  # type: ignore[assignment, method-assign]
-        made.ATTRIBUTE_FIELDS = tuple(n for n, k in kinds if k == "attribute")
-        made.BODY_FIELDS = tuple(n for n, k in kinds if k == "body")
-        OP_CLASSES[mnemonic] = made
-        return cast(OpClass, made)
+            op_class.effects = effects  # type: ignore[assignment, method-assign]
+        op_class.ATTRIBUTE_FIELDS = tuple(n for n, k in kinds if k == "attribute")
+        op_class.BODY_FIELDS = tuple(n for n, k in kinds if k == "body")
+        OP_CLASSES[mnemonic] = op_class
+        return cast(OpClass, op_class)
 
     return declare
 
@@ -245,7 +245,7 @@ class Function:
 
 
 def walk(block: Block) -> list[Op]:
-    """Every op under `block`, outer before inner, in program order."""
+    """Return every op under `block`, outer before inner, in program order."""
     found: list[Op] = []
     opened = [iter(block.ops)]
     while opened:

@@ -159,16 +159,16 @@ class Intrinsic:
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Only kernels call intrinsics. The front end does so without coming here, but where the library runs by CPython."""
+        """Call the intrinsic in a kernel. The front end calls this only where CPython runs the library."""
         return called(self, self.name, args, kwargs)
 
     def overload(self, arg_types: tuple[Type, ...]) -> Sig | None:
-        """The signature with exactly these argument types."""
+        """Return the signature with exactly these argument types, or None."""
         return self._by_args.get(arg_types)
 
     @functools.cached_property
     def is_elementwise(self) -> bool:
-        """Can it be done lane by lane? So can each pure function of scalars that gives scalars."""
+        """Whether it can be done lane by lane, as any pure function from scalars to scalars can."""
         types = [t for sig in self.sigs for t in (*sig.args, *sig.results)]
         takes_scalars = bool(self.args) and all(isinstance(t, Scalar) for t in types)
         return self.effects == PURE and takes_scalars
@@ -178,7 +178,7 @@ class Intrinsic:
         return {sig.args: sig for sig in self.sigs}
 
     def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: bool) -> Lowering:
-        """How `target` does this for these argument types."""
+        """Return how `target` does this for these argument types."""
         fast = self.lower_fast.get(target) if fastmath else None
         dtype: Any = _key_dtype(arg_types)  # None is in no table
         for table in (fast, self.lower[target]):
@@ -190,6 +190,6 @@ class Intrinsic:
 
 @functools.cache
 def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
-    """The dtype that selects among lowerings: of the first pointer if there is one, else of the first scalar."""
+    """Return the dtype that selects among lowerings: that of the first pointer, else of the first scalar."""
     pointers = [t for t in arg_types if isinstance(t, Pointer)]
     return next((t.dtype for t in (*pointers, *arg_types)), None)

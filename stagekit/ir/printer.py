@@ -59,7 +59,7 @@ class Spelling:
 
 @functools.cache
 def spelling(mnemonic: str) -> Spelling:
-    """Derive the spelling of an op from its field declarations; the parser reads by the same."""
+    """Return the spelling of an op, derived from its field declarations; the parser uses it too."""
     cls = OP_CLASSES[mnemonic]
     names = vars(
         sys.modules[cls.__module__]
@@ -81,19 +81,19 @@ def spelling(mnemonic: str) -> Spelling:
 
 
 def _left_out(hint: Any) -> Any:
-    """The value of a field that is not written: () or None where its type allows that, else `...`."""
+    """Return the value for which a field is not written: () or None where its type allows that, else `...`."""
     if typing.get_origin(hint) is tuple:
         return ()
     return None if type(None) in typing.get_args(hint) else ...
 
 
 def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, str] = _NO_NOTES) -> str:
-    """The text of `fn`. locations: with the place of each op. notes: a comment to put under an op."""
+    """Return the text of `fn`. locations: with the place of each op. notes: a comment to put under an op."""
     return "\n".join(_Printer(locations, notes).function(fn)) + "\n"
 
 
 def print_op(op: Op) -> str:
-    """One op and what is nested in it; the values it reads are numbered as they come."""
+    """Return the text of one op and what is nested in it; the values it reads are numbered as they come."""
     return "\n".join(_Printer(False, _NO_NOTES).lines_of(Block((), (op,)), ""))
 
 
@@ -105,7 +105,7 @@ Writing = Iterator["Writing"]
 
 
 def literal(value: Any, *, locations: bool) -> str:
-    """A compile-time constant, exactly: `none`, `true`, `3`, `-0.0`, `nan`, `"text"`, `(1, 2)`, `f32`, `site(...)`."""
+    """Return the exact text of a constant: `none`, `true`, `3`, `-0.0`, `nan`, `"text"`, `(1, 2)`, `f32`, `site(...)`."""
     if isinstance(value, tuple):
         return f"({', '.join(literal(v, locations=locations) for v in value)})"
     if isinstance(value, RecordSite):
@@ -132,7 +132,7 @@ _LITERALS: dict[type, Callable[[Any], str]] = {
 
 
 def symbol(name: str) -> str:
-    """A function's name: bare where it looks like one."""
+    """Return the text of a function's name, in quotes unless it is an identifier."""
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else json.dumps(name)
 
 
@@ -195,7 +195,7 @@ class _Printer:
                 lines += [f"{indent}// ^ {text}" for text in self.notes[op].splitlines()]
 
     def head(self, op: Op, form: Spelling) -> str:
-        """All of an op but its bodies. Operands are named before results: they come first in the program."""
+        """Return the text of an op without its bodies. Operands are named before results: they come first in the program."""
         opcode = op.mnemonic
         if form.selector is not None:
             chosen = getattr(op, form.selector)

@@ -32,7 +32,7 @@ _type_of = operator.attrgetter("type")
 
 
 def infer(op: Op) -> tuple[Type, ...]:
-    """Result types of `op`, for ops whose operands decide them; `Constant`, `Cast`, `Bitcast` and `asm` state theirs."""
+    """Return the result types of `op`, which its operands decide; `Constant`, `Cast`, `Bitcast` and `asm` state theirs."""
     rule = _RULES[type(op)]
     if type(op) not in _ELEMENTWISE:
         return rule(op)
@@ -45,7 +45,7 @@ def infer(op: Op) -> tuple[Type, ...]:
 
 
 def is_elementwise(op: Op) -> bool:
-    """May `op` be done to vectors, lane by lane?"""
+    """Return whether `op` may be done to vectors, lane by lane."""
     return op.spec.is_elementwise if isinstance(op, ops.IntrinsicOp) else type(op) in _ELEMENTWISE
 
 
@@ -78,7 +78,7 @@ def _binary(op: ops.Binary, type_: Type, other: Type) -> tuple[Type, ...]:
 
 @functools.cache
 def _objection(kind: BinaryKind, dtype: DType) -> str | None:
-    """Why `kind` cannot be done in `dtype`, or None."""
+    """Return why `kind` cannot be done in `dtype`, or None."""
     if dtype.is_storage_only:
         return f"{dtype.name} has no arithmetic"
     if kind in ops.BITWISE:
@@ -284,7 +284,7 @@ def _nothing(op: Op) -> tuple[Type, ...]:
 
 
 def listed(types: tuple[Type, ...]) -> str:
-    """Types as an error shows them."""
+    """Return types as an error shows them."""
     return ", ".join(map(str, types)) or "nothing"
 
 

@@ -36,7 +36,7 @@ class Rewriter:
         return fn if rewritten is fn.body else dataclasses.replace(fn, body=rewritten)
 
     def block(self, block: Block) -> Block:
-        """`block` rewritten; the same object when nothing in it changed."""
+        """Return `block` rewritten, itself when nothing in it changed."""
         with self.builder.block(block.params) as opened:
             self.ops(block.ops)
         rewritten = tuple(opened.ops)
@@ -66,7 +66,7 @@ class Rewriter:
             self.mapping.update(zip(op.results, replacement, strict=True))
 
     def values(self, values: Iterable[Value]) -> tuple[Value, ...]:
-        """What stands for `values` now."""
+        """Return what stands for `values` now."""
         return tuple(self.mapping.get(v, v) for v in values)
 
 

@@ -66,8 +66,8 @@ def illegal(op: Op, context: PassContext) -> str | None:
     """Return why `scalarize` would not leave `op` as it is, or None."""
     if not _has_vectors(op):
         return None
-    kept = _KEPT.get(type(op))
-    is_legal = context.target == "cuda" and (kept is None or kept(op, context))
+    is_kept = _KEPT.get(type(op))
+    is_legal = context.target == "cuda" and (is_kept is None or is_kept(op, context))
     return None if is_legal else f"{op.mnemonic} of vectors is not done by {context.target}"
 
 
