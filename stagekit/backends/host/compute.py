@@ -66,7 +66,7 @@ def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: 
 
 
 def is_plain(x: Pattern, dtype: DType) -> bool:
-    """Does `x` never wrap, and is its base a signed 64-bit number?"""
+    """Return whether `x` never wraps and both it and its base fit a signed 64-bit number."""
     return known(x).fits(dtype) and all(f.fits(dtypes.int64) for f in (known(x), known(parts(x)[0])))
 
 

@@ -82,7 +82,7 @@ def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
 
 
 def _arms(warp: Warp, op: ops.If, condition: Form) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
-    """What each body gives, in the lanes that take it."""
+    """Write both bodies; return the values that each yields, valid in the lanes that take it."""
     assert isinstance(condition, Mask)
     if is_cheap(op.then_body) and is_cheap(op.else_body):
         return warp.run(op.then_body), warp.run(op.else_body)
@@ -143,7 +143,7 @@ def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
 
 
 def _where_skipped(type_: Type, form: Form) -> Form:
-    """What a value is behind a skipped block: not poison, of which one lane would spoil a whole mask."""
+    """Return the form of a value after its block was skipped: a number, since one lane of poison would spoil a whole mask."""
     if isinstance(form, Address):
         return at("null")
     if isinstance(form, Linear) and not form.scaled:

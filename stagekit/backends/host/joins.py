@@ -89,7 +89,7 @@ def join(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[Form, ...]
 
 
 def _phi(warp: Warp, held: str, arms: tuple[Arm, ...], forms: Sequence[Form], convert: Callable[[Form], str]) -> str:
-    """A phi of what `convert` gives of each form, written at the end of its arm."""
+    """Emit a phi of the text that `convert` writes, at the end of each arm, for that arm's form."""
     values = []
     for arm, form in zip(arms, forms, strict=True):
         with warp.w.into(arm.hole):
@@ -133,13 +133,10 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
     if isinstance(type_, Pointer):
         return select_address(warp, type_, condition, if_true, if_false)
     if isinstance(condition, Uniform) and isinstance(if_true, Uniform) and isinstance(if_false, Uniform):
-        return _scalar_select(warp, dtype_of(type_), condition, if_true, if_false)
+        dtype = dtype_of(type_)
+        interval = known(if_true) | known(if_false) if dtype.is_integer else None
+        return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), interval)
     return _vector_select(warp, dtype_of(type_), as_mask(warp.w, condition), if_true, if_false)
-
-
-def _scalar_select(warp: Warp, dtype: DType, condition: Uniform, if_true: Uniform, if_false: Uniform) -> Uniform:
-    interval = known(if_true) | known(if_false) if dtype.is_integer else None
-    return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), interval)
 
 
 def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Vector | Mask:
@@ -156,7 +153,7 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
 
 
 def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:
-    """`a and b` comes as a selection with false: then what is known of all lanes is kept."""
+    """Select masks. `a and b` arrives as a selection with false; as a conjunction it keeps what is known of all lanes."""
     a, b = as_mask(warp.w, if_true), as_mask(warp.w, if_false)
     if b.any == "false" and (both := mask_and(warp.w, mask, a)):
         return both

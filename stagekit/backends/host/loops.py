@@ -55,7 +55,7 @@ def emit_for(warp: Warp, op: ops.For) -> None:
 
 
 def _inits(warp: Warp, inits: Sequence[Value], params: Sequence[Value]) -> Forms:
-    """Of the params that are held here."""
+    """Return the initial forms of those `params` that are held here."""
     held = frozenset(warp.kept(params))
     return tuple([warp[init] for init, param in zip(inits, params, strict=True) if param in held])
 
@@ -177,7 +177,7 @@ class Kept:
 def _masked_loop(
     warp: Warp, op: Op, params: Sequence[Value], inits: Forms, test: Callable[[], Forms], body: Callable[[Forms], Forms]
 ) -> Forms | None:
-    """None if a carried value did not keep its form. In each iteration some lane is on."""
+    """Write a loop that lanes leave one by one. Return None if a carried value did not keep its form."""
     w = warp.w
     head, do, end = w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
     starts = prepare(warp, params, inits)

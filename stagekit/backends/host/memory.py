@@ -345,7 +345,7 @@ def _store_run(w: Writer, dtype: DType, run: Stretch, pointer: str, text: str, o
 
 
 def _last_lane(warp: Warp, dtype: DType, value: Form, on: Mask | None) -> str:
-    """The scalar in the highest lane that is on."""
+    """Emit the scalar that the highest active lane holds."""
     if isinstance(value, Uniform):
         return value.text
     w, scalar = warp.w, Scalar(dtype)

@@ -261,7 +261,7 @@ class _Planner:
                 self.plan.aliases[value] = owner
 
     def _entry_copies(self, op: Op) -> list[tuple[Value, Value]]:
-        """What must be in slots before a split begins."""
+        """Return the copies into slots that must be done before the split of `op` begins."""
         if not isinstance(op, ops.While):  # conditions, bounds, the predicate of a barrier
             self.split_reads.extend(v for v in flow.deciders(op) or op.operands() if v in self.plan.varying)
         if isinstance(op, ops.For):
@@ -345,7 +345,7 @@ class _Planner:
 
 
 def _free_values(piece: Piece) -> list[Value]:
-    """What a piece reads from outside, each once."""
+    """Return the values that `piece` reads and does not define, each once."""
     read: dict[Value, None] = {}
     for op in piece.ops:
         for inner in with_nested(op):

@@ -169,11 +169,11 @@ class Warp:
         return tuple(self[value] for value in block.ops[-1].operands())
 
     def kept(self, values: Sequence[Value]) -> Sequence[Value]:
-        """Those of the results or block parameters of an op that are held here; `BlockFlow` has the others in slots."""
+        """Return those results or block parameters of an op that are held here; `BlockFlow` holds the others in slots."""
         return values
 
     def decider(self, op: Op, value: Value) -> Form:
-        """What decides where control goes in `op`."""
+        """Return the form of `value`, which decides where control goes in `op`."""
         return self[value]
 
     def emit(self, op: Op) -> None:
