@@ -14,7 +14,7 @@ def alloc_shared(shape: Any, dtype: Any, *, align: Any = ...) -> Any:
 def device_entry(*, launch: Any) -> Any:
     'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
-    'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes\nallowed). Every call gives the same memory.'
+    'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes\nallowed). Every call returns the same memory.'
 def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
     'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\ndtype: the result\'s dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.\nhost: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.'
 def load(pointer: Any, mask: Any = ..., other: Any = ...) -> Any:
@@ -32,11 +32,11 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
 def window(array: Any, start: Any, shape: Any) -> Any:
     'The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,\nknown at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements\nmust be there. The checking interpreter finds an access where they are not.'
 def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
-    'Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` says how many threads the caller wants for it. Where `device_entry` fixed the\nblock, these are its threads, whatever the length.'
+    'Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where `device_entry`\nfixed the block, its number of threads is returned, whatever the length.'
 def _in_vectors(values: Any, widths: Any) -> Any:
-    'Numbers as vectors of these widths, given for each vector what is in it (or in all its lanes), or for each lane.\n\nPointers, which are given for each lane, stay as they are.'
+    'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nPointers, which are given for each lane, stay as they are.'
 def _lanes(number: Any) -> Any:
-    'The lanes of a vector; of anything else, itself.'
+    'Return the lanes of a vector; for any other value, the value itself.'
 from stagekit.frontend.language import takes_vectors as _takes_vectors
 def _whole_block(threads: Any, user: Any) -> Any:
     'Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them.'

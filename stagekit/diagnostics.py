@@ -173,13 +173,13 @@ class StagekitError(Exception):
         return "\n".join(_lines(self))
 
 
-_LIBRARY = str(Path(__file__).parent / "lib")
+LIBRARY = str(Path(__file__).parent / "lib")
 
 
 def place_of_user(loc: Loc | None) -> Loc | None:
     """Return the place to show: an error in a fragment of our own library shows where the user called it, as for an intrinsic."""
     here = loc
-    while here is not None and here.file.startswith(_LIBRARY):
+    while here is not None and here.file.startswith(LIBRARY):
         here = here.call_site
     return here or loc
 

@@ -10,8 +10,8 @@ In the order in which a kernel passes through:
 | `captures`, `state` | what was read outside; what the state of an object is |
 | `statements` | lists of statements, early exits, `match`, the table of kinds; `assignments`, `loop_statements` |
 | `expressions` | the table of expressions: names, displays, comprehensions; `operators`, `conditions`, `iteration`, `texts` |
-| `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`, `builtin_objects`), `familiar`, |
-| | `python_calls`, `language`, `overloads` |
+| `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`), `familiar`, |
+| | `python_calls`, `direct`, `language`, `overloads` |
 | `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |

@@ -1,12 +1,8 @@
 """Arrays, pointers and the attributes of run-time values.
 
 `A[i, j]` is base + i*stride0 + j*stride1 in 64-bit arithmetic. Fewer indices than axes, or slices, give a view: a compile-time
-description around a moved base address, no copy.
-
-    A[lo:hi]      start = min(max(lo < 0 ? lo + n : lo, 0), n), likewise stop; size = max(stop - start, 0)
-
-Bounds that are known while specialising are computed by Python itself. At run time the parts of a clamp that cannot be needed are
-left out: a start that is known not to be negative is used as it is, since past the end the size is 0 already.
+description around a moved base address, no copy. Bounds of slices are Python's: clamped to the axis, and counted from the end
+where they are negative.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.numbers import SYMBOLS, default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.numbers import SYMBOLS, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
@@ -44,15 +40,14 @@ def base_of(site: Site, value: Address | Array) -> Address:
 
 
 def index_value(site: Site, index: Any) -> Value:
-    """Return an index or pointer offset as int64; refuse floats and bools."""
+    """Return an index or pointer offset as an int64 value; floats and bools are refused."""
     if not is_numeric(index) or not default_dtype(index).is_integer:
-        shown = describe_type(index) if is_numeric(index) else describe(index)
-        raise site.error(BadIndex(f"an index must be an integer, got {shown}", _index_hint(index)))
+        raise site.error(BadIndex(f"an index must be an integer, got {describe(index)}", _index_hint(index)))
     return site.tracer.arithmetic.to_value(index, dtypes.INDEX)
 
 
 def _index_hint(index: Any) -> str:
-    """Return what to write instead of an index that is no integer. A bool is not 0 or 1: NumPy would select by it."""
+    """Return what to write instead of an index that is no integer. A bool is not 0 or 1 here, since NumPy selects by it."""
     if mapper_of(index) is not None:
         return "a tile goes with a pointer: read `sk.load(p + i)`, write `sk.store(p + i, value)`"
     if not is_numeric(index):
@@ -65,10 +60,8 @@ def _index_hint(index: Any) -> str:
 def distance(site: Site, left: Address, right: Address) -> Number:
     """Return `left - right` in elements, int64."""
     if left.type != right.type:
-        shown = (
-            f"pointers to {left.dtype.name} ({left.type.space.value}) and {right.dtype.name} ({right.type.space.value})"
-        )
-        raise site.error(BadOperands("-", shown, "both must point to one array"))
+        first, second = (f"{each.dtype.name} ({each.type.space.value})" for each in (left, right))
+        raise site.error(BadOperands("-", f"pointers to {first} and {second}", "both must point to one array"))
     builder = site.tracer.builder
     delta = builder.sub(builder.bitcast(left.value, INDEX), builder.bitcast(right.value, INDEX))
     size = builder.index(left.dtype.itemsize)
@@ -79,7 +72,7 @@ def distance(site: Site, left: Address, right: Address) -> Number:
 
 
 def _moved(site: Site, array: Array, steps: Sequence[tuple[Any, Extent]], is_index: Sequence[bool]) -> Address:
-    """Return the base of `array` moved along each axis. is_index: for each step, whether it is an index as written."""
+    """Return the base of `array` moved by each index times its stride. is_index: whether each is an index of the user's."""
     builder = site.tracer.builder
     total: Value | None = None
     places: list[Value | int] = []
@@ -89,9 +82,7 @@ def _moved(site: Site, array: Array, steps: Sequence[tuple[Any, Extent]], is_ind
         if type(place) is int and place == 0:
             continue
         if type(place) is int and isinstance(stride, int):
-            offset: Any = builder.index(
-                dtypes.INDEX.wrap(place * stride)
-            )  # too large where nothing is left of the axis
+            offset: Any = builder.index(dtypes.INDEX.wrap(place * stride))  # it wraps only where the view is empty
         else:
             offset = builder.index(place) if type(place) is int else place
             if not isinstance(stride, int):
@@ -111,7 +102,7 @@ def _values(extents: Sequence[Extent]) -> tuple[Value | int, ...]:
 
 
 def _check_static(site: Site, array: Array, index: Any, axis: int) -> Any:
-    """Refuse a constant index outside an axis of constant size; a negative one counts from the end, as in Python."""
+    """Return an index, counted from the start; a constant one must be within an axis of constant size, as in Python."""
     if isinstance(index, bool):
         raise site.error(BadIndex("an index must be an integer, got a bool", _index_hint(index)))
     if not isinstance(index, (int, np.integer)) or not is_numeric(index):
@@ -173,7 +164,7 @@ def load_item(site: Site, array: Array, index: Any) -> Number | Array:
 def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
     """Return a sub-array: an integer removes an axis, a slice narrows it, `...` stands for whole axes."""
     steps: list[tuple[Any, Extent]] = []
-    kept: list[tuple[Extent, Extent]] = []
+    axes: list[tuple[Extent, Extent]] = []  # of the view: size and stride
     is_index: list[bool] = []
     is_contiguous = array.is_contiguous
     for axis, index in enumerate(_one_per_axis(site, array, indices)):
@@ -181,25 +172,25 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
         is_index.append(not isinstance(index, slice))
         if not isinstance(index, slice):
             steps.append((_check_static(site, array, index, axis), stride))
-            is_contiguous = is_contiguous and not kept
+            is_contiguous = is_contiguous and not axes
         elif index.start is index.stop is index.step is None:
             steps.append((0, stride))
-            kept.append((size, stride))
+            axes.append((size, stride))
         else:
             start, stop = (None if b is None else _bound(site, b) for b in (index.start, index.stop))
-            cut = cut_axis(site, start, stop, step_of(site, index), size)
+            cut = _cut(site, start, stop, _step_of(site, index), size)
             steps.append((cut.start, stride))
-            is_contiguous = is_contiguous and not kept and cut.step == 1
-            kept.append((cut.size, _scaled(site, stride, cut.step)))
+            is_contiguous = is_contiguous and not axes and cut.step == 1
+            axes.append((cut.size, _scaled(site, stride, cut.step)))
     base = _moved(site, array, steps, is_index)
-    return Array(array.name, base, tuple(s for s, _ in kept), tuple(s for _, s in kept), is_contiguous)
+    return Array(array.name, base, tuple(s for s, _ in axes), tuple(s for _, s in axes), is_contiguous)
 
 
 _WHOLE_AXIS = slice(None)
 
 
 def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return an index for each axis. Axes are whole that `...` stands for, that are not given, or whose slice has no bound."""
+    """Return an index for each axis: a whole slice for those that `...` stands for, and for those that are not given."""
     places = [k for k, index in enumerate(indices) if index is Ellipsis]
     if len(places) > 1:
         raise site.error(BadIndex("more than one `...` in an index", "name the axes by `:`"))
@@ -209,14 +200,14 @@ def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[A
 
 
 def _scaled(site: Site, stride: Extent, step: int) -> Extent:
-    """Return the stride of every `step`-th element; it does not matter where a very long step leaves one element."""
+    """Return the stride of every `step`-th element. A step beyond int64 leaves one element, so that any stride will do."""
     if isinstance(stride, int):
         return stride * step if dtypes.INDEX.holds(stride * step) else 0
     return stride if step == 1 else Number(site.tracer.builder.mul(stride.value, site.tracer.builder.index(step)))
 
 
 def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
-    """Return the view of `shape` elements from `start` on, along the first axes. Only the interpreter checks that they exist."""
+    """Return a view of `shape` elements from `start` on, along the first axes. Only the interpreter checks that they exist."""
     known = [_check_static(site, array, index, axis) for axis, index in enumerate(start)]
     firsts = [each if type(each) is int else Number(index_value(site, each)) for each in known]
     rest = array.shape[len(shape) :]
@@ -231,7 +222,7 @@ def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, .
 
 
 def _bound(site: Site, bound: Any) -> int | Number:
-    """Return a bound of a slice as an int or a run-time int64, to which a larger uint64 is cut, since no array is as long."""
+    """Return a bound of a slice as an int or a run-time int64; a uint64 beyond it is clamped, since no array is as long."""
     if isinstance(bound, int | np.integer) and not isinstance(bound, bool):
         return int(bound)
     if isinstance(bound, Number) and bound.dtype is dtypes.uint64:
@@ -254,7 +245,7 @@ _ONE_ELEMENT = "write a tile by `sk.store(p + i, v)`, or reduce it to a number: 
 
 
 def store(site: Site, pointer: Address, value: Any) -> None:
-    """Store a number, converted to the element dtype."""
+    """Emit a store of a number, converted to the element dtype."""
     if not is_numeric(value):
         is_tile = mapper_of(value) is not None
         hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
@@ -263,105 +254,44 @@ def store(site: Site, pointer: Address, value: Any) -> None:
     site.tracer.builder.store(pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))
 
 
-# -- attributes of stand-ins --------------------------------------------------------------------------------------------
+# -- slices ---------------------------------------------------------------------------------------------------------------
+#
+#    A[lo:hi]      start = min(max(lo < 0 ? lo + n : lo, 0), n), likewise stop; size = max(stop - start, 0)
+#
+# Python itself computes what is known while specialising. At run time, the part of a clamp that cannot be needed is left out: a
+# start that is known not to be negative is used as it is, since past the end the size is 0 already.
 
 
-def attribute(site: Site, owner: Any, name: str) -> Any:
-    """Return `x.dtype`, `x.to`, `A.shape`, ..."""
-    table = _ATTRIBUTES_OF.get(type(owner), _NUMBER)
-    found = table.get(name)
-    if found is None:
-        hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
-        raise site.error(NoAttribute(describe(owner), name, hint))
-    return found(site, owner)
-
-
-_REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_max` or `sk.reduce_min`"
-_WAYS_OUT = {
-    **dict.fromkeys(("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin"), _REDUCE),
-    **dict.fromkeys(
-        ("reshape", "ravel", "flatten", "view", "squeeze"), "pass the array in the shape that the kernel wants"
-    ),
-    **dict.fromkeys(("astype", "type"), "convert a number by `x.to(dtype)`"),
-    "item": "it is a number already",
-    "transpose": "write `.T`",
-    "copy": "copy the elements in a loop",
-    "__delitem__": "an element cannot be deleted",
-}  # what NumPy and torch have
-
-
-def _to(site: Site, owner: Any) -> BoundMethod:
-    def run(dtype: Any) -> Any:
-        if not isinstance(dtype, DType):
-            raise site.error(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"))
-        if isinstance(owner, Address):
-            return Address(site.tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
-        return site.tracer.arithmetic.convert(owner, dtype)
-
-    return BoundMethod(owner, "to", run)
-
-
-def _ptr_to(site: Site, owner: Array) -> BoundMethod:
-    return BoundMethod(owner, "ptr_to", lambda *index: element_pointer(site, owner, index))
-
-
-_Table = dict[str, Callable[[Site, Any], Any]]
-
-_NUMBER: _Table = {"dtype": lambda site, x: default_dtype(x), "to": _to}
-_ADDRESS: _Table = {"dtype": lambda site, p: p.dtype, "to": _to, "space": lambda site, p: p.type.space.value}
-_ARRAY: _Table = {
-    "dtype": lambda site, a: a.dtype,
-    "shape": lambda site, a: a.shape,
-    "strides": lambda site, a: a.strides,
-    "ndim": lambda site, a: a.ndim,
-    "size": lambda site, a: _size(site, a),
-    "ptr": lambda site, a: a.base,
-    "ptr_to": _ptr_to,
-    "T": lambda site, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
-}
-_ATTRIBUTES_OF: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
-
-
-def _size(site: Site, array: Array) -> Extent:
-    total: Extent = 1
-    for extent in array.shape:
-        total = combine_extents(site, "*", total, extent)
-    return total
-
-
-# -- slices --------------------------------------------------------------------------------------------------------------
-
-
-class Cut(NamedTuple):
-    """A slice of one axis: the first index, how many there are, and how far apart."""
+class _Cut(NamedTuple):
+    """A slice of one axis: the first index, the number of indices, and the distance between two of them."""
 
     start: Extent
     size: Extent
     step: int
 
 
-def step_of(site: Site, index: slice) -> int:
-    """Return the step of a slice, which is known while specialising."""
+def _step_of(site: Site, index: slice) -> int:
+    """Return the step of a slice, which must be known while specialising."""
     if index.step is None:
         return 1
     if isinstance(index.step, bool) or not (is_literal(index.step) or hasattr(index.step, "__index__")):
         raise site.error(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"))
     if isinstance(index.step, float) or int(index.step) == 0:
         raise site.error(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"))
-    return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # beyond it one element is left, as with it
+    return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # a longer step leaves one element too
 
 
-def cut_axis(site: Site, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> Cut:
-    """Return what `start:stop:step` selects of an axis of `size`."""
+def _cut(site: Site, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> _Cut:
+    """Return the indices that `start:stop:step` selects in an axis of `size`."""
     start, stop = (max(min(b, MOST_ELEMENTS), -MOST_ELEMENTS) if isinstance(b, int) else b for b in (start, stop))
     if not any(isinstance(each, Number) for each in (start, stop, size)):
         first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
-        return Cut(first, len(range(first, end, step)), step)
+        return _Cut(first, len(range(first, end, step)), step)
     clamp = _Clamp(site, size, step)
     lower, upper = (start, stop) if step > 0 else (stop, start)
     near = clamp.low if lower is None else clamp.near(lower)
     far = clamp.last if upper is None else clamp.far(upper)
-    return Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
+    return _Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
 
 
 def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
@@ -375,7 +305,7 @@ def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Ext
 
 
 class _Clamp:
-    """The clamp of one slice's bounds to `low` and `last`: 0 and the size, or one less where the step is negative."""
+    """Clamps the bounds of one slice to `low` and `last`: 0 and the size, each one less where the step is negative."""
 
     def __init__(self, site: Site, size: Extent, step: int) -> None:
         self.site, self.size, self.step = site, size, step
@@ -386,14 +316,14 @@ class _Clamp:
         return combine_extents(self.site, symbol, left, right)
 
     def extreme(self, name: str, left: Extent, right: Extent) -> Extent:
-        """Return the `minimum` or `maximum` of two numbers of which one is not known."""
+        """Emit `minimum` or `maximum` of two numbers of which one is not known."""
         if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
             return left
         values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX) for each in (left, right)]
         return Number(self.site.tracer.builder.call_one(registry.by_name(name), values, ()))
 
     def from_the_end(self, bound: Extent) -> Extent:
-        """Return a bound counted from the start: a negative one counts from the end."""
+        """Return a bound as an index from the start: a negative one counts from the end."""
         if isinstance(bound, int):
             return bound if bound >= 0 else self.binary("+", self.size, bound)
         is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0)
@@ -401,14 +331,14 @@ class _Clamp:
         return self.site.tracer.arithmetic.select(is_negative.value, counted, bound)
 
     def near(self, bound: Extent) -> Extent:
-        """Return the clamped bound nearer to index 0. Past the end it is not cut: the size is then negative, and so 0."""
+        """Clamp the bound nearer to the first index of the axis. One past the end may stay, since the size is negative then."""
         if interval_of(self.site.tracer, bound).lo >= 0:
             return bound
         found = self.extreme("maximum", self.from_the_end(bound), self.low)
         return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
 
     def far(self, bound: Extent) -> Extent:
-        """Return the clamped bound nearer to the end of the axis."""
+        """Clamp the bound nearer to the end of the axis."""
         interval = interval_of(self.site.tracer, bound)
         if isinstance(bound, int) and bound < 0:
             return self.extreme("maximum", self.from_the_end(bound), self.low)
@@ -419,7 +349,7 @@ class _Clamp:
         return self.extreme("minimum", bound, self.last)
 
     def between(self, near: Extent, far: Extent) -> Extent:
-        """Return how many indices there are from one end to the other."""
+        """Return how many indices there are from one bound to the other."""
         distance = self.binary("-", far, near)
         if isinstance(distance, int):
             return max(distance, 0)
@@ -428,6 +358,7 @@ class _Clamp:
         return self.extreme("maximum", distance, 0)
 
     def steps(self, length: Extent) -> Extent:
+        """Return how many indices the step leaves of `length`."""
         size = abs(self.step)
         return length if size == 1 else self.binary("//", self.binary("+", length, size - 1), size)
 
@@ -435,3 +366,65 @@ class _Clamp:
 def interval_of(tracer: Tracer, value: Extent) -> Interval:
     """Return the interval in which a number is known to lie."""
     return Interval.exactly(value) if isinstance(value, int) else tracer.intervals[value.value]
+
+
+# -- attributes of stand-ins --------------------------------------------------------------------------------------------
+
+
+def attribute(site: Site, owner: Any, name: str) -> Any:
+    """Return an attribute of a stand-in: `x.dtype`, `x.to`, `A.shape`, ..."""
+    table = ATTRIBUTES.get(type(owner), _NUMBER)
+    found = table.get(name)
+    if found is None:
+        hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
+        raise site.error(NoAttribute(describe(owner), name, hint))
+    return found(site, owner)
+
+
+_SHAPE = "pass the array in the shape that the kernel wants"
+_REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_max` or `sk.reduce_min`"
+# What to write instead of an attribute that NumPy and torch have.
+_WAYS_OUT = {
+    **dict.fromkeys(("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin"), _REDUCE),
+    **dict.fromkeys(("reshape", "ravel", "flatten", "view", "squeeze"), _SHAPE),
+    **dict.fromkeys(("astype", "type"), "convert a number by `x.to(dtype)`"),
+    "item": "it is a number already",
+    "transpose": "write `.T`",
+    "copy": "copy the elements in a loop",
+    "__delitem__": "an element cannot be deleted",
+}
+
+
+def _to(site: Site, owner: Any) -> BoundMethod:
+    def run(dtype: Any) -> Any:
+        if not isinstance(dtype, DType):
+            raise site.error(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"))
+        if isinstance(owner, Address):
+            return Address(site.tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
+        return site.tracer.arithmetic.convert(owner, dtype)
+
+    return BoundMethod(owner, "to", run)
+
+
+_Table = dict[str, Callable[[Site, Any], Any]]
+
+_NUMBER: _Table = {"dtype": lambda site, x: default_dtype(x), "to": _to}
+_ADDRESS: _Table = {"dtype": lambda site, p: p.dtype, "to": _to, "space": lambda site, p: p.type.space.value}
+_ARRAY: _Table = {
+    "dtype": lambda site, a: a.dtype,
+    "shape": lambda site, a: a.shape,
+    "strides": lambda site, a: a.strides,
+    "ndim": lambda site, a: a.ndim,
+    "size": lambda site, a: _size(site, a),
+    "ptr": lambda site, a: a.base,
+    "ptr_to": lambda site, a: BoundMethod(a, "ptr_to", lambda *index: element_pointer(site, a, index)),
+    "T": lambda site, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
+}
+ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
+
+
+def _size(site: Site, array: Array) -> Extent:
+    total: Extent = 1
+    for extent in array.shape:
+        total = combine_extents(site, "*", total, extent)
+    return total

@@ -10,16 +10,16 @@ import builtins
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import shown
+from stagekit.diagnostics import Loc, shown
 from stagekit.frontend import objects, rangeloop
-from stagekit.frontend.conditions import both, compare, truth
-from stagekit.frontend.control import branch, describe
+from stagekit.frontend.conditions import Test, Truth, both, compare, first_or, truth
+from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import (
@@ -31,14 +31,13 @@ from stagekit.frontend.iteration import (
     source_of,
     stream,
     thunks_of,
+    values_of,
 )
 from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.operators import binary
-from stagekit.frontend.python_calls import Builtin, run_native
-from stagekit.frontend.tracer import Thunk
+from stagekit.frontend.python_calls import OMITTED, Builtin, run_native
+from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time
-
-_NONE: Any = object()  # a parameter that was left out
 
 
 def _len(site: Site, obj: Any, /) -> Any:
@@ -57,7 +56,7 @@ def _len(site: Site, obj: Any, /) -> Any:
 
 
 def _range(site: Site, *args: Any, unroll: int | None = None) -> Any:
-    """`range(...)`, with `unroll=` as a hint for the run-time loop."""
+    """Make the range that `range(...)` gives; `unroll=` is a hint for its run-time loop."""
     if not 1 <= len(args) <= 3:
         message = f"`range` takes one to three arguments, got {len(args)}"
         raise site.error(BadCall(message, "range(start, stop, step)"))
@@ -72,31 +71,15 @@ def _range(site: Site, *args: Any, unroll: int | None = None) -> Any:
     return StagedRange(start, stop, step, unroll)
 
 
-def _list(site: Site, iterable: Any = (), /) -> Any:
-    return site.tracer.journal.born(items_of(site, iterable))
-
-
-def _tuple(site: Site, iterable: Any = (), /) -> Any:
-    return tuple(items_of(site, iterable))
-
-
-def _sum(site: Site, iterable: Any, /, start: Any = 0) -> Any:
-    total = start
-    for thunk in thunks_of(site, iterable):
-        total = binary(site, "+", total, thunk())
-    return total
-
-
-def _prod(site: Site, iterable: Any, /, *, start: Any = 1) -> Any:
-    """`math.prod`."""
-    total = start
-    for thunk in thunks_of(site, iterable):
-        total = binary(site, "*", total, thunk())
+def _accumulated(site: Site, symbol: str, iterable: Any, total: Any) -> Any:
+    """Return `total` combined with each item by the operator."""
+    for value in values_of(site, iterable):
+        total = binary(site, symbol, total, value)
     return total
 
 
 def _sorted(site: Site, iterable: Any, /, *, key: Any = None, reverse: bool = False) -> Any:
-    """The keys decide, which are known at compile time; the items need not be."""
+    """Sort items by keys, which must be known at compile time; the items need not be."""
     values = items_of(site, iterable)
     keys = values if key is None else [site.invoke(key, [v]) for v in values]
     for found in keys:
@@ -107,51 +90,29 @@ def _sorted(site: Site, iterable: Any, /, *, key: Any = None, reverse: bool = Fa
     return site.tracer.journal.born([values[i] for i in order])
 
 
-def _any(site: Site, iterable: Any, /) -> Any:
-    """Items after the first that holds are not made."""
+def _quantifier(undecided: bool, combine: Callable[[Tracer, Truth, Test, Loc], Truth]) -> Builtin:
+    """Return the meaning of `all` or `any`, which makes items as long as the outcome is `undecided`, or not known."""
 
-    def after(found: bool | Number, holds: Callable[[], bool | Number]) -> bool | Number:
-        if not isinstance(found, Number):
-            return found or holds()
-        outcome: bool | Number = branch(site.tracer, found.value, lambda: True, holds, site.loc)
-        return outcome
+    def run(site: Site, iterable: Any, /) -> Truth:
+        found: Truth = undecided
+        was_known = True
+        for thunk in thunks_of(site, iterable):
+            found = combine(site.tracer, found, lambda item=thunk: truth(site, item()), site.loc)  # type: ignore[misc]
+            was_known = was_known and isinstance(found, bool)
+            if isinstance(found, bool) and found is not undecided:
+                break
+        if not was_known:
+            forget_position(site.tracer, iterable)
+        return found
 
-    return _decided(site, iterable, False, after)
-
-
-def _all(site: Site, iterable: Any, /) -> Any:
-    """Items after the first that does not hold are not made."""
-
-    def after(found: bool | Number, holds: Callable[[], bool | Number]) -> bool | Number:
-        return both(site.tracer, found, holds, site.loc)
-
-    return _decided(site, iterable, True, after)
-
-
-def _decided(
-    site: Site,
-    iterable: Any,
-    undecided: bool,
-    after: Callable[[bool | Number, Callable[[], bool | Number]], bool | Number],
-) -> bool | Number:
-    """Take items as long as the outcome is `undecided`, or not known."""
-    found: bool | Number = undecided
-    was_known = True
-    for thunk in thunks_of(site, iterable):
-        found = after(found, lambda item=thunk: truth(site, item()))  # type: ignore[misc]
-        was_known = was_known and isinstance(found, bool)
-        if isinstance(found, bool) and found is not undecided:
-            break
-    if not was_known:
-        forget_position(site.tracer, iterable)
-    return found
+    return run
 
 
 # -- iterators: their items are made as they are asked for ----------------------------------------------------------------
 
 
-def _iter(site: Site, obj: Any, sentinel: Any = _NONE, /) -> Any:
-    if sentinel is not _NONE:
+def _iter(site: Site, obj: Any, sentinel: Any = OMITTED, /) -> Any:
+    if sentinel is not OMITTED:
         return iterator(site.tracer, lambda: _until(site, obj, sentinel))
     if isinstance(obj, Generator | Iterator):
         return obj
@@ -160,7 +121,7 @@ def _iter(site: Site, obj: Any, sentinel: Any = _NONE, /) -> Any:
 
 
 def _until(site: Site, fn: Any, sentinel: Any) -> Iterator[Thunk]:
-    """`iter(fn, sentinel)`: what `fn()` gives until it gives the sentinel, which must be known at compile time."""
+    """Yield the results of `fn()` until one equals the sentinel, which must be known at compile time."""
     while True:
         value = site.invoke(fn, [])
         is_last = truth(site, compare(site, ast.Eq(), value, sentinel))
@@ -171,37 +132,30 @@ def _until(site: Site, fn: Any, sentinel: Any) -> Iterator[Thunk]:
         yield lambda value=value: value  # type: ignore[misc]
 
 
-def _next(site: Site, iterator: Any, default: Any = _NONE, /) -> Any:
+def _next(site: Site, iterator: Any, default: Any = OMITTED, /) -> Any:
     if not isinstance(iterator, Generator | Iterator):
-        message = f"{_type_name(iterator)!r} object is not an iterator"
-        raise site.error(StaticFailure("TypeError", message))
+        name = describe(iterator) if isinstance(iterator, Number) else type(iterator).__name__
+        raise site.error(StaticFailure("TypeError", f"{name!r} object is not an iterator"))
     item = next_item(site, iterator, default)
-    if item is _NONE:
+    if item is OMITTED:
         message = "the iterator is exhausted; give `next` a default, as in `next(it, None)`"
         raise site.error(StaticFailure("StopIteration", message))
     return item
 
 
-def _type_name(value: Any) -> str:
-    return describe(value) if isinstance(value, Number) else type(value).__name__
-
-
-def _zip(site: Site, *iterables: Any, strict: bool = False) -> Any:
-    sources = [source_of(site, i) for i in iterables]
-    return stream(site, lambda: zip(*(source() for source in sources), strict=strict))
+def _zipped(site: Site, iterables: Sequence[Any], native: Callable[..., Iterator[Any]] = zip, **options: Any) -> Any:
+    """Return a function that iterates over several iterables at once, by `zip` or `zip_longest`."""
+    sources = [source_of(site, iterable) for iterable in iterables]
+    return lambda: native(*(source() for source in sources), **options)
 
 
 def _enumerate(site: Site, iterable: Any, start: Any = 0) -> Any:
     values = source_of(site, iterable)
-
-    def place(index: int) -> Any:
-        return binary(site, "+", start, index)
-
-    return stream(site, lambda: ((place(index), value) for index, value in enumerate(values())))
+    return stream(site, lambda: ((binary(site, "+", start, index), value) for index, value in enumerate(values())))
 
 
 def _reversed(site: Site, sequence: Any, /) -> Any:
-    method = objects.users_method(site.tracer, sequence, "__reversed__")
+    method = objects.interpreted_method(site.tracer, sequence, "__reversed__")
     if method is not None:
         return site.invoke(method, [sequence])
     if isinstance(sequence, range):
@@ -215,24 +169,19 @@ def _reversed(site: Site, sequence: Any, /) -> Any:
 
 
 def _map(site: Site, func: Any, iterable: Any, /, *iterables: Any, strict: bool = False) -> Any:
-    """Each call is made where its item is needed. strict: Python 3.14 brought it; here every version takes it."""
-    sources = [source_of(site, i) for i in (iterable, *iterables)]
+    """Make an iterator that calls `func` where an item is needed. strict: as in Python 3.14, here with every version."""
+    zipped = _zipped(site, (iterable, *iterables), strict=strict)
 
     def results() -> Iterator[Thunk]:
-        rows = zip(*(source() for source in sources), strict=strict)
+        rows = zipped()
         while (row := site.static(next, rows, None)) is not None:
             yield lambda row=row: site.invoke(func, list(row))  # type: ignore[misc]
 
     return iterator(site.tracer, results)
 
 
-def _filter(site: Site, function: Any, iterable: Any, /) -> Any:
-    values = source_of(site, iterable)
-    return stream(site, lambda: filter(_predicate(site, function, "filter"), values()))
-
-
 def _predicate(site: Site, function: Any, what: str) -> Callable[[Any], bool]:
-    """A condition on items that must be known at compile time. None: the item's own truth."""
+    """Return a condition on items, which must be known at compile time. function: None for the item's own truth."""
 
     def holds(item: Any) -> bool:
         found = item if function is None else site.invoke(function, [item])
@@ -245,8 +194,8 @@ def _predicate(site: Site, function: Any, what: str) -> Callable[[Any], bool]:
     return holds
 
 
-def _reduce(site: Site, function: Any, iterable: Any, initial: Any = _NONE, /) -> Any:
-    values = [] if initial is _NONE else [initial]
+def _reduce(site: Site, function: Any, iterable: Any, initial: Any = OMITTED, /) -> Any:
+    values = [] if initial is OMITTED else [initial]
     values += items_of(site, iterable)
     if not values:
         message = "reduce() of empty iterable with no initial value"
@@ -267,12 +216,8 @@ def _count(site: Site, start: Any = 0, step: Any = 1) -> Any:
     return stream(site, numbers)
 
 
-def _chain(site: Site, *iterables: Any) -> Any:
-    return chain_all(site, iterables)
-
-
 def chain_all(site: Site, iterable: Any, /) -> Any:
-    """`chain.from_iterable`."""
+    """Carry out `chain.from_iterable`."""
     outer = source_of(site, iterable)
     return iterator(site.tracer, lambda: (thunk for inner in outer() for thunk in thunks_of(site, inner)))
 
@@ -288,16 +233,10 @@ def _accumulate(site: Site, iterable: Any, func: Any = None, *, initial: Any = N
 
 def _starmap(site: Site, function: Any, iterable: Any, /) -> Any:
     rows = source_of(site, iterable)
-
-    def result_of(row: Any) -> Thunk:
-        return lambda: site.invoke(function, items_of(site, row))
-
-    return iterator(site.tracer, lambda: (result_of(row) for row in rows()))
-
-
-def _zip_longest(site: Site, *iterables: Any, fillvalue: Any = None) -> Any:
-    sources = [source_of(site, i) for i in iterables]
-    return stream(site, lambda: itertools.zip_longest(*(source() for source in sources), fillvalue=fillvalue))
+    return iterator(
+        site.tracer,
+        lambda: ((lambda row=row: site.invoke(function, items_of(site, row))) for row in rows()),  # type: ignore[misc]
+    )
 
 
 def _islice(site: Site, iterable: Any, /, *bounds: Any) -> Any:
@@ -309,7 +248,7 @@ def _islice(site: Site, iterable: Any, /, *bounds: Any) -> Any:
 
 
 def _by_predicate(native: Callable[[Any, Any], Iterator[Any]]) -> Builtin:
-    """`takewhile` and its like."""
+    """Return the meaning of `filter`, `takewhile` or their like."""
 
     def run(site: Site, predicate: Any, iterable: Any, /) -> Any:
         holds = _predicate(site, predicate, native.__name__)
@@ -320,28 +259,32 @@ def _by_predicate(native: Callable[[Any, Any], Iterator[Any]]) -> Builtin:
 
 
 ON_SEQUENCES: dict[Any, Builtin] = {
-    builtins.sum: _sum,
+    builtins.sum: lambda site, iterable, /, start=0: _accumulated(site, "+", iterable, start),
     builtins.len: _len,
     builtins.range: _range,
-    builtins.list: _list,
-    builtins.tuple: _tuple,
+    builtins.list: lambda site, iterable=(), /: site.tracer.journal.born(items_of(site, iterable)),
+    builtins.tuple: lambda site, iterable=(), /: tuple(items_of(site, iterable)),
     builtins.iter: _iter,
     builtins.next: _next,
-    builtins.zip: _zip,
+    builtins.zip: lambda site, *iterables, strict=False: stream(site, _zipped(site, iterables, strict=strict)),
     builtins.enumerate: _enumerate,
     builtins.reversed: _reversed,
     builtins.sorted: _sorted,
     builtins.map: _map,
-    builtins.filter: _filter,
-    builtins.any: _any,
-    builtins.all: _all,
+    builtins.any: _quantifier(False, first_or),
+    builtins.all: _quantifier(True, both),
     functools.reduce: _reduce,
-    math.prod: _prod,
+    math.prod: lambda site, iterable, /, *, start=1: _accumulated(site, "*", iterable, start),
     itertools.count: _count,
-    itertools.chain: _chain,
+    itertools.chain: lambda site, *iterables: chain_all(site, iterables),
     itertools.accumulate: _accumulate,
     itertools.starmap: _starmap,
-    itertools.zip_longest: _zip_longest,
+    itertools.zip_longest: lambda site, *iterables, fillvalue=None: stream(
+        site, _zipped(site, iterables, itertools.zip_longest, fillvalue=fillvalue)
+    ),
     itertools.islice: _islice,
-    **{native: _by_predicate(native) for native in (itertools.takewhile, itertools.dropwhile, itertools.filterfalse)},
+    **{
+        native: _by_predicate(native)
+        for native in (filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
+    },
 }

@@ -1,6 +1,5 @@
-"""Calls: what is called decides. Intrinsics and the language's own functions make IR; Python functions are interpreted in a new
-frame (decorated with `@inline` or not, it is the same); classes are constructed; everything else is CPython's, if its arguments
-are known at compile time.
+"""Calls. Intrinsics and the language's own functions emit IR; Python functions are interpreted in a new frame, decorated with
+`@inline` or not; classes are constructed; CPython calls everything else, if its arguments are known at compile time.
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
+from stagekit.frontend.builtin_numbers import ELEMENTWISE
 from stagekit.frontend.control import describe
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
 from stagekit.frontend.evaluation import ROUTES, Site, evaluate
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.journal import Location
+from stagekit.frontend.language import bind
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.python_calls import HandedOut, carry_out
@@ -56,7 +57,7 @@ DEEP = 16  # calls nested deeper have a budget: those of a recursion may double 
 
 
 def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What Python or NumPy has a function, class or object for, and what a user's class says in `__call__`."""
+    """Call something whose type has no route: a function or class of Python, NumPy or the user, or an object with `__call__`."""
     spec = familiar(fn)
     if spec is not None:
         is_known = not any(map(mapper_of, (*args, *kwargs.values()))) and not holds_run_time([args, kwargs])
@@ -67,15 +68,13 @@ def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -
             return _convert(site, dtype, args, kwargs)
     if isinstance(fn, functools.partial):
         return site.invoke(fn.func, [*fn.args, *args], {**fn.keywords, **kwargs})
-    fragment = _of_ours(fn, "__stagekit_fragment__")
+    fragment = _package_attribute(fn, "__stagekit_fragment__")
     if fragment is not None and not isinstance(fn, type):
-        fixed = _of_ours(fn, "__stagekit_fixed__") or {}
-        return _interpreted(site, fragment, *_beside(site, fragment, fixed, args, kwargs))
-    builtin = builtins.find(fn)
-    if builtin is not None:
+        fixed = _package_attribute(fn, "__stagekit_fixed__") or {}
+        return _interpreted(site, fragment, *_with_fixed(site, fragment, fixed, args, kwargs))
+    if (builtin := builtins.find(fn)) is not None:
         return _builtin(site, fn, builtin, args, kwargs)
-    wrapper = builtins.wrapper(fn, args, kwargs)
-    if wrapper is not None:
+    if (wrapper := builtins.wrapper(fn, args, kwargs)) is not None:
         return wrapper(site, fn, args, kwargs)
     if isinstance(fn, types.FunctionType):
         return _python_function(site, fn, args, kwargs)
@@ -89,31 +88,20 @@ def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -
     return _native(site, fn, args, kwargs)
 
 
-def _of_ours(fn: Any, name: str) -> Any:
-    """One of the attributes that this package gives what a kernel calls. What a user's `__getattr__` makes up is none."""
+def _package_attribute(fn: Any, name: str) -> Any:
+    """Return an attribute that this package gives to callables, or None, also where a user's `__getattr__` would make one up."""
     is_stored = lookup(type(fn), name) is not ABSENT or name in own_attributes(fn)
     return getattr(fn, name) if is_stored else None
-
-
-def _bound(
-    site: Site, name: str, signature: inspect.Signature, args: Any, kwargs: Any, hint: str = ""
-) -> inspect.BoundArguments:
-    """Bind arguments as Python does. What does not fit is an error that shows the signature, or a hint of its own."""
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise site.error(BadCall(f"`{name}`: {error}", hint or f"{name}{_plain(signature)}")) from None
 
 
 # -- the language's own ---------------------------------------------------------------------------------------------------
 
 
 def _elementwise(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`fn` of each element, as the first tile among its arguments says; NotImplemented where there is none."""
-    for each in (*args, *kwargs.values()):
-        mapper = mapper_of(each)
-        if mapper is not None:
-            return site.invoke(mapper, [each, fn, tuple(args), kwargs])
+    """Apply `fn` to each element, by the method of the first tile among the arguments; NotImplemented where there is no tile."""
+    for value in (*args, *kwargs.values()):
+        if (mapper := mapper_of(value)) is not None:
+            return site.invoke(mapper, [value, fn, tuple(args), kwargs])
     return NotImplemented
 
 
@@ -128,12 +116,8 @@ def _staged(site: Site, fn: language.Staged, args: list[Any], kwargs: dict[str, 
     site.at()
     if not kwargs and fn.least <= len(args) <= fn.most:
         return fn.run(site, *args)
-    bound = _bound(site, fn.name, fn.signature, args, kwargs)
+    bound = bind(site, fn.name, fn.signature, args, kwargs)
     return fn.run(site, *bound.args, **bound.kwargs)
-
-
-def _constexpr(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return _staged(site, language.constexpr_value, args, kwargs)
 
 
 def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -146,10 +130,6 @@ def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any]) 
     raise site.error(BadCall(f"`{dtype.name}({shown})`", f"{dtype.name}(number)"))
 
 
-def _bound_method(site: Site, fn: BoundMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return site.static(fn.run, *args, **kwargs)
-
-
 def _method(site: Site, fn: types.MethodType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if _moves_a_tuple(fn):
         return _native(site, fn, args, kwargs)
@@ -157,10 +137,13 @@ def _method(site: Site, fn: types.MethodType, args: list[Any], kwargs: dict[str,
 
 
 def _builtin(site: Site, fn: Any, staged: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function of Python's by its staged meaning."""
     code = staged.__code__
     least = code.co_argcount - len(staged.__defaults__ or ())
     if kwargs or code.co_kwonlyargcount or not least <= len(args) + 1 <= code.co_argcount:
-        _bound(site, fn.__name__, _signature(staged), (site, *args), kwargs, "as in Python")
+        bind(site, fn.__name__, _signature(staged), (site, *args), kwargs, "as in Python")
+    if fn in ELEMENTWISE and args and (mapper := mapper_of(args[0])) is not None:
+        return site.invoke(mapper, [args[0], fn, tuple(args), kwargs])
     return staged(site, *args, **kwargs)
 
 
@@ -173,7 +156,7 @@ _signatures: weakref.WeakKeyDictionary[types.FunctionType, tuple[tuple[Any, ...]
 
 
 def keep_snapshot(snapshot: Snapshot) -> None:
-    """Use this text for its function from now on (decorators take it at definition)."""
+    """Use this source for its function from now on. Decorators take it when the function is defined."""
     _snapshots[snapshot.function] = snapshot
 
 
@@ -193,7 +176,7 @@ def _signature(function: types.FunctionType) -> inspect.Signature:
 
 
 def _python_function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A plain function: interpreted; where it cannot be and sees compile-time values only, CPython runs it."""
+    """Interpret a plain function. CPython runs it where it is native, or where it has no source and all arguments are known."""
     if args:
         _note_method(site.tracer, fn, args[0])
     if _runs_natively(fn) or hasattr(fn, "__stagekit_host__"):
@@ -208,13 +191,13 @@ def _python_function(site: Site, fn: types.FunctionType, args: list[Any], kwargs
 
 
 def _runs_natively(fn: types.FunctionType) -> bool:
-    """Is it Python's own or ours? Its globals tell; `__module__` may be that of a function it wraps."""
+    """Return whether `fn` is Python's own or ours, by its globals: its `__module__` may be that of a function it wraps."""
     module = str(fn.__globals__.get("__name__"))
     return is_native(module) or (module.startswith("stagekit.") and not module.startswith("stagekit.lib."))
 
 
 def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
-    """Record that a class says `fn` of its objects, under whatever name: another may be put in its place."""
+    """Note that a class stores `fn` for its objects, under whatever name, since another may be put in its place."""
     cls = owner if isinstance(owner, type) else type(owner)
     if is_fixed(cls.__module__):
         return
@@ -224,47 +207,43 @@ def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
         return
     for base in cls.__mro__:
         for name, member in vars(base).items():
-            if any(part is fn for part in _functions_of(member)) and lookup(cls, name) is member:
+            parts = (member, *(getattr(member, part, None) for part in ("fget", "fset", "func", "__func__")))
+            if any(part is fn for part in parts) and lookup(cls, name) is member:
                 tracer.captures.note_member(cls, name)
 
 
-def _functions_of(member: Any) -> list[Any]:
-    """What a class may run for one of its names: a plain function, or what a descriptor is made of."""
-    return [member, *(getattr(member, part, None) for part in ("fget", "fset", "func", "__func__"))]
-
-
 def _function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Whatever `def` made: one of the library's that CPython runs, or what it is otherwise."""
+    """Call what `def` made. CPython runs those functions of the library that are marked by `direct`."""
     if "__stagekit_direct__" not in fn.__dict__:
         return _by_identity(site, fn, args, kwargs)
-    _variables(site, fn, args, kwargs)  # refuses arguments that do not fit
+    _variables(site, fn, args, kwargs)  # raises where the arguments do not fit
     return run_direct(site, fn, args, kwargs)
 
 
 def _interpreted(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Interpret `fn` in a frame of its own; arguments are already evaluated, so by value and once."""
+    """Interpret `fn` in a frame of its own. The arguments are evaluated already, so each is evaluated once."""
     source = snapshot_of(fn).source
     site.tracer.captures.note_function(fn)
     return run_call(site, source, fn, None, _variables(site, fn, args, kwargs))
 
 
-def _beside(
+def _with_fixed(
     site: Site, fn: types.FunctionType, fixed: Mapping[str, Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call of a kernel with fixed constexprs: it takes the other parameters, in their order."""
+    """Return the arguments for `fn` when a kernel with fixed constexprs is called: it takes the other parameters, in order."""
     if not fixed:
         return args, kwargs
     signature = _signature(fn)
-    left = signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in fixed])
-    return [], {**_bound(site, fn.__name__, left, args, kwargs).arguments, **fixed}
+    open_ = signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in fixed])
+    return [], {**bind(site, fn.__name__, open_, args, kwargs).arguments, **fixed}
 
 
 def _variables(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The variables that a call begins with: its parameters, bound as Python does."""
+    """Return the variables that a call begins with: its parameters, bound as Python binds them."""
     code = fn.__code__
     if not kwargs and len(args) == code.co_argcount and not (code.co_kwonlyargcount or code.co_flags & _VARIADIC):
         return dict(zip(code.co_varnames, args))  # what `Signature.bind` gives, much faster, for the commonest call
-    bound = _bound(site, fn.__name__, _signature(fn), args, kwargs)
+    bound = bind(site, fn.__name__, _signature(fn), args, kwargs)
     bound.apply_defaults()
     for value in bound.arguments.values():
         if isinstance(value, dict):  # **kwargs is a new dict, made by the call
@@ -275,15 +254,10 @@ def _variables(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
-def _plain(signature: inspect.Signature) -> str:
-    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-
-
 def run_call(
     site: Site, source: Source, function: types.FunctionType | None, outer: Scope | None, variables: dict[str, Any]
 ) -> Any:
-    """Run a function body in a new frame and give what it returns."""
+    """Run a function body in a new frame and return what it returns."""
     tracer = site.tracer
     if site.frame.depth >= DEEP:
         site.frame.count_deep_call(site.node, source)
@@ -292,7 +266,7 @@ def run_call(
     inner.control = tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
         return evaluate(inner, source.node.body)
-    # what the calling statement has made so far it may still hold
+    # the calling statement may still hold what it has made so far
     tracer.waiting.append((tracer.statement_began, tracer.journal.tick()))
     try:
         run_body(inner, source.node.body)
@@ -311,22 +285,22 @@ def run_call(
 
 @remembered
 def _has_inner_scopes(node: ast.AST) -> bool:
-    """May something made by this function read its variables when it is over?"""
+    """Return whether functions made in this one may read its variables after it has returned."""
     return not {ast.FunctionDef, ast.Lambda, ast.GeneratorExp}.isdisjoint(map(type, all_nodes(node)[1:]))
 
 
 def _forget_exits(frame: Frame) -> None:
-    """Behind a call all its exits meet: what some leave without a value has none."""
+    """Poison the outer variables that some exit of a finished call leaves without a value: after it, all exits meet."""
     for name in frame.source.names.nonlocal_:
         owner = frame.scope.owner_of(name)
         variables = owner.variables if owner is not None else {}
-        held = variables.get(name)
-        if isinstance(held, Partial):
-            frame.tracer.journal.assign(Location(variables, name, False), Poison(held.diagnostic, held.notes))
+        value = variables.get(name)
+        if isinstance(value, Partial):
+            frame.tracer.journal.assign(Location(variables, name, False), Poison(value.diagnostic, value.notes))
 
 
 def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
-    """The value of a nested `def` or `lambda`: its defaults are evaluated now, its free names stay live."""
+    """Make the value of a nested `def` or `lambda`. Its defaults are evaluated now; its free names are read when it is called."""
     name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
     source = Source(frame.source.file, name, node, names_of(node))
     defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
@@ -339,16 +313,16 @@ def make_closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
 
 @remembered
 def _code_of_stub(node: ast.FunctionDef | ast.Lambda) -> types.CodeType:
-    """The code of a function with these parameters that does nothing."""
+    """Return the code of a function with these parameters that does nothing."""
     made = compile(f"lambda {bare_signature(node.args)}: None", "<stub>", "eval")
     return next(each for each in made.co_consts if isinstance(each, types.CodeType))
 
 
 def trace_define(frame: Frame, node: ast.FunctionDef) -> None:
-    made: Any = make_closure(frame, node)
+    function: Any = make_closure(frame, node)
     for decorator in reversed(node.decorator_list):
-        made = Site(frame, decorator).invoke(evaluate(frame, decorator), [made])
-    frame.tracer.assign(binding_scope(frame, node.name).variables, node.name, made)
+        function = Site(frame, decorator).invoke(evaluate(frame, decorator), [function])
+    frame.tracer.assign(binding_scope(frame, node.name).variables, node.name, function)
 
 
 RUNNERS[ast.FunctionDef] = trace_define
@@ -362,7 +336,7 @@ def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Make an object, as the `__call__` of a metaclass says where it has one."""
+    """Make an object, by the `__call__` of the metaclass where a user defines one."""
     site.tracer.note_lookup(cls, "__call__")
     for name in ("__new__", "__init__", "__post_init__"):
         site.tracer.captures.note_member(cls, name)
@@ -373,10 +347,11 @@ def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Make an object. A user's `__init__` or `__post_init__` is interpreted; generated ones only assign, so CPython runs them."""
+    """Make an object as `type.__call__` does. A user's `__init__` is interpreted; a dataclass's is staged field by field."""
     if getattr(cls, "__stagekit_launch__", False):
         return language.staged_launch(site, cls, args, kwargs)
-    if dataclasses.is_dataclass(cls) and _has_generated_init(cls):
+    generated = lookup(cls, "__init__")
+    if dataclasses.is_dataclass(cls) and isinstance(generated, types.FunctionType) and is_generated(generated):
         return _dataclass(site, cls, args, kwargs)
     init = cls.__dict__.get("__init__") or getattr(cls, "__init__", None)
     is_own = isinstance(init, types.FunctionType) and not is_generated(init)
@@ -390,15 +365,10 @@ def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str,
     return carry_out(site, cls, args, kwargs)
 
 
-def _has_generated_init(cls: type) -> bool:
-    init = lookup(cls, "__init__")
-    return isinstance(init, types.FunctionType) and is_generated(init)
-
-
 def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What a generated `__init__` does, with factories and `__post_init__` staged."""
+    """Make an object as the `__init__` of a dataclass does, with default factories and `__post_init__` staged."""
     signature = inspect.signature(cls)
-    bound = _bound(site, cls.__name__, signature, args, kwargs, cls.__name__)
+    bound = bind(site, cls.__name__, signature, args, kwargs, cls.__name__)
     made = site.tracer.journal.born(object.__new__(cls))
     fields = dataclasses.fields(cls)
     for field in fields:
@@ -415,10 +385,9 @@ def _dataclass(site: Site, cls: Any, args: list[Any], kwargs: dict[str, Any]) ->
         else:
             objects.put(site, made, field.name, value)
     if "__post_init__" in cls.__init__.__code__.co_names:
-        post_init = cls.__post_init__
-        init_only = signature.parameters.keys() - {field.name for field in fields}
-        rows = [p for name, p in signature.parameters.items() if name in init_only]
-        site.invoke(post_init, [made, *(bound.arguments.get(p.name, p.default) for p in rows)])
+        names = {field.name for field in fields}
+        init_only = [p for name, p in signature.parameters.items() if name not in names]
+        site.invoke(cls.__post_init__, [made, *(bound.arguments.get(p.name, p.default) for p in init_only)])
     return made
 
 
@@ -429,7 +398,7 @@ _AS_TEXT = (str, repr, format, ascii, bin, hex, oct, chr)
 
 
 def _moves_a_tuple(fn: Any) -> bool:
-    """Is this a method of a namedtuple that only moves its items?"""
+    """Return whether `fn` is a method of a namedtuple that only moves its items."""
     if not isinstance(fn, types.MethodType):
         return False
     kind = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
@@ -437,13 +406,13 @@ def _moves_a_tuple(fn: Any) -> bool:
 
 
 def _moves_only(fn: Any) -> bool:
-    """Does CPython's `fn` put values from one place to another, whatever they are?"""
+    """Return whether CPython's `fn` moves values without looking at them, as methods of containers do."""
     owner = getattr(fn, "__self__", None)
     return owner in _CONTAINERS if isinstance(owner, type) else isinstance(owner, _CONTAINERS) or _moves_a_tuple(fn)
 
 
 def _native(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Let CPython run it: only with compile-time values, or where it merely moves values about (methods of containers)."""
+    """Let CPython call `fn`, which must get compile-time values only, unless it merely moves them."""
     if not callable(fn):
         hint = "only functions, classes and objects with `__call__` can be called"
         raise site.error(NotCallable(f"{describe(fn)} is not callable", hint))
@@ -457,6 +426,7 @@ def _native(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 
 def _way_out(fn: Any, args: list[Any]) -> str:
+    """Return a hint for a function that cannot take run-time values."""
     if fn in _AS_TEXT or isinstance(getattr(fn, "__self__", None), str):
         return "the digits are known at run time only: use `print`, or an f-string in `print` or `assert`"
     name = getattr(fn, "__name__", "")
@@ -469,18 +439,16 @@ ROUTES.update(
     {
         Intrinsic: _intrinsic,
         language.Staged: _staged,
-        type(constexpr): _constexpr,
+        type(constexpr): lambda site, _, args, kwargs: _staged(site, language.constexpr_value, args, kwargs),
         DType: _convert,
         Closure: _closure,
-        BoundMethod: _bound_method,
+        BoundMethod: lambda site, fn, args, kwargs: site.static(fn.run, *args, **kwargs),
         types.MethodType: _method,
         types.FunctionType: _function,
         object: _by_identity,
         HandedOut: builtins.leads_to("closure"),
         staticmethod: builtins.leads_to("__func__"),
-        types.GenericAlias: builtins.leads_to(
-            "__origin__"
-        ),  # `Class[int](...)`: what stands in the brackets is for readers
+        types.GenericAlias: builtins.leads_to("__origin__"),  # `Class[int](...)` makes what `Class(...)` does
         type(typing.Iterable[int]): builtins.leads_to("__origin__"),
     }
 )

@@ -17,7 +17,7 @@ from stagekit.frontend.evaluation import Site, evaluate, first_answer, user_meth
 from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.numbers import COMPARISONS, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time, is_dataclass_with
 
 Truth = bool | Number  # of a condition: known at compile time, or a run-time bool
 Test = Callable[[], Truth]
@@ -164,24 +164,21 @@ def trace_conditional(frame: Frame, node: ast.IfExp) -> Any:
 
 
 def trace_compare(frame: Frame, node: ast.Compare) -> Any:
-    """Trace `a < b < c`: every operand once, later ones only where the links before hold."""
-    left = evaluate(frame, node.left)
-    return _compare_chain(frame, node, left, list(zip(node.ops, node.comparators)))
-
-
-def _compare_chain(frame: Frame, node: ast.Compare, left: Any, links: list[tuple[ast.cmpop, ast.expr]]) -> Any:
-    (op, right_node), rest = links[0], links[1:]
-    right = evaluate(frame, right_node)
+    """Trace `a < b < c`: each operand is evaluated once, and only where the comparisons before it hold."""
     site = Site(frame, node)
-    first = compare(site, op, left, right)
-    if not rest:
-        return first
-    holds = truth(site, first)
-    return both(frame.tracer, holds, lambda: truth(site, _compare_chain(frame, node, right, rest)), site.loc)
+
+    def chain(left: Any, index: int) -> Any:
+        right = evaluate(frame, node.comparators[index])
+        outcome = compare(site, node.ops[index], left, right)
+        if index + 1 == len(node.ops):
+            return outcome
+        return both(frame.tracer, truth(site, outcome), lambda: truth(site, chain(right, index + 1)), site.loc)
+
+    return chain(evaluate(frame, node.left), 0)
 
 
 def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
-    """Trace one link of a comparison."""
+    """Return the outcome of `left op right` for any comparison operator and any two values."""
     if isinstance(op, ast.Is | ast.IsNot):
         is_same = left is right if not is_literal(left) else (type(left) is type(right) and left == right)
         return is_same is isinstance(op, ast.Is)
@@ -203,7 +200,7 @@ def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def _compare_stand_ins(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
-    """Compare a run-time value with something that is no number: they are unequal, as in Python; order is refused."""
+    """Compare a run-time value with something that is not a number: they are unequal, as in Python; order is refused."""
     is_pointer = isinstance(left, Address) or isinstance(right, Address)
     if is_pointer and isinstance(left, Address | Array) and isinstance(right, Address | Array):
         distance = arrays.distance(site, arrays.base_of(site, left), arrays.base_of(site, right))
@@ -219,7 +216,10 @@ _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "
 
 
 def _by_comparison_method(site: Site, op: type[ast.cmpop], left: Any, right: Any) -> Any:
-    """Return the answer of `left.__lt__(right)`, else of `right.__gt__(left)`; in the other order where right's class derives."""
+    """Return what a user's class answers: `left.__lt__(right)`, else `right.__gt__(left)`; NotImplemented where neither does.
+
+    The right one is asked first where its class derives from the left's.
+    """
     is_derived = type(right) is not type(left) and isinstance(right, type(left))
 
     def ask(name: str) -> Any:
@@ -234,7 +234,7 @@ def _by_comparison_method(site: Site, op: type[ast.cmpop], left: Any, right: Any
 
 
 def contains(site: Site, item: Any, container: Any) -> Truth:
-    """Trace `item in container` for a compile-time container; a run-time item is compared with each element."""
+    """Return the outcome of `item in container`; a run-time item is compared with each element."""
     method = user_method(site.tracer, container, "__contains__")
     if method is not None:
         return truth(site, site.invoke(method, [container, item]))
@@ -246,53 +246,52 @@ def contains(site: Site, item: Any, container: Any) -> Truth:
         return _in_range(site, item, container)
     found: Truth = False
     for element in items_of(site, container):
-        is_same = element is item
-        equal = is_same or truth(site, compare(site, ast.Eq(), item, element))
-        found = either(site.tracer, found, equal)
+        found = either(site.tracer, found, element is item or _equal(site, item, element))
     if isinstance(found, Number):
         forget_position(site.tracer, container)
     return found
 
 
 def _in_range(site: Site, item: Any, numbers: range) -> Truth:
-    """Return whether a number is between the ends of a range and on a step, without a comparison per number."""
+    """Return whether `item` is between the ends and on a step, without a comparison for each number."""
     if not numbers:
         return False
     first, last, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
     site.at()
-    low, high = (site.tracer.arithmetic.compare(op, item, end) for op, end in ((ast.GtE, first), (ast.LtE, last)))
+    arithmetic, builder = site.tracer.arithmetic, site.tracer.builder
+    low, high = arithmetic.compare(ast.GtE, item, first), arithmetic.compare(ast.LtE, item, last)
     if default_dtype(item).is_float:
-        distance = site.tracer.arithmetic.binary("-", item, first)
+        distance = arithmetic.binary("-", item, first)
     else:  # as uint64, which holds the distance of any two integers
-        wide = site.tracer.arithmetic.convert(site.tracer.arithmetic.convert(item, dtypes.INDEX), dtypes.uint64)
-        distance = site.tracer.arithmetic.binary("-", wide, first % 2**64)
-    past = site.tracer.arithmetic.binary("%", distance, step)
-    on_step = site.tracer.arithmetic.compare(ast.Eq, past, 0)
-    return Number(site.tracer.builder.and_(site.tracer.builder.and_(low.value, high.value), on_step.value))
+        wide = arithmetic.convert(arithmetic.convert(item, dtypes.INDEX), dtypes.uint64)
+        distance = arithmetic.binary("-", wide, first % 2**64)
+    on_step = arithmetic.compare(ast.Eq, arithmetic.binary("%", distance, step), 0)
+    return Number(builder.and_(builder.and_(low.value, high.value), on_step.value))
+
+
+# -- of values that hold run-time values -------------------------------------------------------------------------------
 
 
 def _compare_contents(site: Site, op: ast.cmpop, left: Any, right: Any) -> Truth:
-    """Trace `left op right` where one of the two holds run-time values."""
+    """Compare two values of which one holds run-time values, item by item."""
     is_alike = _kind(left) is not None and _kind(left) is _kind(right)
     if isinstance(op, ast.Eq | ast.NotEq):
-        equal = left is right or (is_alike and _equal(site, left, right))
+        equal = left is right or (is_alike and _equal_contents(site, left, right))
         return negate_condition(site.tracer, equal) if isinstance(op, ast.NotEq) else equal
     if not is_alike or not (_is_ordered(left) and _is_ordered(right)):
         symbol = COMPARISONS[type(op)][0]
         raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", ""))
-    return _compare_ordered(site, op, _items(left), _items(right))
+    return _ordered(site, op, _items(left), _items(right))
 
 
 def _kind(value: Any) -> type | None:
-    """Return what values must share to be compared by their items; None for a value that compares by identity."""
+    """Return what two values must share to be compared by their items; None for a value that is compared by identity."""
     builtin = next((kind for kind in (tuple, list, dict) if isinstance(value, kind)), None)
-    params = getattr(type(value), "__dataclass_params__", None)
-    return builtin or (type(value) if params is not None and params.eq else None)
+    return builtin or (type(value) if is_dataclass_with(value, "eq") else None)
 
 
 def _is_ordered(value: Any) -> bool:
-    params = getattr(type(value), "__dataclass_params__", None)
-    return isinstance(value, tuple | list) or (params is not None and params.order)
+    return isinstance(value, tuple | list) or is_dataclass_with(value, "order")
 
 
 def _items(value: Any) -> list[Any]:
@@ -301,36 +300,34 @@ def _items(value: Any) -> list[Any]:
     return [getattr(value, f.name) for f in dataclasses.fields(value) if f.compare]
 
 
-def _equal(site: Site, left: Any, right: Any) -> Truth:
+def _equal_contents(site: Site, left: Any, right: Any) -> Truth:
     if isinstance(left, dict):
         if left.keys() != right.keys():
             return False
-        return _all_equal(site, list(left.values()), [right[key] for key in left])
-    return _all_equal(site, _items(left), _items(right))
-
-
-def _all_equal(site: Site, left: list[Any], right: list[Any]) -> Truth:
-    equal: Truth = len(left) == len(right)
-    for a, b in zip(left, right):
-        equal = both(site.tracer, equal, lambda a=a, b=b: _is_same(site, a, b), site.loc)  # type: ignore[misc]
+        pairs = [(value, right[key]) for key, value in left.items()]
+    else:
+        pairs = list(zip(_items(left), _items(right)))
+        if len(_items(left)) != len(_items(right)):
+            return False
+    equal: Truth = True
+    for a, b in pairs:
+        equal = both(site.tracer, equal, lambda a=a, b=b: _equal(site, a, b), site.loc)  # type: ignore[misc]
     return equal
 
 
-def _is_same(site: Site, a: Any, b: Any) -> Truth:
+def _equal(site: Site, a: Any, b: Any) -> Truth:
     return truth(site, compare(site, ast.Eq(), a, b))
 
 
-def _compare_ordered(site: Site, op: ast.cmpop, left: list[Any], right: list[Any]) -> Truth:
-    """Trace an order of sequences: the first items that differ decide, or else the lengths."""
+def _ordered(site: Site, op: ast.cmpop, left: list[Any], right: list[Any]) -> Truth:
+    """Compare two sequences: the first items that differ decide; where there are none, the lengths do."""
     if not left or not right:
         return bool(COMPARISONS[type(op)][2](len(left), len(right)))
-
-    def compare_first() -> Truth:
-        return truth(site, compare(site, op, left[0], right[0]))
-
-    def compare_rest() -> Truth:
-        return _compare_ordered(site, op, left[1:], right[1:])
-
-    same = _is_same(site, left[0], right[0])
-    answer: Truth = choose(site.tracer, same, compare_rest, compare_first, site.loc)
-    return answer
+    outcome: Truth = choose(
+        site.tracer,
+        _equal(site, left[0], right[0]),
+        lambda: _ordered(site, op, left[1:], right[1:]),
+        lambda: truth(site, compare(site, op, left[0], right[0])),
+        site.loc,
+    )
+    return outcome

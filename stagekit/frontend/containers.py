@@ -1,12 +1,13 @@
-"""Changes of Python's containers: allowed for those made in the kernel, and noted so that they can be taken back.
+"""Changes of Python's containers: allowed for those made in the kernel, and noted so that they can be undone.
 
-A change that adds or takes one item notes that item. Others note all that the container held, so that a loop of a thousand
-appends does not keep a thousand copies.
+A change that adds or takes one item notes that item alone, so that a loop of a thousand appends does not hold a thousand copies.
+Other changes note the whole contents of the container.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -30,12 +31,12 @@ Undo = Callable[[], None]
 
 
 def changes(owner: Any, name: str) -> bool:
-    """Is `owner.name` a method that changes a container?"""
+    """Return whether `owner.name` is a method that changes a container."""
     return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
 
 
 def container_method(site: Site, owner: Any, name: str) -> BoundMethod:
-    """A method that changes a container: checked and noted in the journal first."""
+    """Return a method that changes a container, and that checks and notes the change in the journal first."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         what = f"`.{name}(...)` of a {type(owner).__name__}"
@@ -49,30 +50,24 @@ def container_method(site: Site, owner: Any, name: str) -> BoundMethod:
 
 
 def put_key(site: Site, owner: dict[Any, Any], key: Any, value: Any) -> None:
-    """A new key of a dict."""
+    """Put a new key into a dict, and note it in the journal."""
     what = f"a new key {shown(key)}"
     site.tracer.check_mutable(owner, what, site.loc)
     site.tracer.journal.restructure(owner, what, lambda: owner.__delitem__(key))
     site.static(lambda: owner.__setitem__(key, value))
 
 
-def lacks_key(owner: Any, key: Any) -> bool:
-    """Would `owner[key]` make a new item?"""
-    return isinstance(owner, defaultdict) and owner.default_factory is not None and key not in owner
-
-
-# -- taking changes back --------------------------------------------------------------------------------------------------
+# -- undoing changes ------------------------------------------------------------------------------------------------------
 
 
 def _undo(owner: Any, name: str, args: list[Any]) -> Undo:
-    """What takes back `owner.name(*args)`, which is about to happen."""
-    quick = _QUICK.get((type(owner), name))
-    return (quick(owner, args) if quick is not None else None) or restorer(owner)
+    """Return a function that undoes `owner.name(*args)`, which is about to happen."""
+    single = _OF_ONE_ITEM.get((type(owner), name))
+    return (single(owner, args) if single is not None else None) or restorer(owner)
 
 
 def _shorten(owner: Any, args: list[Any]) -> Undo:
-    length = len(owner)
-    return lambda: owner.__delitem__(slice(length, None))
+    return functools.partial(owner.__delitem__, slice(len(owner), None))
 
 
 def _put_back(owner: list[Any], args: list[Any]) -> Undo | None:
@@ -80,8 +75,7 @@ def _put_back(owner: list[Any], args: list[Any]) -> Undo | None:
     if type(place) is not int or not -len(owner) <= place < len(owner):
         return None
     place %= len(owner)
-    item = owner[place]
-    return lambda: owner.insert(place, item)
+    return functools.partial(owner.insert, place, owner[place])
 
 
 def _take_out(owner: list[Any], args: list[Any]) -> Undo | None:
@@ -93,32 +87,22 @@ def _take_out(owner: list[Any], args: list[Any]) -> Undo | None:
 
 
 def _discard(owner: set[Any], args: list[Any]) -> Undo | None:
-    if len(args) != 1 or args[0] in owner:
-        return None
-    item = args[0]
-    return lambda: owner.discard(item)
+    return None if len(args) != 1 or args[0] in owner else functools.partial(owner.discard, args[0])
 
 
 def _deque_end(method: str) -> Callable[[Any, list[Any]], Undo | None]:
-    """An `append` is taken back by a `pop` at the same end, unless an item falls out at the other."""
-
-    def quick(owner: deque[Any], args: list[Any]) -> Undo | None:
-        return None if len(owner) == owner.maxlen else getattr(owner, method)
-
-    return quick
+    """Return how an `append` is undone: by a `pop` at the same end, unless an item falls out at the other end."""
+    return lambda owner, args: None if len(owner) == owner.maxlen else getattr(owner, method)
 
 
 def _deque_put_back(method: str, end: int) -> Callable[[Any, list[Any]], Undo | None]:
-    def quick(owner: deque[Any], args: list[Any]) -> Undo | None:
-        if not owner:
-            return None
-        item = owner[end]
-        return lambda: getattr(owner, method)(item)
-
-    return quick
+    """Return how a `pop` at one end is undone: by an `append` of that item."""
+    return lambda owner, args: functools.partial(getattr(owner, method), owner[end]) if owner else None
 
 
-_QUICK: dict[tuple[type, str], Callable[[Any, list[Any]], Undo | None]] = {
+# Changes of one item: (container, method) -> a function of the container and the arguments that returns how to undo the change,
+# or None where that needs the whole contents.
+_OF_ONE_ITEM: dict[tuple[type, str], Callable[[Any, list[Any]], Undo | None]] = {
     (list, "append"): _shorten,
     (list, "extend"): _shorten,
     (list, "__iadd__"): _shorten,

@@ -1,12 +1,13 @@
-"""Functions of the library that CPython runs, on run-time values: to interpret them for each element would take most of a trace.
+"""Functions of the library that CPython runs on run-time values, since interpreting them for each element would take most of
+the time of a trace.
 
     @sk._direct
     def each(self, function, *args):
         return self.like([function(*row) for row in zip(*map(self.elements_of, args))])
 
 What such a function calls of the language (`load`, an intrinsic, `_operation("+")`, a function that it was given) appends IR as
-it would anywhere in a kernel. It must not use operators or `if` on values that may be known only at run time, nor change what it
-was given. Its ops have the place of its `def`, expanded at the user's call.
+it would anywhere in a kernel. It must not use operators or `if` on values that may be known only at run time, nor change its
+arguments. Its ops have the place of its `def`, expanded at the user's call.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def direct(function: F) -> F:
 
 
 def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any:
-    """`fn(*args, **kwargs)` by CPython."""
+    """Return `fn(*args, **kwargs)`, computed by CPython."""
     source, place = _source_of(fn.__code__)
     inner = Frame(site.tracer, source, Scope(source.names, {}, None), fn, site.loc, site.frame.depth + 1)
     inside = Site(inner, place)
@@ -57,26 +58,22 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
             language_call.reset(token)
             inside.at()
 
-    def handed(value: Any) -> Any:
+    def argument(value: Any) -> Any:
         is_ours = isinstance(value, Intrinsic | Staged)
-        return functools.partial(_lead, in_language, value) if callable(value) and not is_ours else value
+        return (lambda *args, **kwargs: in_language(value, args, kwargs)) if callable(value) and not is_ours else value
 
     token = language_call.set(in_language)
     try:
-        made = site.static(lambda: fn(*map(handed, args), **{k: handed(v) for k, v in kwargs.items()}))
+        made = site.static(lambda: fn(*map(argument, args), **{k: argument(v) for k, v in kwargs.items()}))
     finally:
         language_call.reset(token)
     site.at()
     return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
 
 
-def _lead(in_language: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
-    return in_language(function, args, kwargs)
-
-
 @functools.cache
 def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
-    """Where the function stands: nothing of it is parsed."""
+    """Return a source for the place of a function, none of which is parsed, and a node at its first line."""
     nothing: frozenset[str] = frozenset()
     place = ast.Pass(lineno=code.co_firstlineno, col_offset=0, end_lineno=code.co_firstlineno, end_col_offset=0)
     node = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=code.co_firstlineno)
@@ -85,7 +82,7 @@ def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
 
 @functools.cache
 def operation(symbol: str) -> Staged:
-    """The function of one or two values that an operator is: `operation("+")(a, b)`, `operation("neg")(a)`."""
+    """Return an operator as a function of one or two values: `operation("+")(a, b)`, `operation("neg")(a)`."""
     return Staged(STAGED[_PYTHONS[symbol]], is_elementwise=False)
 
 

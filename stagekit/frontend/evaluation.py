@@ -1,7 +1,4 @@
-"""The way into every other part: the value of an expression, a call, Python run at compile time.
-
-Which function evaluates which kind of node is a table in `expressions.py`.
-"""
+"""What the whole front end uses: the value of an expression, a call, Python run at compile time."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ ROUTES: dict[type, Route] = {}
 
 
 def evaluate(frame: Frame, node: ast.expr) -> Any:
-    """The value of an expression."""
+    """Return the value of an expression."""
     return EVALUATORS[type(node)](frame, node)
 
 
@@ -62,24 +59,24 @@ class Site:
         return loc
 
     def read(self, value: Any) -> Any:
-        """A value just read from a location: poison raises, a size becomes its run-time number."""
+        """Return a value just read from a location: poison raises, a size becomes its run-time number."""
         return self.frame.read(value, self.node)
 
     def error(self, diagnostic: Diagnostic) -> StagingError:
         return StagingError(diagnostic, self.loc)
 
     def needs_static(self, what: str, value: Any, hint: str = _CHOOSE) -> StagingError:
-        """The error for a run-time `value` where Python itself needs to know it."""
+        """Return the error for a run-time `value` where Python itself needs to know it."""
         return self.error(RunTimeValue(what, describe(value), hint))
 
     def invoke(self, fn: Any, args: list[Any], kwargs: dict[str, Any] = NO_KEYWORDS) -> Any:
-        """`fn(*args, **kwargs)` for whatever can be called. Its type decides, else it itself."""
+        """Return `fn(*args, **kwargs)` for anything that can be called."""
         return (ROUTES.get(type(fn)) or ROUTES[object])(self, fn, args, kwargs)
 
     def static(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """`fn(*args, **kwargs)` by CPython, at compile time; what it raises becomes an error here.
+        """Return `fn(*args, **kwargs)` by CPython, at compile time; an exception becomes an error at this place.
 
-        All that it may read of its arguments is noted.
+        Everything that it may read of its arguments is noted as a capture.
         """
         is_native = type(fn) is BuiltinFunctionType and type(fn.__self__) is ModuleType
         captures, journal = self.tracer.captures, self.tracer.journal
@@ -102,8 +99,8 @@ class Site:
 
 
 def _reads_no_state(journal: Journal, fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Does the tracer itself read what this function of Python's hands out? It may also look a plain key up in a table that the
-    kernel made: what the table's other keys run was noted when they came in.
+    """Return whether a call of Python's function needs no note: the tracer itself reads what it hands out, or it looks up a plain
+    key in a table made in the kernel, whose other keys were noted when they came in.
     """
     if fn is operator.contains and type(args[0]) in (dict, set):
         return type(args[1]) in ATOMIC_TYPES and journal.is_born(args[0])
@@ -117,7 +114,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def is_of_the_user(error: Exception) -> bool:
-    """Did code outside this package raise it, such as a method of a user's object that was only looked at?"""
+    """Return whether code outside this package raised `error`, such as a method of a user's object that was only looked at."""
     if isinstance(error, StagekitError | InternalError | RecursionError):
         return False
     here = error.__traceback__
@@ -127,7 +124,7 @@ def is_of_the_user(error: Exception) -> bool:
 
 
 def failure(error: Exception) -> Diagnostic:
-    """What CPython raised. Where it met one of our stand-ins, that is what is wrong, and its name is nobody's business."""
+    """Return the diagnostic for what CPython raised. Where it met a stand-in, that is the mistake, named in the user's words."""
     text = str(error)
     for kind, name in _STAND_IN_NAMES.items():
         text = re.sub(rf"'(?:stagekit\.[\w.]*)?{kind}'|<{kind}>", name, text)
@@ -151,9 +148,10 @@ _STAND_IN_NAMES = {
 
 
 def by_method(site: Site, name: str, left: Any, right: Any) -> Any:
-    """The answer of a user's class: `left.__add__(right)`, else `right.__radd__(left)`. Two of one class are asked once.
+    """Return what a user's class answers: `left.__add__(right)`, else `right.__radd__(left)`, or NotImplemented.
 
-    The right one is asked first where its class derives from the left's and has a mirrored method of its own.
+    Where both are of one class, only the left one is asked. The right one is asked first where its class derives from the left's
+    and has a mirrored method of its own.
     """
     plain, mirrored = (left, right, f"__{name}__"), (right, left, f"__r{name}__")
     if type(left) is type(right):
@@ -164,14 +162,14 @@ def by_method(site: Site, name: str, left: Any, right: Any) -> Any:
 
 
 def _has_its_own(tracer: Tracer, left: Any, right: Any, name: str) -> bool:
-    """Does the class of `right` store something else under the name than that of `left`?"""
+    """Return whether the class of `right` stores something else under the name than that of `left`."""
     for each in (left, right):
         tracer.note_lookup(each, name)
     return lookup(type(right), name) is not lookup(type(left), name)
 
 
 def first_answer(site: Site, *ways: tuple[Any, Any, str]) -> Any:
-    """The first answer of several ways to ask, each (owner, other, method)."""
+    """Return the first answer of several methods, each given as (owner, other operand, name); NotImplemented without one."""
     for owner, other, name in ways:
         method = user_method(site.tracer, owner, name)
         if method is not None and not is_generated(method):  # Python runs those itself
@@ -182,7 +180,7 @@ def first_answer(site: Site, *ways: tuple[Any, Any, str]) -> Any:
 
 
 def user_method(tracer: Tracer, owner: Any, name: str) -> Any:
-    """A method written in Python in the class of `owner`; None for built-in types and stand-ins. That there is none is noted."""
+    """Return the method that the class of `owner` defines in Python; None for built-in types and stand-ins. Either is noted."""
     if isinstance(owner, STAND_INS) or is_numeric(owner):
         return None
     tracer.note_lookup(owner, name)

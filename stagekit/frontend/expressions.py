@@ -1,4 +1,4 @@
-"""Expressions: which function evaluates which kind of node."""
+"""Expressions: names, attributes, calls, displays and comprehensions; and the table of the functions that evaluate each node."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ from stagekit.frontend.evaluation import EVALUATORS, Site, evaluate
 from stagekit.frontend.iteration import each, items_of, iterator, source_of, thunks_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.operators import trace_binary, trace_unary
-from stagekit.frontend.source import names_of
+from stagekit.frontend.source import Names, names_of
 from stagekit.frontend.texts import trace_joined
 from stagekit.frontend.tracer import Frame, Thunk, suggest
-from stagekit.frontend.values import Generator, Number, Scope, holds_run_time
-
-
-def trace_lambda(frame: Frame, node: ast.Lambda) -> Any:
-    return make_closure(frame, node)
+from stagekit.frontend.values import Number, Scope, holds_run_time
 
 
 def trace_call(frame: Frame, node: ast.Call) -> Any:
@@ -41,7 +37,7 @@ def trace_call(frame: Frame, node: ast.Call) -> Any:
 
 
 def _add_keywords(frame: Frame, node: ast.Call, kwargs: dict[str, Any], more: Any) -> None:
-    """Keywords, or what follows `**`: each name once, as Python has it."""
+    """Add a keyword, or the mapping that follows `**`. As in Python, each name may be given once."""
     if not isinstance(more, Mapping):
         problem = f"`{ast.unparse(node.func)}`: after ** stands {describe(more)}"
         raise frame.error(BadCall(problem, "give it a dict"), node)
@@ -62,10 +58,6 @@ def trace_walrus(frame: Frame, node: ast.NamedExpr) -> Any:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def trace_constant(frame: Frame, node: ast.Constant) -> Any:
-    return node.value
-
-
 def trace_name(frame: Frame, node: ast.Name) -> Any:
     name = node.id
     scope = frame.scope if name in frame.scope.names.local else frame.scope.owner_of(name)
@@ -76,7 +68,7 @@ def trace_name(frame: Frame, node: ast.Name) -> Any:
 
 
 def _free(frame: Frame, node: ast.Name) -> Any:
-    """A name from outside the traced code: noted as a capture."""
+    """Read a name from outside the traced code, and note it as a capture."""
     function, name = frame.function, node.id
     try:
         value = read_free(function, name)
@@ -113,41 +105,34 @@ def trace_slice(frame: Frame, node: ast.Slice) -> Any:
 # -- displays ----------------------------------------------------------------------------------------------------------
 
 
-def trace_tuple(frame: Frame, node: ast.Tuple) -> Any:
-    return tuple(elements(frame, node.elts))
-
-
-def trace_list(frame: Frame, node: ast.List) -> Any:
-    return frame.tracer.journal.born(elements(frame, node.elts))
-
-
 def trace_set(frame: Frame, node: ast.Set) -> Any:
     return frame.tracer.journal.born(set_of(Site(frame, node), elements(frame, node.elts)))
 
 
 def trace_dict(frame: Frame, node: ast.Dict) -> Any:
-    made: dict[Any, Any] = {}
-    for key, value in zip(node.keys, node.values):
-        if key is None:
-            made.update(evaluate(frame, value))
+    items: dict[Any, Any] = {}
+    for key_node, value in zip(node.keys, node.values):
+        if key_node is None:
+            items.update(evaluate(frame, value))
         else:
-            known = key_of(frame, key)  # before the value, unlike in an assignment
-            made[known] = evaluate(frame, value)
-    return frame.tracer.journal.born(made)
+            key = key_of(frame, key_node)  # before the value, unlike in an assignment
+            items[key] = evaluate(frame, value)
+    return frame.tracer.journal.born(items)
 
 
 def elements(frame: Frame, nodes: Sequence[ast.expr]) -> list[Any]:
-    found: list[Any] = []
+    """Return the values of some expressions, with the items of a starred one in its place."""
+    values: list[Any] = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            found.extend(items_of(Site(frame, node), evaluate(frame, node.value)))
+            values.extend(items_of(Site(frame, node), evaluate(frame, node.value)))
         else:
-            found.append(evaluate(frame, node))
-    return found
+            values.append(evaluate(frame, node))
+    return values
 
 
 def set_of(site: Site, elements: list[Any]) -> Any:
-    """A set: which elements are equal must be known."""
+    """Make a set, whose elements must be known, since equal ones are one."""
     for element in elements:
         if holds_run_time(element):
             raise site.needs_static("an element of a set", element)
@@ -169,63 +154,53 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def trace_comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Any:
-    """Comprehensions run at compile time, over compile-time items; their variables are their own."""
+    """Run a comprehension at compile time, over compile-time items."""
     found = [thunk() for thunk in _items(frame, node)()]
     if isinstance(node, ast.DictComp):
         return frame.tracer.journal.born(dict(found))
     return frame.tracer.journal.born(set_of(Site(frame, node), found) if isinstance(node, ast.SetComp) else found)
 
 
-def trace_generator_expression(frame: Frame, node: ast.GeneratorExp) -> Generator:
-    return iterator(frame.tracer, _items(frame, node))
-
-
 def _items(frame: Frame, node: Comprehension) -> Callable[[], Iterator[Thunk]]:
-    """What gives the items of a comprehension. The first iterable is evaluated now, as Python has it."""
+    """Return a function that makes an iterator over a comprehension. As in Python, the first iterable is evaluated now."""
     outer, first = frame.scope, node.generators[0].iter
     source = source_of(Site(frame, first), evaluate(frame, first))
 
     def make() -> Iterator[Thunk]:
-        scope = Scope(_comprehension_names(node), frame.tracer.journal.born({}), outer)
+        targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        names = Names(frozenset(targets), names_of(node).nonlocal_)
+        scope = Scope(names, frame.tracer.journal.born({}), outer)
         return _level(frame, node, scope, 0, each(source()))
 
     return make
 
 
 def _level(frame: Frame, node: Comprehension, scope: Scope, depth: int, outer: Iterator[Thunk]) -> Iterator[Thunk]:
-    """One `for` of a comprehension, and those inside it."""
+    """Yield a thunk for each item that one `for` of a comprehension gives, with those inside it."""
     generator, is_last = node.generators[depth], depth + 1 == len(node.generators)
     for thunk in outer:
         with _inside(frame, scope):
             assign(frame, generator.target, thunk())
             frame.tracer.count_unrolled(frame.loc(node))
-            is_kept = all(_static_condition(frame, test) for test in generator.ifs)
-            inner = None if is_last or not is_kept else _next_iterable(frame, node, depth)
-        if inner is not None:
-            yield from _level(frame, node, scope, depth + 1, inner)
-        elif is_kept:
+            if not all(_static_condition(frame, test) for test in generator.ifs):
+                continue
+            if not is_last:
+                iterable = node.generators[depth + 1].iter
+                inner = thunks_of(Site(frame, iterable), evaluate(frame, iterable))
+        if is_last:
             yield lambda: _comprehended(frame, node, scope)
-
-
-def _next_iterable(frame: Frame, node: Comprehension, depth: int) -> Iterator[Thunk]:
-    inner = node.generators[depth + 1].iter
-    return thunks_of(Site(frame, inner), evaluate(frame, inner))
+        else:
+            yield from _level(frame, node, scope, depth + 1, inner)
 
 
 @contextmanager
 def _inside(frame: Frame, scope: Scope) -> Iterator[None]:
-    """Names mean those of the comprehension. Only while it runs: between two items the code that asks for them does."""
+    """Let names be looked up in the comprehension while its own code runs; between two items, other code runs."""
     around, frame.scope = frame.scope, scope
     try:
         yield
     finally:
         frame.scope = around
-
-
-def _comprehension_names(node: Comprehension) -> Any:
-    targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-    names = names_of(node)
-    return type(names)(frozenset(targets), names.nonlocal_)
 
 
 def _comprehended(frame: Frame, node: Any, scope: Scope) -> Any:
@@ -244,10 +219,10 @@ def _static_condition(frame: Frame, node: ast.expr) -> bool:
 
 EVALUATORS.update(
     {
-        ast.Constant: trace_constant,
+        ast.Constant: lambda frame, node: node.value,
         ast.Name: trace_name,
-        ast.Tuple: trace_tuple,
-        ast.List: trace_list,
+        ast.Tuple: lambda frame, node: tuple(elements(frame, node.elts)),
+        ast.List: lambda frame, node: frame.tracer.journal.born(elements(frame, node.elts)),
         ast.Set: trace_set,
         ast.Dict: trace_dict,
         ast.BinOp: trace_binary,
@@ -259,11 +234,11 @@ EVALUATORS.update(
         ast.Subscript: trace_subscript,
         ast.Slice: trace_slice,
         ast.Call: trace_call,
-        ast.Lambda: trace_lambda,
+        ast.Lambda: make_closure,
         ast.ListComp: trace_comprehension,
         ast.SetComp: trace_comprehension,
         ast.DictComp: trace_comprehension,
-        ast.GeneratorExp: trace_generator_expression,
+        ast.GeneratorExp: lambda frame, node: iterator(frame.tracer, _items(frame, node)),
         ast.NamedExpr: trace_walrus,
         ast.JoinedStr: trace_joined,
     }

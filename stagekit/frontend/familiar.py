@@ -1,4 +1,4 @@
-"""Familiar names: `math.exp` and `np.exp` of a run-time value mean `sk.exp`; names of other systems lead to ours."""
+"""Familiar names: `math.exp` and `np.exp` of a run-time value mean `sk.exp`; for names of other systems there are hints."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ _OTHER_NAMES = {
 }  # fmt: skip
 
 
+def _by_name(texts: dict[str, str]) -> dict[str, str]:
+    """Return the text for each name, from a table whose keys are one or more names."""
+    return {name: text for names, text in texts.items() for name in names.split()}
+
+
 _GLOBAL_INDEX = '`sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")`'
 # What Triton, Numba, Warp, CUDA C++ and NumPy call what is here under another name.
-_ELSEWHERE = {
+_ELSEWHERE = _by_name({
     "sum": "`sk.reduce_sum(tile)`",
     "max": "`sk.maximum(a, b)` of two values, `sk.reduce_max(tile)` of one tile",
     "min": "`sk.minimum(a, b)` of two values, `sk.reduce_min(tile)` of one tile",
-    "tid": _GLOBAL_INDEX,
-    "grid": _GLOBAL_INDEX,
+    "tid grid": _GLOBAL_INDEX,
     "gridsize": '`sk.cuda.grid_dim("x") * sk.cuda.block_dim("x")`',
     "threadIdx": '`sk.cuda.thread_idx("x")`',
     "blockIdx": '`sk.cuda.block_idx("x")`',
@@ -35,10 +39,8 @@ _ELSEWHERE = {
     "shared": "`sk.alloc_shared(shape, dtype)`",
     "local": "`sk.alloc_local(shape, dtype)`",
     "atomic": "`sk.atomic_add(pointer, value)` and its like",
-    "barrier": "`sk.syncthreads()`",
-    "debug_barrier": "`sk.syncthreads()`",
-    "device_print": "`print(...)`",
-    "printf": "`print(...)`",
+    "barrier debug_barrier": "`sk.syncthreads()`",
+    "device_print printf": "`print(...)`",
     "device_assert": "`assert condition, message`",
     "cast": "`x.to(dtype)`",
     "zeros_like": "`sk.zeros(shape, dtype)`",
@@ -46,11 +48,11 @@ _ELSEWHERE = {
     "func": "`sk.inline`, or any Python function",
     "kernel": "`sk.jit`",
     "launch": "`kernel[grid, block](...)`",
-}  # fmt: skip
+})  # fmt: skip
 
 
 # What other systems have and stagekit lacks, and what to do instead.
-_INSTEAD = {
+_ABSENT = _by_name({
     "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
     "cumsum cumprod scan associative_scan": "there is no scan yet: use `sk.shfl_up_sync` in a warp, shared memory in a block",
     "argmax argmin": "there is none yet: find the best value, then `sk.reduce_min(sk.where(v == best, i, n))`",
@@ -63,8 +65,7 @@ _INSTEAD = {
     "wgmma mma mma_sync wmma ldmatrix tcgen05": "there are no operations of tensor cores yet; `sk.inline_asm` reaches them",
     "cp_async async_copy tma mbarrier": "there are no asynchronous copies yet; `sk.inline_asm` reaches them",
     "float2 float3 float4 int2 int3 int4 uint2 uint3 uint4 half2 double2": "there are no vector types: index the elements",
-}  # fmt: skip
-_ABSENT = {name: text for names, text in _INSTEAD.items() for name in names.split()}
+})  # fmt: skip
 _DTYPES_OF_C = {
     "half": "float16", "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
     "long": "int64", "uint": "uint32",
@@ -72,6 +73,7 @@ _DTYPES_OF_C = {
 
 
 def _familiar_table() -> dict[int, Intrinsic]:
+    """Return, by identity, the functions of `math` and NumPy that have an intrinsic."""
     known = {spec.name: spec for spec in registry.all_intrinsics()}
     table: dict[int, Intrinsic] = {}
     for module in (math, np):
@@ -86,37 +88,35 @@ _FAMILIAR = _familiar_table()
 
 
 def familiar(fn: Any) -> Intrinsic | None:
-    """The intrinsic that `math.exp` or `np.exp` means on run-time values."""
+    """Return the intrinsic that `math.exp` or `np.exp` means on run-time values; None for other functions."""
     return _FAMILIAR.get(id(fn))
 
 
 def counterpart(name: str) -> str:
-    """A hint for a function of another library: what has its name here. It is no typing error, so likeness says nothing."""
+    """Return a hint for a function of another library: what it is called here, "" where nothing is known.
+
+    The name is no misspelling, so similar names are not suggested.
+    """
     ours = _OTHER_NAMES.get(name, name)
     is_known = any(spec.name == ours for spec in registry.all_intrinsics())
     found = f"`sk.{ours}`" if is_known else _ELSEWHERE.get(name)
     return f"here it is {found}" if found else ""
 
 
-# What NumPy's arrays and other systems' tiles can do.
-_OF_TILES = {
+# What methods of NumPy's arrays and of other systems' tiles are called here.
+_OF_TILES = _by_name({
     "sum": "`sk.reduce_sum(v)`",
-    "max": "`sk.reduce_max(v)`",
-    "amax": "`sk.reduce_max(v)`",
-    "min": "`sk.reduce_min(v)`",
-    "amin": "`sk.reduce_min(v)`",
+    "max amax": "`sk.reduce_max(v)`",
+    "min amin": "`sk.reduce_min(v)`",
     "any": "`sk.reduce_max(mask)`",
     "all": "`sk.reduce_min(mask)`",
     "mean": "`sk.reduce_sum(v) / len(v)`",
-    "dot": "`sk.reduce_sum(v * w)`",
-    "vdot": "`sk.reduce_sum(v * w)`",
-    "inner": "`sk.reduce_sum(v * w)`",
+    "dot vdot inner": "`sk.reduce_sum(v * w)`",
     "size": "`len(v)`",
     "astype": "`v.to(dtype)`",
     "round": "`round(v)`",
     "clip": "`sk.minimum(sk.maximum(v, low), high)`",
-}
-
+})  # fmt: skip
 
 SPREAD = (
     "its elements are spread over the block: reduce it by `sk.reduce_sum(v)`, `sk.reduce_max(v)` or `sk.reduce_min(v)`"
@@ -127,7 +127,7 @@ ONE_AXIS = "a tile has one axis: make one tile of `rows * columns` elements, wit
 
 
 def of_tiles(name: str) -> str:
-    """A hint for what NumPy calls `name`, wanted of a tile. "" where nothing is known."""
+    """Return a hint for the attribute `name` of a tile, which NumPy's arrays have. "" where nothing is known."""
     found = _OF_TILES.get(name)
     return f"here it is {found}" if found else ""
 
@@ -136,7 +136,7 @@ _NAMESPACES = {"stagekit": "sk", "stagekit.cuda": "sk.cuda"}  # module -> what u
 
 
 def name_here(owner: Any, name: str) -> str:
-    """A hint for `owner.name` that is not there: what stagekit calls it. "" where nothing is known."""
+    """Return a hint for a missing `owner.name`: what stagekit calls it. "" where nothing is known."""
     if isinstance(owner, Intrinsic):
         return f"it is a function, to be called: `{owner.name}({', '.join([*owner.args, *(p.name for p in owner.params)])})`"
     if mapper_of(owner) is not None:

@@ -1,6 +1,6 @@
 """The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs.
 
-Outside a kernel they cannot do anything and say so.
+Called outside a kernel they raise an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from stagekit import dtypes
 from stagekit.diagnostics import called, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
-from stagekit.frontend.arrays import combine_extents
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -26,7 +25,6 @@ from stagekit.frontend.errors import (
     BadCall,
     BadOperands,
     EntryMisplaced,
-    RunTimeValue,
     SharedMemoryExceeded,
     StaticAssertion,
 )
@@ -51,7 +49,8 @@ class Staged:
         parameters = list(inspect.signature(run).parameters.values())[1:]
         plain = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         must_be_named = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
-        self.most = -1 if must_be_named else len(plain)  # arguments by position that certainly fit
+        # from `least` to `most` arguments, given by position, fit without a look at the signature
+        self.most = -1 if must_be_named else len(plain)
         self.least = sum(p.default is p.empty for p in plain)
         self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
         self.__doc__ = run.__doc__
@@ -59,7 +58,7 @@ class Staged:
         self.__module__, self._place = run.__module__, run.__qualname__
 
     def __reduce__(self) -> str:
-        """Pickled by name and copied as functions are: there is one."""
+        """Return the name by which it is pickled; a copy is the object itself, as with functions."""
         return self._place
 
     def __repr__(self) -> str:
@@ -68,6 +67,17 @@ class Staged:
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return called(self, self.name, args, kwargs)
+
+
+def bind(
+    site: Site, name: str, signature: inspect.Signature, args: Any, kwargs: Any, hint: str = ""
+) -> inspect.BoundArguments:
+    """Bind arguments as Python does. Where they do not fit, the error shows the signature, or `hint`."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+        raise site.error(BadCall(f"`{name}`: {error}", hint or f"{name}{inspect.Signature(parameters)}")) from None
 
 
 def staged(run: Callable[..., Any]) -> Staged:
@@ -80,7 +90,7 @@ def elementwise(run: Callable[..., Any]) -> Staged:
 
 def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:
     if isinstance(value, Number):
-        raise site.error(RunTimeValue(what, describe_type(value), hint))
+        raise site.needs_static(what, value, hint)
     if isinstance(value, np.integer) and is_numeric(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -99,7 +109,7 @@ def _pointer(site: Site, pointer: Any) -> Address:
 
 
 def _mask(site: Site, mask: Any) -> Value | None:
-    """A mask as a bool value; None for one that is always on."""
+    """Return a mask as a bool value; None for one that is always on."""
     if mask is None or mask is True:
         return None
     if not is_numeric(mask):
@@ -117,15 +127,15 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
-    if not _keeps(address.dtype, fill):
+    if not _holds_exactly(address.dtype, fill):
         shown = f"{describe(fill)} and elements of {address.dtype.name}"
         raise site.error(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"))
     otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
     return Number(site.tracer.builder.load(address.value, on, otherwise))
 
 
-def _keeps(dtype: DType, fill: Any) -> bool:
-    """Is `fill` itself what an element of `dtype` becomes? Integers and bools would cut a fraction off."""
+def _holds_exactly(dtype: DType, fill: Any) -> bool:
+    """Return whether an element of `dtype` can be `fill` itself: integers and bools would lose a fraction."""
     if dtype.is_float or not default_dtype(fill).is_float:
         return True
     if isinstance(fill, Number) or not math.isfinite(fill) or int(fill) != fill:
@@ -156,7 +166,7 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def _axes(given: Any) -> tuple[Any, ...]:
-    """What is given for several axes, or for one."""
+    """Return a value for each axis; one that is given without a tuple is for the only axis."""
     return tuple(given) if isinstance(given, tuple | list) else (given,)
 
 
@@ -167,14 +177,14 @@ def _known_dtype(site: Site, dtype: Any) -> DType:
 
 
 def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], Any]:
-    """The strides of an array without gaps, and how many elements it has."""
+    """Return the strides of an array without gaps, in elements, and how many elements it has."""
     count: Extent = 1
     strides: list[Extent] = []
     for size in reversed(shape):
         if isinstance(size, int) and size < 0:
             raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
         strides.insert(0, count)
-        count = combine_extents(site, "*", count, size)
+        count = arrays.combine_extents(site, "*", count, size)
     return tuple(strides), count
 
 
@@ -183,7 +193,7 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
 
 @staged
 def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
-    """Numbers as vectors of these widths, given for each vector what is in it (or in all its lanes), or for each lane.
+    """Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.
 
     Pointers, which are given for each lane, stay as they are.
     """
@@ -196,7 +206,7 @@ def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
 
 
 def _splat(site: Site, number: Any, width: int) -> Any:
-    """`number` in each of `width` lanes, if it is not a vector already."""
+    """Return a vector with `number` in each of `width` lanes; a vector stays as it is."""
     if width == 1 or isinstance(own_type(number), Vector):
         return number
     scalar = site.tracer.arithmetic.number(number)
@@ -212,7 +222,7 @@ def _pack(site: Site, numbers: list[Any]) -> Any:
 
 @staged
 def lanes(site: Site, number: Any) -> list[Any]:
-    """The lanes of a vector; of anything else, itself."""
+    """Return the lanes of a vector; for any other value, the value itself."""
     if not isinstance(number, Number) or not isinstance(number.value.type, Vector):
         return [number]
     extract, count = site.tracer.builder.extract, number.value.type.count
@@ -220,7 +230,7 @@ def lanes(site: Site, number: Any) -> list[Any]:
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
-    """Does `function` of the language do lane by lane what it does to one number? None does so beside a pointer."""
+    """Return whether `function` of the language applies to a vector lane by lane. None does so beside a pointer."""
     has_pointer = any(isinstance(each, Address | Array) for each in args)
     return not has_pointer and (function.is_elementwise if isinstance(function, Intrinsic) else True)
 
@@ -236,7 +246,7 @@ def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) 
 
 
 def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
-    """Refuse one array that is too large for every GPU. What all arrays take together is known when the kernel is lowered."""
+    """Refuse an array that is too large for every GPU. The sum over all arrays is checked when the kernel is lowered."""
     used_bytes = count * dtype.itemsize if isinstance(count, int) else 0
     if space is Space.SHARED and used_bytes > MAX_SHARED_BYTES:
         raise site.error(SharedMemoryExceeded(used_bytes, *NO_GPU))
@@ -281,7 +291,7 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
 @staged
 def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
     """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
-    allowed). Every call gives the same memory.
+    allowed). Every call returns the same memory.
     """
     dtype = _known_dtype(site, dtype)
     name = name_given_to(site.node) or "dynamic_shared"
@@ -297,7 +307,7 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
 
 
 def _need_shared(site: Site, elements: Any, dtype: DType) -> None:
-    """Note what a launch must give, where it is needed whatever happens at run time."""
+    """Note how much memory a launch must give, unless it is needed under run-time control flow only."""
     if not site.tracer.control_depth:
         site.tracer.shared_needs.append((elements, dtype.itemsize))
 
@@ -323,27 +333,22 @@ def static_assert(site: Site, condition: Any, message: Any = "") -> None:
     """Fail the specialisation with `message` unless `condition`, a compile-time value, holds."""
     if holds_run_time(condition):
         hint = "use `assert` for what is known at run time"
-        raise site.error(RunTimeValue("the condition of `static_assert`", describe(condition), hint))
+        raise site.needs_static("the condition of `static_assert`", condition, hint)
     if not site.static(bool, condition):
-        text = site.static(str, message)
-        raise site.error(StaticAssertion(text or "the condition is false"))
+        raise site.error(StaticAssertion(site.static(str, message) or "the condition is false"))
 
 
 @staged
 def static_print(site: Site, *values: Any) -> None:
     """Print while specialising: compile-time values as they are, run-time values by their type."""
-    shown = [
-        describe_type(v) if isinstance(v, Number) else describe(v) if holds_run_time(v) else str(v) for v in values
-    ]
-    site.tracer.printed.append(" ".join(shown))
+    site.tracer.printed.append(" ".join(describe(v) if holds_run_time(v) else str(v) for v in values))
 
 
 @staged
 def constexpr_value(site: Site, value: Any) -> Any:
     """`constexpr(x)`: x itself; an error when it is known only at run time."""
     if holds_run_time(value):
-        hint = "pass it as a constexpr parameter"
-        raise site.error(RunTimeValue("the argument of `constexpr`", describe(value), hint))
+        raise site.needs_static("the argument of `constexpr`", value, "pass it as a constexpr parameter")
     return value
 
 
@@ -361,11 +366,7 @@ class StagedLaunch:
 
 def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
     signature = inspect.signature(cls)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        shown = f"{cls.__name__}({', '.join(signature.parameters)})"
-        raise site.error(BadCall(f"`{cls.__name__}`: {error}", shown)) from None
+    bound = bind(site, cls.__name__, signature, args, kwargs, f"{cls.__name__}({', '.join(signature.parameters)})")
     bound.apply_defaults()
     values = bound.arguments
     grid, block = ((*axes, 1, 1)[: max(3, len(axes))] for axes in map(_axes, (values["grid"], values["block"])))
@@ -400,19 +401,19 @@ def device_entry(site: Site, *, launch: Any) -> None:
 
 @staged
 def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
-    """Declare that the kernel works on `length` elements at once; gives the number of threads of its block (1 to 1024).
+    """Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).
 
-    The longest length decides; `threads_for` says how many threads the caller wants for it. Where `device_entry` fixed the
-    block, these are its threads, whatever the length.
+    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where `device_entry`
+    fixed the block, its number of threads is returned, whatever the length.
     """
     if isinstance(length, Number):
-        raise site.error(RunTimeValue(what, describe_type(length), "use a constexpr"))
+        raise site.needs_static(what, length, "use a constexpr")
     if isinstance(length, np.integer) and is_numeric(length):
         length = int(length)
     if not isinstance(length, int) or isinstance(length, bool):
         why = f"it is a {type(length).__name__}, not an int"
         raise site.error(BadBlockSize(what, shown(length), why, _TILE_LENGTH))
-    length = int.__index__(length)  # of a class of the user's: its value alone
+    length = int.__index__(length)  # an object of a user's class counts by its value alone
     if length < 1:
         raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
     tracer = site.tracer
@@ -432,7 +433,7 @@ _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile
 
 
 def _launched_threads(site: Site, launch: StagedLaunch) -> int:
-    """The threads of the block that `device_entry` gave."""
+    """Return how many threads the block has that `device_entry` gave."""
     threads, *others = launch.block
     is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
     if not is_usable or others != [1, 1]:
@@ -475,7 +476,10 @@ def inline_asm(
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
             raise site.error(BadCall(f"`{name}` is {describe(given_text)}", "give a string"))
-    text, constraints = str.__str__(text), str.__str__(constraints)  # of a class of the user's: its characters alone
+    text, constraints = (
+        str.__str__(text),
+        str.__str__(constraints),
+    )  # an object of a user's class counts by its text alone
     values = [_asm_operand(site, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
@@ -486,7 +490,7 @@ def inline_asm(
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
     if host is not None and not site.tracer.has_hosts:
-        site.tracer.lacks_hosts = True  # but what the function could read now counts when it is traced
+        site.tracer.lacks_hosts = True  # the function is traced later, but what it could read is noted now
         given_now = host.function if isinstance(host, Closure) else host
         site.tracer.captures.note_given(given_now, site.tracer.journal.is_born)
     elif host is not None:
@@ -526,10 +530,6 @@ def _host_answer(site: Site, host: Any, given: list[Any], wanted: tuple[DType, .
     answer = site.invoke(host, given)
     answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
     if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
-        raise site.error(
-            BadCall(
-                f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}",
-                "return one number per dtype",
-            )
-        )
+        message = f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}"
+        raise site.error(BadCall(message, "return one number per dtype"))
     return answers

@@ -1,8 +1,8 @@
 """Arithmetic on what variables hold: Python literals, typed compile-time numbers (NumPy scalars), and run-time `Number`s.
 
-The rule in one place: two operands *meet* in a dtype; literals (and weak numbers, made from literals) take the other's dtype.
-Two literals are Python's own business. Two typed compile-time numbers fold through `ir/semantics.py`, the same table that gives
-the run-time ops their meaning, so folding and running agree bit for bit.
+Two operands *meet* in one dtype; literals (and weak numbers, which are made from literals) take the other operand's dtype.
+Python itself computes with two literals. Two typed compile-time numbers fold through `ir/semantics.py`, the table that also
+defines the run-time ops, so folding and running agree bit for bit.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Numeric = Literal | np.generic | Number
 
 
 class Operator(NamedTuple):
-    """An operator of two operands. method: what a class answers it by, without underscores. kind: what it is on run-time
-    numbers, None where it is made of others.
+    """An operator of two operands.
+
+    method: the name of the method by which a class answers it, without underscores. kind: its op on run-time numbers, None where
+    it is composed of others.
     """
 
     symbol: str
@@ -69,7 +71,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, CompareKind, Callable[[Any, Any], 
 
 
 def is_literal(value: Any) -> bool:
-    """Is this a Python number (an `IntEnum` member is one), which has no dtype of its own?"""
+    """Return whether `value` is a Python number (an `IntEnum` member is one), which has no dtype of its own."""
     return isinstance(value, (int, float)) and not isinstance(value, np.generic)
 
 
@@ -79,12 +81,12 @@ def is_numeric(value: Any) -> bool:
     return isinstance(value, (Number, int, float))
 
 
+# NumPy scalars that are texts, times, records or complex.
 _NO_NUMBERS = (np.flexible, np.datetime64, np.timedelta64, np.object_, np.complexfloating)
-"""NumPy scalars that are texts, times, records or complex."""
 
 
 def standing(value: Numeric) -> tuple[DType, bool]:
-    """The dtype of a number when nothing else decides, and whether it insists on it: literals and weak numbers do not.
+    """Return the dtype of a number when nothing else decides, and whether it insists on it: literals and weak numbers do not.
 
     Literals are bool, int32 (int64 when they need it) or float64, which is rounded once, when it meets a dtype.
     """
@@ -105,12 +107,12 @@ def default_dtype(value: Numeric) -> DType:
 
 
 def own_type(value: Any) -> Type:
-    """The type of a value when nothing else decides."""
+    """Return the type of a value when nothing else decides."""
     return value.value.type if isinstance(value, Number) else Scalar(default_dtype(value))
 
 
 def describe_type(value: Any) -> str:
-    """How error texts name the type of a numeric value."""
+    """Return how error texts name the type of a numeric value."""
     if isinstance(value, Number):
         return f"run-time {value.dtype.name}"
     if isinstance(value, np.generic):
@@ -119,7 +121,7 @@ def describe_type(value: Any) -> str:
 
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
-    """The dtype in which two operands meet, and whether the result stays weak."""
+    """Return the dtype in which two operands meet, and whether the result stays weak."""
     if type(left) is Number and type(right) is Number and left.dtype is right.dtype:
         return left.dtype, left.is_weak and right.is_weak
     (a, a_insists), (b, b_insists) = standing(left), standing(right)
@@ -148,7 +150,7 @@ class Arithmetic:
     # -- conversion ---------------------------------------------------------------------------------------------
 
     def to_value(self, value: Numeric, dtype: DType) -> Value:
-        """`value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
+        """Return `value` as an IR value of `dtype`. An integer literal must fit; everything else converts as `Cast` does."""
         if isinstance(value, Number):
             operand = value.value
             return operand if operand.type.dtype is dtype else self.builder.cast(operand, dtype)
@@ -156,7 +158,7 @@ class Arithmetic:
         return self.builder.constant(self.payload(value, dtype), dtype)
 
     def _check_range(self, value: Literal | np.generic, dtype: DType) -> None:
-        """An integer literal must fit; into a float, if it is none that float64 rounds."""
+        """Raise an error where `dtype` cannot hold an integer literal; a float can, unless the literal is beyond all floats."""
         if isinstance(value, int) and (is_huge(value) if dtype.is_float else not dtype.holds(value)):
             low, high = str(dtype.min), str(dtype.max)
             raise StagingError(
@@ -164,7 +166,7 @@ class Arithmetic:
             )
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
-        """A compile-time number converted to what a `Constant` of `dtype` holds."""
+        """Convert a compile-time number to what a `Constant` of `dtype` holds."""
         if type(value) is int and -_SMALL <= value <= _SMALL:
             if dtype.is_float and dtype.bits >= 32:
                 return float(value)
@@ -178,7 +180,7 @@ class Arithmetic:
         return semantics.to_python(semantics.typed(value, dtype), dtype)
 
     def convert(self, value: Numeric, dtype: DType) -> Number | Static:
-        """`dtype(value)`: explicit conversion, integers wrap."""
+        """Return `dtype(value)`, an explicit conversion: integers wrap."""
         if isinstance(value, Number):
             return Number(self.builder.cast(value.value, dtype))
         if isinstance(value, np.generic) and (source := dtype_from_numpy(value.dtype)) is not None:
@@ -186,7 +188,7 @@ class Arithmetic:
         return semantics.typed(value, dtype)
 
     def number(self, value: Numeric) -> Number:
-        """Any numeric value as a run-time one, in its own or default dtype."""
+        """Return a numeric value as a run-time one, in its own or default dtype."""
         if isinstance(value, Number):
             return value
         dtype = default_dtype(value)
@@ -195,15 +197,15 @@ class Arithmetic:
     # -- operators ----------------------------------------------------------------------------------------------
 
     def binary(self, symbol: str, left: Numeric, right: Numeric) -> Number | Static:
-        """`left symbol right` for numbers of which at least one is not a literal."""
+        """Return `left symbol right` for numbers of which at least one is not a literal."""
         dtype, is_weak = meet(left, right, self.builder.loc)
         if symbol == "/":
             dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
         elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
             dtype = dtypes.int32
-        of_bits = symbol in _INTEGER_ONLY
-        if dtype.is_storage_only or (of_bits and dtype.is_float):
-            hint = "bit operations need integers" if of_bits else f"{dtype.name} is for storage: convert it"
+        is_bitwise = symbol in _INTEGER_ONLY
+        if dtype.is_storage_only or (is_bitwise and dtype.is_float):
+            hint = "bit operations need integers" if is_bitwise else f"{dtype.name} is for storage: convert it"
             raise StagingError(
                 BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), self.builder.loc
             )
@@ -217,7 +219,7 @@ class Arithmetic:
         return semantics.typed(self.payload(value, dtype), dtype)
 
     def compare(self, op: type[ast.cmpop], left: Numeric, right: Numeric) -> Number | Static:
-        """A comparison of numbers of which at least one is not a literal. Integer literals compare by value, fit or not."""
+        """Compare numbers of which at least one is not a literal. An integer literal may be beyond the dtype of the other."""
         _, kind, python = COMPARISONS[op]
         dtype, _ = meet(left, right, self.builder.loc)
         for literal, other, flip in ((left, right, False), (right, left, True)):
@@ -240,7 +242,7 @@ class Arithmetic:
         return semantics.unary(UnaryKind.NEG, dtype, semantics.cast(operand, default_dtype(operand), dtype))
 
     def invert(self, operand: Numeric) -> Number | Static:
-        """`~x`: bitwise on integers, logical on bools that are a dtype's. A Python bool is refused: Python answers -1 or -2."""
+        """Return `~x`: bitwise on integers, logical on typed bools. A Python bool is refused, since Python answers -1 or -2."""
         dtype = default_dtype(operand)
         if dtype.is_float or isinstance(operand, bool):
             hint = _NOT if isinstance(operand, bool) else "bit operations need integers"
@@ -251,7 +253,7 @@ class Arithmetic:
         return semantics.unary(UnaryKind.NOT, dtype, operand)
 
     def truth(self, operand: Number) -> Value:
-        """The bool value of `if operand:`; NaN is true, as in Python."""
+        """Return the truth of a number as a bool value; NaN is true, as in Python."""
         return self.builder.cast(operand.value, dtypes.bool_)
 
     def select(self, condition: Value, if_true: Numeric, if_false: Numeric) -> Number:
@@ -260,6 +262,6 @@ class Arithmetic:
         return Number(self.builder.select(*self.builder.broadcast(condition, *chosen)), is_weak)
 
     def pair(self, left: Numeric, right: Numeric, dtype: DType) -> tuple[Value, ...]:
-        """Both operands in `dtype`, with as many lanes."""
+        """Return both operands in `dtype`, with the same number of lanes."""
         a, b = self.to_value(left, dtype), self.to_value(right, dtype)
         return (a, b) if a.type is b.type else self.builder.broadcast(a, b)

@@ -1,7 +1,7 @@
 """Attributes of any value: reading, assigning and deleting them, by Python's protocol; and reading items.
 
-What a user's class says in Python (properties, descriptors, `__getattr__`, `__setattr__`) is staged like any other function; what
-the class merely stores is read, and noted as a capture where the object was made outside the kernel.
+What a user's class defines in Python (properties, descriptors, `__getattr__`, `__setattr__`) is staged like any other function.
+A value that the class merely stores is read, and noted as a capture where the object was made outside the kernel.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from stagekit.frontend.values import (
     Closure,
     StagedRange,
     holds_run_time,
+    is_dataclass_with,
     is_generated,
     is_native,
     mapper_of,
@@ -42,17 +43,20 @@ from stagekit.native_tables import ABSENT
 
 
 def attribute(site: Site, owner: Any, name: str) -> Any:
-    """`owner.name`."""
+    """Return `owner.name`."""
     if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
         return arrays.attribute(site, owner, name)
     if containers.changes(owner, name):
         return containers.container_method(site, owner, name)
     if isinstance(owner, Closure):
-        return _of_closure(site, owner, name)
+        if name not in _CLOSURE:
+            raise site.error(NoAttribute(describe(owner), name, f"it has: {', '.join(_CLOSURE)}"))
+        return _CLOSURE[name](owner)
     getter = _getter(site, owner, name)
     return getter() if getter is not None else _stored(site, owner, name)
 
 
+# The attributes of a function that is defined in a kernel.
 _CLOSURE: dict[str, Callable[[Closure], Any]] = {
     "__name__": lambda fn: fn.name,
     "__qualname__": lambda fn: fn.name,
@@ -63,24 +67,14 @@ _CLOSURE: dict[str, Callable[[Closure], Any]] = {
 }
 
 
-def _of_closure(site: Site, owner: Closure, name: str) -> Any:
-    """What a function defined in the kernel shows of itself."""
-    found = _CLOSURE.get(name)
-    if found is None:
-        raise site.error(NoAttribute(describe(owner), name, f"it has: {', '.join(_CLOSURE)}"))
-    return found(owner)
-
-
 def _stored(site: Site, owner: Any, name: str) -> Any:
-    """What Python's own lookup finds."""
+    """Return what Python's own lookup finds, and note it as read."""
     try:
         value = getattr(owner, name)
     except AttributeError:
-        same_digits = [
-            each for each in dir(owner) if _digits(each) == _digits(name)
-        ]  # `float4` is no misspelt `float64`
-        hint = name_here(owner, name) or suggest(name, same_digits, CLOSE)
-        raise site.error(NoAttribute(describe_owner(owner), name, hint)) from None
+        alike = [each for each in dir(owner) if _digits(each) == _digits(name)]  # `float4` is no misspelt `float64`
+        hint = name_here(owner, name) or suggest(name, alike, CLOSE)
+        raise site.error(NoAttribute(_describe_owner(owner), name, hint)) from None
     if not site.tracer.journal.is_born(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
             site.tracer.captures.note_attribute(owner, name, f"`{_place_text(site.node, name)}`")
@@ -95,7 +89,7 @@ def _digits(name: str) -> str:
     return "".join(filter(str.isdigit, name))
 
 
-def describe_owner(owner: Any) -> str:
+def _describe_owner(owner: Any) -> str:
     if isinstance(owner, types.ModuleType):
         return f"the module `{owner.__name__}`"
     if isinstance(owner, Intrinsic):
@@ -104,47 +98,43 @@ def describe_owner(owner: Any) -> str:
 
 
 def put(site: Site, owner: Any, name: str, value: Any, /) -> None:
-    """`owner.name = value`."""
+    """Carry out `owner.name = value`."""
     if isinstance(owner, STAND_INS):
         raise site.error(NoAttribute(describe(owner), name, "it cannot be assigned"))
     if isinstance(owner, Closure):
         hint = "a function defined in a kernel keeps no attributes: use a variable"
         raise site.error(NoAttribute(describe(owner), name, hint))
     site.tracer.check_mutable(owner, f"`{_place_text(site.node, name)} = ...`", site.loc)
-    setter = users_method(site.tracer, owner, "__setattr__")
+    setter = interpreted_method(site.tracer, owner, "__setattr__")
     if setter is not None:
         site.invoke(setter, [owner, name, value])
         return
-    if _is_frozen(owner):
+    if is_dataclass_with(owner, "frozen"):
         message = f"cannot assign to field {name!r} of a frozen dataclass"
         raise site.error(StaticFailure("FrozenInstanceError", message))
     put_plainly(site, owner, name, value)
 
 
 def put_plainly(site: Site, owner: Any, name: str, value: Any, /) -> None:
-    """`object.__setattr__(owner, name, value)`: what a property or descriptor of the class does, else a plain assignment."""
+    """Carry out `object.__setattr__(owner, name, value)`: by a property or descriptor of the class, else assign plainly."""
     site.tracer.check_mutable(owner, f"`{_place_text(site.node, name)} = ...`", site.loc)
     found = in_class(site.tracer, owner, name)
-    descriptor = users_method(site.tracer, found, "__set__")
+    descriptor = interpreted_method(site.tracer, found, "__set__")
     if isinstance(found, property):
-        _put_by_property(site, owner, name, found, value)
+        if found.fset is None:
+            message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
+            raise site.error(StaticFailure("AttributeError", message))
+        site.invoke(found.fset, [owner, value])
     elif descriptor is not None:
         site.invoke(descriptor, [found, owner, value])
     else:
         site.tracer.assign(owner, name, value, is_attribute=True)
 
 
-def _put_by_property(site: Site, owner: Any, name: str, found: property, value: Any) -> None:
-    if found.fset is None:
-        message = f"property {name!r} of {type(owner).__name__!r} object has no setter"
-        raise site.error(StaticFailure("AttributeError", message))
-    site.invoke(found.fset, [owner, value])
-
-
 def delete(site: Site, owner: Any, name: str, /) -> None:
-    """`del owner.name`."""
+    """Carry out `del owner.name`."""
     site.tracer.check_mutable(owner, f"`del {_place_text(site.node, name)}`", site.loc)
-    deleter = users_method(site.tracer, owner, "__delattr__")
+    deleter = interpreted_method(site.tracer, owner, "__delattr__")
     if deleter is not None:
         site.invoke(deleter, [owner, name])
         return
@@ -154,23 +144,18 @@ def delete(site: Site, owner: Any, name: str, /) -> None:
 
 
 def _place_text(node: ast.AST, name: str) -> str:
-    """The text of `node`, an attribute."""
+    """Return the text of `node` where it is an attribute."""
     return _text_of(node) if isinstance(node, ast.Attribute) else f".{name}"
 
 
 _text_of = remembered(ast.unparse)
 
 
-def _is_frozen(owner: Any) -> bool:
-    params = getattr(type(owner), "__dataclass_params__", None)
-    return params is not None and params.frozen
-
-
-# -- what the class says --------------------------------------------------------------------------------------------------
+# -- attributes that the class defines ------------------------------------------------------------------------------------
 
 
 def in_class(tracer: Tracer, owner: Any, name: str) -> Any:
-    """What the classes of `owner` store under `name`; None where they store nothing. That is noted too."""
+    """Return what the classes of `owner` store under `name`, None where they store nothing; note either as read."""
     if isinstance(owner, super):
         return _in_bases(tracer, owner, name)
     tracer.note_lookup(owner, name)
@@ -179,7 +164,7 @@ def in_class(tracer: Tracer, owner: Any, name: str) -> Any:
 
 
 def _in_bases(tracer: Tracer, owner: Any, name: str) -> Any:
-    """The same of `super()`: what the classes after the one that it was called in store."""
+    """Return what the classes store that come after the one in which `super()` was called; None where they store nothing."""
     cls = owner.__self_class__
     order = cls.__mro__ if cls is not None else ()
     tracer.captures.note_attribute(cls, "__mro__", "the order of its bases")
@@ -191,14 +176,14 @@ def _in_bases(tracer: Tracer, owner: Any, name: str) -> Any:
 
 
 def _getter(site: Site, owner: Any, name: str) -> Callable[[], Any] | None:
-    """How a class that is written in Python computes the attribute; None where it is only stored."""
+    """Return the function that computes the attribute as a class written in Python says; None where it is only stored."""
     if isinstance(owner, type | types.ModuleType):
         return None
     instance = getattr(owner, "__self__", None) if isinstance(owner, super) else owner
     found = in_class(site.tracer, owner, name)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
         return lambda: site.invoke(found.fget, [instance])
-    getter = _where_it_has_none(site, owner, instance, name, found)
+    getter = _computed(site, owner, instance, name, found)
     if getter is None or (name in own_attributes(instance) and not _is_data(site.tracer, found)):
         return None
     if not site.tracer.journal.is_born(instance):
@@ -206,34 +191,37 @@ def _getter(site: Site, owner: Any, name: str) -> Callable[[], Any] | None:
     return getter
 
 
-def _where_it_has_none(site: Site, owner: Any, instance: Any, name: str, found: Any) -> Callable[[], Any] | None:
-    """What gives an attribute that the object itself does not hold, if its class says so in Python."""
+def _computed(site: Site, owner: Any, instance: Any, name: str, found: Any) -> Callable[[], Any] | None:
+    """Return what computes an attribute that the object itself does not hold, where its class does so in Python.
+
+    found: what the class stores under the name, None for nothing.
+    """
     if found is None:
-        fallback = users_method(site.tracer, owner, "__getattr__")
+        fallback = interpreted_method(site.tracer, owner, "__getattr__")
         return fallback and (lambda: site.invoke(fallback, [instance, name]))
     if isinstance(found, functools.cached_property):
         return lambda: _cached(site, instance, name, found)
-    descriptor = users_method(site.tracer, found, "__get__")
+    descriptor = interpreted_method(site.tracer, found, "__get__")
     if descriptor is None or hasattr(found, "__stagekit_fragment__"):
         return None
     return lambda: site.invoke(descriptor, [found, instance, type(instance)])
 
 
 def _is_data(tracer: Tracer, descriptor: Any) -> bool:
-    """Does it come before what an object itself holds?"""
+    """Return whether a descriptor takes precedence over what the object itself holds."""
     return any(in_class(tracer, descriptor, name) is not None for name in ("__set__", "__delete__"))
 
 
 def _cached(site: Site, owner: Any, name: str, found: Any) -> Any:
-    """A `cached_property` is computed at its first use; an object from outside the kernel is left as it is."""
+    """Compute a `cached_property`. An object made in the kernel stores it; one from outside is left as it is."""
     value = site.invoke(found.func, [owner])
     if site.tracer.journal.is_born(owner):
         site.tracer.assign(owner, name, value, is_attribute=True)
     return value
 
 
-def users_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | None:
-    """A method that a user's class writes in Python. Generated ones (of dataclasses, of namedtuples) have no source."""
+def interpreted_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | None:
+    """Return a method that a user's class defines in Python; None for a generated one (of a dataclass), which has no source."""
     found = in_class(tracer, owner, name)
     if not isinstance(found, types.FunctionType) or is_generated(found):
         return None
@@ -244,7 +232,7 @@ def users_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionType | 
 
 
 def item(site: Site, owner: Any, index: Any, /) -> Any:
-    """`owner[index]`."""
+    """Return `owner[index]`."""
     if isinstance(owner, Array):
         return arrays.load_item(site, owner, index)
     refuse_index(site, owner, index)
@@ -263,16 +251,16 @@ def item(site: Site, owner: Any, index: Any, /) -> Any:
         raise site.needs_static("the index of a Python container", index, UNROLL)
     if isinstance(owner, STAND_INS):
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", ""))
-    if isinstance(owner, defaultdict) and site.static(lambda: containers.lacks_key(owner, index)):
-        made = site.invoke(owner.default_factory, [])
-        containers.put_key(site, owner, index, made)
-        return made
+    if isinstance(owner, defaultdict) and owner.default_factory is not None and site.static(lambda: index not in owner):
+        value = site.invoke(owner.default_factory, [])
+        containers.put_key(site, owner, index, value)
+        return value
     found = site.static(operator.getitem, owner, index)
     return site.tracer.journal.born(found) if isinstance(index, slice) and isinstance(found, list) else found
 
 
 def refuse_index(site: Site, owner: Any, index: Any) -> None:
-    """Refuse to index what has no items, whatever the index."""
+    """Raise an error where `owner` has no items."""
     if isinstance(owner, Address):
         hint = "use `load(pointer + i)`, or take the parameter as a Tensor"
         raise site.error(BadIndex("a pointer cannot be indexed", hint))

@@ -34,7 +34,7 @@ def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
 
 
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
-    """`left symbol right` for any two values."""
+    """Return `left symbol right` for any two values."""
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
@@ -43,9 +43,9 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     if symbol != "@" and is_numeric(left) and is_numeric(right):
         return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right)
     if isinstance(left, (Address, Array)) or isinstance(right, (Address, Array)):
-        moved = _pointer_arithmetic(site, symbol, left, right)
-        if moved is not None:
-            return moved
+        found = _pointer_arithmetic(site, symbol, left, right)
+        if found is not None:
+            return found
     answer = by_method(site, SYMBOLS[symbol].method, left, right)
     if answer is not NotImplemented:
         return answer
@@ -57,8 +57,8 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
         _refuse_huge(site, symbol, left, right)
     if symbol == "%":
         site.static(bounded_format, left)
-    made = site.static(SYMBOLS[symbol].python, left, right)
-    return site.tracer.journal.born(made) if isinstance(made, (list, dict, set)) else made
+    found = site.static(SYMBOLS[symbol].python, left, right)
+    return site.tracer.journal.born(found) if isinstance(found, (list, dict, set)) else found
 
 
 _GROWS = frozenset({"*", "**", "<<"})
@@ -67,16 +67,16 @@ _MOST_ITEMS = 1 << 24
 
 
 def _refuse_huge(site: Site, symbol: str, left: Any, right: Any) -> None:
-    """Refuse what Python would compute for hours, or fill the memory with: integers and repeated sequences beyond all use."""
+    """Refuse integers and repeated sequences so large that Python would compute for hours or fill the memory."""
     if isinstance(right, (list, tuple, str, bytes)):
         left, right = right, left
     if not isinstance(right, int) or right < 2:
         return
     if isinstance(left, int):
         bits = int.bit_length(left)
-        made = bits * right if symbol == "**" else bits + (right if symbol == "<<" else int.bit_length(right))
-        is_same = left in (0, 1, -1) and (symbol == "**" or left == 0)
-        is_huge, what = made > _MOST_BITS and not is_same, f"an integer of more than {_MOST_BITS} bits"
+        total = bits * right if symbol == "**" else bits + (right if symbol == "<<" else int.bit_length(right))
+        stays_small = left in (0, 1, -1) and (symbol == "**" or left == 0)
+        is_huge, what = total > _MOST_BITS and not stays_small, f"an integer of more than {_MOST_BITS} bits"
     elif isinstance(left, (list, tuple, str, bytes)):
         is_huge, what = len(left) * right > _MOST_ITEMS, f"more than {_MOST_ITEMS} items"
     else:
@@ -96,7 +96,7 @@ def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
     return BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint)
 
 
-# Containers change in place, so that every name of theirs sees it.
+# The methods by which containers change in place.
 _IN_PLACE: dict[str, dict[type, str]] = {
     "+": {list: "extend"},
     "*": {list: "__imul__"},
@@ -108,7 +108,9 @@ _IN_PLACE: dict[str, dict[type, str]] = {
 
 
 def in_place(site: Site, symbol: str, left: Any, right: Any) -> Any:
-    """`left symbol= right`: a container changes, a user's object by its own in-place method; else the plain operator."""
+    """Return what `left symbol= right` binds: a container changes in place, a user's object by its own in-place method; other
+    values meet as in `left symbol right`.
+    """
     container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
     if container is not None:
         if symbol == "*":
@@ -121,7 +123,7 @@ def in_place(site: Site, symbol: str, left: Any, right: Any) -> Any:
 
 
 def _pointer_arithmetic(site: Site, symbol: str, left: Any, right: Any) -> Any:
-    """pointer + integer, integer + pointer, pointer - integer, pointer - pointer; None where it is something else."""
+    """Return the sum of a pointer and an integer, or the difference of a pointer and either; None for anything else."""
     if symbol == "+" and is_numeric(left):
         left, right = right, left
     if symbol not in ("+", "-") or not isinstance(left, (Address, Array)):
@@ -147,7 +149,7 @@ def trace_unary(frame: Frame, node: ast.UnaryOp) -> Any:
 
 
 def unary(site: Site, op: type[ast.unaryop], operand: Any) -> Any:
-    """`-x`, `+x` or `~x` for any value."""
+    """Return `-x`, `+x` or `~x` for any value."""
     site.at()
     if op is ast.Invert and is_numeric(operand) and (isinstance(operand, bool) or not is_literal(operand)):
         return site.tracer.arithmetic.invert(operand)
@@ -175,19 +177,17 @@ UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
 
 
 def power(site: Site, base: Any, exponent: Any) -> Any:
-    """`base ** exponent` of numbers that are not both literals."""
-    is_of_integers = not default_dtype(base).is_float and not default_dtype(exponent).is_float
-    if is_of_integers and isinstance(exponent, Number):
-        return _integer_power(site, base, exponent)
-    if is_of_integers:
-        return _known_power(site, base, exponent)
+    """Return `base ** exponent` of numbers that are not both literals."""
+    if not default_dtype(base).is_float and not default_dtype(exponent).is_float:
+        run = _integer_power if isinstance(exponent, Number) else _known_power
+        return run(site, base, exponent)
     if isinstance(exponent, int) and 0 <= exponent <= 2:
         return _by_squaring(site, base, exponent)
     return site.invoke(registry.by_name("pow"), [base, exponent])
 
 
 def _known_power(site: Site, base: Any, exponent: Any) -> Any:
-    """An integer to a power known at compile time; a typed exponent widens the base as any operand does."""
+    """Return an integer to a power known at compile time; a typed exponent widens the base as any operand does."""
     if exponent < 0:
         hint = "an integer has no negative power; make the base a float"
         raise site.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint))
@@ -221,14 +221,14 @@ def _by_squaring(site: Site, base: Any, exponent: int) -> Any:
 
 
 def _integer_power(site: Site, base: Any, exponent: Number) -> Number:
-    """By squaring, in a run-time loop over the bits of the exponent.
+    """Emit a run-time loop over the bits of the exponent, which squares:
 
     while exponent > 0: result *= square if exponent & 1 else 1; square *= square; exponent >>= 1
     """
     dtype, is_weak = _integer_dtype(site, base, exponent)
     builder, arithmetic = site.tracer.builder, site.tracer.arithmetic
     x, start = arithmetic.pair(base, exponent, dtype)
-    if isinstance(x.type, Vector):  # the loop runs for each lane as long as its exponent asks
+    if isinstance(x.type, Vector):  # each lane has a loop of its own
         rows = [(Number(builder.extract(x, n)), Number(builder.extract(start, n))) for n in range(x.type.count)]
         return Number(builder.pack([_integer_power(site, *row).value for row in rows]), is_weak)
     inits = (builder.constant(1, dtype), x, start)

@@ -1,7 +1,7 @@
 """Calling an intrinsic: bind arguments, find the overload, fold where everything is known.
 
-Positions whose type is the same in every signature (a mask, a lane) convert to it. The others *meet* in one dtype like operands
-of an operator; beside a pointer they convert to its element dtype, as a store does.
+An argument whose type is the same in every signature (a mask, a lane) is converted to it. The others *meet* in one dtype like
+operands of an operator; beside a pointer they are converted to its element dtype, as in a store.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import counted, shown
+from stagekit.diagnostics import LIBRARY, counted, shown
 from stagekit.dtypes import DType, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadCall, BadOperands, NoOverload, RunTimeValue
+from stagekit.frontend.errors import BadCall, BadOperands, NoOverload
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
 from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
-from stagekit.ir import PURE, Intrinsic, Pointer, Scalar, Sig, Type, Value, semantics
-
-LIBRARY = __file__.replace("frontend/overloads.py", "lib/").replace("frontend\\overloads.py", "lib\\")
+from stagekit.ir import PURE, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value, semantics
 
 
 def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """The results of `spec(*args, **kwargs)`: nothing, one value, or a tuple."""
+    """Return the results of `spec(*args, **kwargs)`: None, one value, or a tuple."""
     values, params = _bind(site, spec, args, kwargs)
     site.at()
     for value in values:
@@ -42,18 +40,18 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.broadcast(*operands))
-    made = site.tracer.builder.call(spec, operands, params)
-    results = tuple([Address(v) if isinstance(v.type, Pointer) else Number(v) for v in made])
-    if not results:
-        return None
-    return results[0] if len(results) == 1 else results
+    emitted = site.tracer.builder.call(spec, operands, params)
+    results = tuple([Address(v) if isinstance(v.type, Pointer) else Number(v) for v in emitted])
+    if len(results) > 1:
+        return results
+    return results[0] if results else None
 
 
 # -- binding ------------------------------------------------------------------------------------------------------------
 
 
 def signature_text(spec: Intrinsic) -> str:
-    """How error texts and docs show what can be passed."""
+    """Return how error texts and docs show the parameters of an intrinsic."""
     count = len(spec.args) - len(spec.defaults)
     parts = [a if i < count else f"{a}={spec.defaults[i - count]!r}" for i, a in enumerate(spec.args)]
     parts += [p.name if p.default is ... else f"{p.name}={p.default!r}" for p in spec.params]
@@ -61,7 +59,7 @@ def signature_text(spec: Intrinsic) -> str:
 
 
 def _bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
-    """Run-time arguments and compile-time parameters, in order. Parameters follow the arguments positionally."""
+    """Return the run-time arguments and the compile-time parameters, each in order. By position, parameters come last."""
     if not kwargs and not spec.params and len(args) == len(spec.args):
         return args, ()
     names = [*spec.args, *(p.name for p in spec.params)]
@@ -69,35 +67,35 @@ def _bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) 
     count = len(spec.args) - len(spec.defaults)
     defaults = dict(zip(spec.args[count:], spec.defaults))
     defaults.update({p.name: p.default for p in spec.params if p.default is not ...})
-    problem = _binding_problem(names, args, kwargs, given, defaults)
+    bound = {**defaults, **given, **kwargs}
+    problem = _binding_problem(names, len(args), kwargs, bound)
     if problem:
         raise site.error(BadCall(f"`{spec.name}` {problem}", signature_text(spec)))
-    bound = {**defaults, **given, **kwargs}
-    params = tuple(_param(site, spec, p.name, bound[p.name]) for p in spec.params)
+    params = tuple(_param(site, spec, p, bound[p.name]) for p in spec.params)
     return [bound[name] for name in spec.args], params
 
 
-def _binding_problem(
-    names: list[str], args: list[Any], kwargs: dict[str, Any], given: dict[str, Any], defaults: dict[str, Any]
-) -> str | None:
-    if len(args) > len(names):
-        return f"takes {counted(len(names), 'argument')}, got {len(args)}"
+def _binding_problem(names: list[str], count: int, kwargs: dict[str, Any], bound: dict[str, Any]) -> str | None:
+    """Return what is wrong with a call that gives `count` arguments by position; None where nothing is."""
+    if count > len(names):
+        return f"takes {counted(len(names), 'argument')}, got {count}"
     for name in kwargs:
         if name not in names:
             return f"has no argument `{name}` {suggest(name, names)}".rstrip()
-        if name in given:
+        if name in names[:count]:
             return f"got `{name}` twice"
-    missing = [n for n in names if n not in given and n not in kwargs and n not in defaults]
+    missing = [name for name in names if name not in bound]
     return f"needs {', '.join(f'`{n}`' for n in missing)}" if missing else None
 
 
-def _param(site: Site, spec: Intrinsic, name: str, value: Any) -> Any:
+def _param(site: Site, spec: Intrinsic, param: Param, value: Any) -> Any:
+    """Return the value of a compile-time parameter, which must be one of its choices."""
+    what = f"`{param.name}` of `{spec.name}`"
     if holds_run_time(value):
-        raise site.error(RunTimeValue(f"`{name}` of `{spec.name}`", describe(value), "give a Python value"))
-    param = next(p for p in spec.params if p.name == name)
+        raise site.needs_static(what, value, "give a Python value")
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
-        message = f"`{name}` of `{spec.name}` is {shown(value)}, it must be one of: {choices}"
+        message = f"{what} is {shown(value)}, it must be one of: {choices}"
         raise site.error(BadCall(message, signature_text(spec)))
     return value
 
@@ -106,8 +104,8 @@ def _param(site: Site, spec: Intrinsic, name: str, value: Any) -> Any:
 
 
 def _resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
-    """The signature that fits `values`, after the conversions that an operator would make."""
-    key = (spec, *[_standing(site, v) for v in values])
+    """Return the signature that fits `values`, after the conversions that an operator would make."""
+    key = (spec, *[_overload_key(site, v) for v in values])
     found = _RESOLVED.get(key)
     if found is None:
         as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
@@ -118,8 +116,8 @@ def _resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
 _RESOLVED: dict[tuple[Any, ...], Sig] = {}
 
 
-def _standing(site: Site, value: Any) -> Any:
-    """All of a value that decides which signature fits."""
+def _overload_key(site: Site, value: Any) -> Any:
+    """Return everything about a value that decides which signature fits."""
     if isinstance(value, Number):
         return value.value.type, value.is_weak
     return _own_type(site, value), type(value)
@@ -130,7 +128,7 @@ def _own_type(site: Site, value: Any) -> Type:
 
 
 def _fitting(site: Site, spec: Intrinsic, values: list[Any], candidates: Iterable[DType]) -> Sig:
-    """The first signature that fits where scalars of the positions that are free have one of these dtypes."""
+    """Return the first signature that fits when the free scalar positions have one of these dtypes."""
     fixed = _fixed_types(spec)
     for dtype in candidates:
         wanted = [
@@ -145,14 +143,14 @@ def _fitting(site: Site, spec: Intrinsic, values: list[Any], candidates: Iterabl
 
 @functools.cache
 def _fixed_types(spec: Intrinsic) -> Mapping[int, Type]:
-    """Argument positions with one and the same scalar type in all of several signatures."""
+    """Return the positions at which all signatures have the same type, each with that type; the other positions are free."""
     columns = [set(column) for column in zip(*(s.args for s in spec.sigs))]
     has_choice = any(len(column) > 1 for column in columns)
     return {i: next(iter(c)) for i, c in enumerate(columns) if len(c) == 1 and (has_choice or len(spec.sigs) == 1)}
 
 
 def _candidates(site: Site, spec: Intrinsic, values: list[Any]) -> list[DType]:
-    """Dtypes to try for the free scalar positions, in order: beside a pointer its own, else that in which they meet."""
+    """Return dtypes to try for the free scalar positions, in order: a pointer's own, else the one in which they meet."""
     pointer = next((v for v in values if isinstance(v, (Address, Array))), None)
     if pointer is not None:
         return [pointer.dtype]
@@ -193,7 +191,7 @@ def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
 
 
 def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
-    """All arguments are known: apply the record's meaning. Literals stay literals (computed in float64, or as int64)."""
+    """Compute the result of known arguments. Literals give literals, computed in float64 or int64."""
     is_weak = all(is_literal(v) for v in values)
     candidates = [dtypes.int64, dtypes.float64] if is_weak else _candidates(site, spec, values)
     if any(isinstance(v, float) for v in values) and is_weak:

@@ -1,4 +1,4 @@
-"""Calls that CPython carries out, at compile time: what it is handed, and what becomes of what it gives back."""
+"""Calls that CPython carries out at compile time: the arguments that it gets, and who owns the objects that it makes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from stagekit.frontend.iteration import note_use, own_iterators, refuse_endless,
 from stagekit.frontend.values import Closure, Generator, Number, is_native, is_open
 
 Builtin = Callable[..., Any]  # (site, *args, **kwargs): the staged meaning of a Python function
+OMITTED: Any = object()  # the default of a parameter whose absence matters
 
 
 def run_native(site: Site, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """What `fn` gives; its arguments must be known."""
+    """Return `fn(*args, **kwargs)` by CPython; run-time numbers are refused."""
     if any(isinstance(a, Number) for a in args):
         shown = ", ".join(map(describe, args))
         raise site.error(BadCall(f"`{fn.__name__}({shown})`", "it needs compile-time values"))
@@ -35,7 +36,7 @@ def run_native(site: Site, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def carry_out(site: Site, fn: Any, args: Any, kwargs: Any) -> Any:
-    """`fn(*args, **kwargs)` by CPython. A container that it makes belongs to the traced program, which may change it."""
+    """Return `fn(*args, **kwargs)` by CPython. A container that it makes belongs to the traced program, which may change it."""
     _use_up(site, getattr(fn, "__self__", None))
     if args and fn in _KEEP_ALL_ITEMS:
         refuse_endless(site, args[0])
@@ -46,12 +47,13 @@ def carry_out(site: Site, fn: Any, args: Any, kwargs: Any) -> Any:
     is_new = _makes_new(fn, made) and not any(made is each for each in (*args, *kwargs.values()))
     if is_new and type(made) is tuple:
         return own_iterators(site.tracer, made)
-    return site.tracer.journal.born(made) if is_new and _can_change(made) else made
+    can_change = isinstance(made, list | dict | set | deque | bytearray | Iterator) or is_open(made)
+    return site.tracer.journal.born(made) if is_new and can_change else made
 
 
 @contextlib.contextmanager
 def _noting_changes(site: Site, fn: Any, given: Sequence[Any]) -> Iterator[None]:
-    """What CPython does to a container that it is handed, as `heapq.heappush(items, x)` does, is a change like any other."""
+    """Note in the journal how CPython changes the containers that it gets, as `heapq.heappush(items, x)` does."""
     is_harmless = isinstance(fn, type) or (isinstance(fn, BuiltinFunctionType) and fn.__module__ == "builtins")
     before = [] if is_harmless else [(each, _items_of(each)) for each in given if isinstance(each, _CONTAINERS)]
     try:
@@ -81,7 +83,7 @@ def _items_of(container: Any) -> list[Any]:
 
 
 def restorer(container: Any) -> Callable[[], None]:
-    """What brings the present contents of a container back."""
+    """Return a function that restores the present contents of a container."""
     return functools.partial(_put_back, container, _items_of(container))
 
 
@@ -98,12 +100,8 @@ def _put_back(container: Any, items: list[Any]) -> None:
 _KEEP_ALL_ITEMS = (set, frozenset, deque, dict.fromkeys)
 
 
-def _can_change(made: Any) -> bool:
-    return isinstance(made, list | dict | set | deque | bytearray | Iterator) or is_open(made)
-
-
 def _makes_new(fn: Any, made: Any) -> bool:
-    """Does `fn` make a new object each time, rather than hand out what somebody else holds too, as `table.get("key")` does?"""
+    """Return whether `fn` makes a new object each time; `table.get("key")` returns one that the table holds too."""
     if isinstance(fn, type):
         return isinstance(made, fn) and not isinstance(fn.__new__, FunctionType)
     if isinstance(fn, FunctionType):
@@ -120,18 +118,18 @@ _MAKERS = (
     sorted, copy.copy, copy.deepcopy, itertools.tee, dataclasses.asdict, dataclasses.astuple, operator.add, operator.concat,
     operator.mul, operator.or_, operator.and_, operator.sub, operator.xor, json.loads, re.findall, re.split,
 )  # fmt: skip
+# Methods of Python's and NumPy's own classes that make a new object.
 _MAKING_METHODS = frozenset({
     "copy", "__copy__", "keys", "values", "items", "fromkeys", "most_common", "elements", "union", "intersection", "difference",
     "symmetric_difference", "split", "rsplit", "splitlines", "tolist", "findall", "_asdict", "__iter__", "__reversed__",
     "__add__", "__mul__", "__rmul__", "__or__", "__and__", "__sub__", "__xor__",
 })  # fmt: skip
-"""Of Python's and NumPy's own classes."""
 
 
 class HandedOut:
-    """A function of the traced program as CPython gets it: to call, or to hand back.
+    """A function of the traced program as CPython gets it, which may call it or return it.
 
-    Its own fields are slots: `functools.wraps` copies one function's `__dict__` into another's.
+    Its own fields are slots, since `functools.wraps` copies one function's `__dict__` into another's.
     """
 
     __slots__ = ("__dict__", "closure", "run")
@@ -145,7 +143,7 @@ class HandedOut:
 
 
 def native_argument(site: Site, value: Any) -> Any:
-    """What CPython gets: of a generator what gives its items, of a function of the kernel what runs it."""
+    """Return what CPython gets for `value`: an iterator for a generator, a callable for a function of the kernel."""
     if isinstance(value, Generator):
         return values_of(site, value)
     if isinstance(value, Closure):
@@ -155,6 +153,6 @@ def native_argument(site: Site, value: Any) -> Any:
 
 
 def _use_up(site: Site, value: Any) -> None:
-    """CPython may take the items of an iterator (a file too): it must be the traced program's own."""
+    """Note that CPython may take items of an iterator (or a file), which must be the traced program's own."""
     if isinstance(value, Iterator):
         note_use(site, value, f"the items of {describe(value)}")

@@ -20,6 +20,7 @@ from stagekit.ir import Value
 
 
 def trace_joined(frame: Frame, node: ast.JoinedStr) -> Any:
+    """Trace an f-string: a `str` where all its values are known, else a `Text`."""
     text = Text("", ())
     for part in node.values:
         if isinstance(part, ast.Constant):
@@ -31,7 +32,7 @@ def trace_joined(frame: Frame, node: ast.JoinedStr) -> Any:
 
 
 def _formatted(frame: Frame, node: ast.FormattedValue) -> str | Text:
-    """One `{value!conversion:spec}`."""
+    """Return the text of one `{value!conversion:spec}`."""
     value = evaluate(frame, node.value)
     spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     if isinstance(value, Number):
@@ -51,7 +52,7 @@ _MOST_CHARACTERS = 1 << 20
 
 
 def bounded_format(spec: Any) -> Any:
-    """Return a format as it is, or raise ValueError where its width or precision would fill the memory."""
+    """Return a format unchanged, or raise ValueError where its width or precision would fill the memory."""
     if isinstance(spec, str) and any(int(number) > _MOST_CHARACTERS for number in re.findall("[0-9]{7,}", spec)):
         raise ValueError(f"a format of more than {_MOST_CHARACTERS} characters")
     return spec
@@ -65,13 +66,13 @@ _CONVERSIONS: dict[int, Callable[[Any], Any]] = {
 
 
 def _as_shown(value: Any) -> Any:
-    """A typed number, known at compile time, as it would be shown at run time."""
+    """Return what is shown of a compile-time value: a typed float shows the digits that it would show at run time."""
     dtype = dtypes.dtype_from_numpy(value.dtype) if isinstance(value, np.generic) else None
     return value if dtype is None or not dtype.is_float else dtypes.shown(float(value), dtype)
 
 
 def _check_spec(site: Site, value: Number, spec: Any) -> None:
-    """The format of a run-time number: known now, and one that its kind of number has."""
+    """Raise an error unless the format of a run-time number is known now and fits its kind of number."""
     if isinstance(spec, Text):
         raise site.needs_static("a format", spec.operands[0])
     dtype = default_dtype(value)
@@ -80,12 +81,12 @@ def _check_spec(site: Site, value: Number, spec: Any) -> None:
 
 
 def message(frame: Frame, node: ast.expr) -> tuple[str, tuple[Value, ...]]:
-    """The message of an `assert` as a template and its run-time operands."""
+    """Return the message of an `assert` as a template and its run-time operands."""
     return shown(Site(frame, node), evaluate(frame, node), "the message")
 
 
 def shown(site: Site, value: Any, what: str) -> tuple[str, tuple[Value, ...]]:
-    """How `print` and `assert` show any value: a template and its run-time operands."""
+    """Return how `print` and `assert` show a value: a template and its run-time operands."""
     if isinstance(value, Text):
         return value.template, tuple(n.value for n in value.operands)
     if isinstance(value, Number):

@@ -24,11 +24,11 @@ from stagekit.ir import Pointer, Value
 
 
 class AskedTooEarly(TypeError):
-    """CPython asked a stand-in for what is known only at run time."""
+    """Raised when CPython asks a stand-in for something that is known only at run time."""
 
 
 class _RunTime:
-    """What CPython may not ask a stand-in, since the object would answer for the value: its truth, equality and text."""
+    """Refuses what CPython would compute from the object instead of the value it stands for: truth, equality and text."""
 
     __slots__ = ()
 
@@ -43,7 +43,9 @@ class _RunTime:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"  # Python's own errors show it; users get to read their word for it
+        return (
+            f"<{type(self).__name__}>"  # in an error of Python's; `evaluation.failure` replaces it by the user's word
+        )
 
     def __format__(self, spec: str) -> str:
         raise AskedTooEarly("the digits of a run-time value are not known at compile time")
@@ -53,7 +55,7 @@ class _RunTime:
 class Number(_RunTime):
     """A run-time number, or a vector of numbers, which the library alone makes and takes apart.
 
-    is_weak: made from Python literals only, so it takes the other operand's dtype like they do. lanes: what a vector was made of.
+    is_weak: it was made from literals only, so it takes the other operand's dtype. lanes: the numbers that a vector was made of.
     """
 
     value: Value
@@ -62,7 +64,7 @@ class Number(_RunTime):
 
     @property
     def dtype(self) -> DType:
-        return self.value.type.dtype  # of a number it is a scalar or a vector
+        return self.value.type.dtype  # the type is a scalar or a vector
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -73,7 +75,7 @@ class Address(_RunTime):
 
     @property
     def type(self) -> Pointer:
-        return self.value.type  # type: ignore[return-value]  # of an address it is one
+        return self.value.type  # type: ignore[return-value]  # an address has no other type
 
     @property
     def dtype(self) -> DType:
@@ -104,7 +106,7 @@ class Array(_RunTime):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Poison:
-    """No single value: using it is the error. `notes` quote the lines that disagree."""
+    """A variable without a single value: using it raises the error. `notes` quote the lines that disagree."""
 
     diagnostic: Diagnostic
     notes: tuple[Note, ...]
@@ -115,8 +117,10 @@ class Poison:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Partial(Poison):
-    """A variable that some path leaves without a value. is_set: it has one where no exit was taken. exits: it has one where one
-    of these was, by their number in `Tracer.exits`. value: what it then holds.
+    """A variable that some path leaves without a value.
+
+    value: what it holds where it has a value: where no exit was taken (if is_set), and where one of `exits` was, which are
+    numbers in `Tracer.exits`.
     """
 
     value: Any
@@ -128,7 +132,7 @@ class Partial(Poison):
 class StagedRange(_RunTime):
     """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop.
 
-    forward: the range that it is the reverse of, where its last number may be an end of its dtype, and so `stop` say nothing.
+    forward: the range whose reverse this is, where the dtype may hold no number beyond the last, so that `stop` has no meaning.
     """
 
     start: Any
@@ -147,9 +151,10 @@ class StaticRange:
 
 @dataclass(eq=False)
 class Generator:
-    """An iterator of the traced program: a generator expression, or what `iter`, `zip`, `map` and their like give.
+    """An iterator of the traced program: a generator expression, or the result of `iter`, `zip`, `map` and their like.
 
-    make: begins at the first item; gives a thunk for each, which makes it. running: what `make` gave, None before the first item.
+    make: starts at the first item and returns an iterator of thunks, each of which makes one item. running: that iterator, None
+    before the first item is taken.
     """
 
     make: Callable[[], Iterator[Callable[[], Any]]]
@@ -174,7 +179,7 @@ class Scope:
     outer: Scope | None
 
     def owner_of(self, name: str) -> Scope | None:
-        """The innermost traced scope that binds `name`."""
+        """Return the innermost traced scope that binds `name`."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names.local:
@@ -187,11 +192,12 @@ class Scope:
 class Closure:
     """A function defined inside the traced code, with the scope it was defined in.
 
-    stub: a function of Python's with the same parameters and defaults, which does nothing. Arguments are bound to it.
+    function: the Python function whose source contains it, for globals and cells. stub: a Python function with the same
+    parameters and defaults that does nothing; arguments are bound to it.
     """
 
     source: Source
-    function: types.FunctionType | None  # that its text stands in, for globals and cells
+    function: types.FunctionType | None
     scope: Scope
     stub: types.FunctionType
 
@@ -208,13 +214,13 @@ class Closure:
 
 
 def escaped(text: str) -> str:
-    """A text as part of a template, where braces are doubled."""
+    """Return a text as part of a template, with its braces doubled."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True)
 class Text:
-    """An f-string with run-time values in it, for `print`, `assert` and `static_assert` only."""
+    """An f-string with run-time values in it, usable in `print`, `assert` and `static_assert` only."""
 
     template: str
     operands: tuple[Number, ...]
@@ -228,22 +234,27 @@ class Text:
         return Text(escaped(other) + self.template, self.operands)
 
     def __str__(self) -> str:
+        """Return the text as it is shown while specialising."""
         return self.template.format(*(_Unknown() for _ in self.operands))
 
 
 class _Unknown:
-    """A run-time number in a text that is shown while specialising."""
+    """A run-time number, in a text that is shown while specialising."""
 
     def __format__(self, spec: str) -> str:
         return "(run-time)"
 
 
-RUN_TIME = (Number, Address)
 STAND_INS = (Number, Address, Array, StagedRange)
 
 
 def is_run_time(value: Any) -> bool:
-    return isinstance(value, RUN_TIME)
+    return isinstance(value, Number | Address)
+
+
+def is_dataclass_with(value: Any, flag: str) -> bool:
+    """Return whether `value` is an object of a dataclass declared with this flag: "eq", "order" or "frozen"."""
+    return bool(getattr(getattr(type(value), "__dataclass_params__", None), flag, False))
 
 
 _PLAIN = (str, int, float, bool, type(None), DType)
@@ -251,13 +262,13 @@ _CONTAINERS = (tuple, list, set, frozenset, deque)
 
 
 def mapper_of(value: Any) -> Any:
-    """The method by which a value of a user's class (a tile) takes part in elementwise calls, if it has one."""
+    """Return the method by which a value (a tile) takes part in elementwise calls; None where its class has none."""
     found = getattr(type(value), "__stagekit_map__", None)
     return found if isinstance(found, types.FunctionType) else None  # a metaclass may answer to any name
 
 
 def holds_run_time(value: Any, depth: int = 8) -> bool:
-    """Does `value` contain anything that is known only at run time?"""
+    """Return whether `value` contains anything that is known only at run time, up to `depth` containers deep."""
     if isinstance(value, STAND_INS):
         return True
     if depth == 0 or isinstance(value, _PLAIN):
@@ -272,7 +283,7 @@ def holds_run_time(value: Any, depth: int = 8) -> bool:
 
 
 def is_open(value: Any) -> bool:
-    """Is this an object of a user's class (or of the library written in the language), with its state in attributes?"""
+    """Return whether `value` is an object of a user's class, or of the library's, that holds its state in attributes."""
     kind = type(value)
     root, _, rest = kind.__module__.partition(".")
     if kind is types.SimpleNamespace:
@@ -288,16 +299,16 @@ _FIXED_ROOTS = _NATIVE_ROOTS | {"stagekit"}
 
 @functools.cache
 def is_native(module: str | None) -> bool:
-    """Does CPython run what this module defines, and never the tracer?"""
+    """Return whether the functions of this module are run by CPython, never by the tracer."""
     return module is not None and module.partition(".")[0] in _NATIVE_ROOTS
 
 
 def is_generated(fn: types.FunctionType) -> bool:
-    """Was this made from a text that nobody wrote, as methods of dataclasses are? `<ipython-input-1>` was written."""
+    """Return whether nobody wrote the source of `fn`, as with methods of dataclasses; `<ipython-input-1>` was written."""
     file = fn.__code__.co_filename
     return file.startswith("<") and not ("input" in file and linecache.getlines(file))
 
 
 def is_fixed(module: Any) -> bool:
-    """Is this module's code known by its version: Python's own, NumPy's, ours?"""
+    """Return whether a module's code can change only with its version: Python's own, NumPy's and ours."""
     return isinstance(module, str) and module.partition(".")[0] in _FIXED_ROOTS
