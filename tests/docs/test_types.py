@@ -93,7 +93,11 @@ def test_type_checkers_accept_what_users_read(name: str, folder: Path, monkeypat
 
     found = subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, capture_output=True, text=True)
 
-    wrong = [line for line in (found.stdout + found.stderr).splitlines() if "error:" in line]
+    wrong = [
+        line
+        for line in (found.stdout + found.stderr).splitlines()
+        if "error:" in line and str(ROOT / "stagekit") not in line
+    ]
     assert [] == [line for line in wrong if not any(known in line for known in ON_PURPOSE)]
     assert "annotated" in found.stdout or found.stdout.strip(), "it said nothing"
 
