@@ -99,7 +99,7 @@ def test_type_checkers_accept_what_users_read(name: str, folder: Path, monkeypat
         if "error:" in line and str(ROOT / "stagekit") not in line
     ]
     assert [] == [line for line in wrong if not any(known in line for known in ON_PURPOSE)]
-    assert "annotated" in found.stdout or found.stdout.strip(), "it said nothing"
+    assert found.returncode in (0, 1), f"it did not come to an end: {found.stderr}"
 
 
 def test_the_annotated_program_runs(tmp_path: Path) -> None:
