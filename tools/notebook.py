@@ -1,6 +1,8 @@
 """Write the tutorial as a notebook: each page a chapter, its Python blocks cells.
 
-python -m tools.notebook tutorial.ipynb [--run]        --run: execute it first, so that it holds what it prints (wants nbclient)
+    python -m tools.notebook tutorial.ipynb [--run]
+
+--run: execute it first, so that it holds what it prints. Wants the extras `test` and `docs`.
 """
 
 from __future__ import annotations
