@@ -26,6 +26,7 @@ TEXTS = sorted(
 
 MEDIAN_LINES = 10  # of a function, docstring included
 PRIVATE_PLACES = re.compile(r"(?<![\w/])/(?:home|root|work|Users|tmp)/\w")
+OWN_NAME = re.compile(r"\bpip install [^`\n]*\bstagekit\b")  # whoever holds the name on an index
 INDEX_HOSTS = re.compile(r"\b(?:[\w-]+\.)*(?:pypi|pythonhosted|npmjs|crates|debian|anaconda)\.(?:org|com|io)\b")
 
 
@@ -51,7 +52,9 @@ def test_a_module_says_what_it_is(path: Path) -> None:
     assert docstring.strip().endswith((".", ":", ")", "`")) or "\n" in docstring, "a sentence, not a title"
 
 
-@pytest.mark.parametrize("pattern", [PRIVATE_PLACES, INDEX_HOSTS], ids=["a private place", "a package index"])
+@pytest.mark.parametrize(
+    "pattern", [PRIVATE_PLACES, INDEX_HOSTS, OWN_NAME], ids=["a private place", "a package index", "our name there"]
+)
 def test_no_file_names(pattern: re.Pattern[str]) -> None:
     """What is published must work elsewhere: no folder of one machine, no host that installs are taken from."""
     found = {path: pattern.findall(path.read_text(encoding="utf-8")) for path in TEXTS}

@@ -12,7 +12,7 @@ class LibdeviceMissing(Diagnostic):
 
     title: ClassVar[str] = "NVIDIA's device library is not installed"
     label: ClassVar[str] = "`{symbol}` comes from libdevice"
-    help: ClassVar[str] = "pip install stagekit[cuda], or install a CUDA toolkit"
+    help: ClassVar[str] = "pip install nvidia-nvvm, or install a CUDA toolkit"
 
 
 class AsmMismatch(Diagnostic):

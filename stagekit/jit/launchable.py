@@ -210,7 +210,7 @@ class Launchable:
     @property
     @hide_frames
     def sass(self) -> str:
-        """Machine code of the GPU as text; needs ptxas and a disassembler (`stagekit[cuda]`)."""
+        """Machine code of the GPU as text; needs ptxas and a disassembler (the extra `cuda`)."""
         from stagekit.backends import ptxas
 
         return ptxas.disassemble(ptxas.assemble(self.ptx).cubin)
