@@ -128,6 +128,8 @@ def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Ma
         return fill if found is not None else _gather(warp, dtype, Address(base, index), on, fill)
     w, element = warp.w, memory_type(dtype, None)
     pointers = [_stretch_pointer(warp, dtype, base, index, stretch) for stretch in found]
+    if asked is not None and not warp.kernel.features.has_avx512:
+        asked = _opaque(w, asked)
     if asked is not None and found[0].count == LANES:
         return _load_vector(w, element, LANES, pointers[0], dtype.itemsize, asked.text, fill)
     pairs = zip(found, pointers, strict=True)
@@ -136,6 +138,18 @@ def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Ma
         return joined
     held = vector_of(element, LANES)
     return w.emit(f"select <{LANES} x i1> {on.text}, {held} {joined}, {held} {fill}")
+
+
+def _opaque(w: Writer, mask: Mask) -> Mask:
+    """`mask` through an empty piece of assembly, so that LLVM cannot know any of its lanes.
+
+    With AVX2 and no AVX-512, LLVM 22.1 makes a plain load of a masked one when it finds out during instruction selection that
+    a register's lanes are all on, or the first and the last, or (wrongly) all off: these are then read, and replace `other`.
+    That load has no known size, over which the pass "X86 Avoid Store Forwarding Blocks" aborts the process.
+    """
+    signs = w.emit(f"sext <{LANES} x i1> {mask.text} to <{LANES} x i8>")
+    hidden = w.emit(f'call <{LANES} x i8> asm "", "=x,0"(<{LANES} x i8> {signs})')
+    return Mask(w.emit(f"icmp slt <{LANES} x i8> {hidden}, zeroinitializer"))
 
 
 def _known_lanes(on: Mask | None) -> tuple[int, Mask | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import operator
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -168,6 +170,69 @@ def test_masks_that_are_known_in_the_end_do_not_abort_llvm(
     for threads in (1, 5, 33):
         fn = kernel(array(dtype), array(dtype), Scalar(dtype), body=body)
         compile_for(lower(fn, CPU, ()), (threads, 1, 1), processor)
+
+
+ZNVER3 = Processor("znver3", HASWELL.features)
+LANE_PATTERNS = {  # `thread % period kind limit`
+    "all": (CompareKind.GE, 1024, 0),
+    "none": (CompareKind.LT, 1024, 0),
+    "one": (CompareKind.EQ, 1024, 13),
+    "a head": (CompareKind.LT, 1024, 5),
+    "a tail": (CompareKind.GT, 1024, 15),
+    "every seventh": (CompareKind.EQ, 7, 3),
+    "the ends of each register": (CompareKind.NE, 31, 9),
+}
+JOINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "known": lambda known, other: known,
+    "and": lambda known, other: known & other,
+    "or": lambda known, other: known | other,
+    "half": lambda known, other: np.where(np.arange(len(known)) % 32 < 16, other, known),
+}
+
+
+@x86_only
+@pytest.mark.parametrize("processor", [HASWELL, ZNVER3], ids=lambda p: p.name)
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("join", JOINS)
+def test_loads_under_masks_that_llvm_comes_to_know(processor: Processor, dtype: dtypes.DType, join: str) -> None:
+    """In whole or in part, beside lanes that are known at run time, one by one or all alike.
+
+    LLVM aborted over some of them, and read lanes that are off under others; the value is stored as it was loaded.
+    """
+
+    def body(b: Builder, src: Value, dst: Value, kept: Value, n: Value, other: Value) -> None:
+        t = thread(b)
+        by_lane = b.compare(CompareKind.NE, b.load(b.offset(kept, t)), b.constant(0, i32))
+        alike = b.compare(CompareKind.NE, n, b.constant(0, i32))
+        for turn, ((kind, period, limit), unknown) in enumerate(
+            itertools.product(LANE_PATTERNS.values(), (by_lane, alike))
+        ):
+            mask = of_thread(kind, period, 0, limit)(b, t, t)
+            if join == "half":
+                in_front = b.compare(CompareKind.LT, b.binary(BinaryKind.MOD, t, b.index(32)), b.index(16))
+                mask = b.select(in_front, unknown, mask)
+            elif join != "known":
+                mask = b.binary(BinaryKind[join.upper()], mask, unknown)
+            for half, fill in enumerate((b.constant(dtype(0).item(), dtype), other)):
+                place = b.add(t, b.index(64 * (2 * turn + half)))
+                b.store(b.offset(dst, place), b.load(b.offset(src, t), mask, fill))
+
+    fn = kernel(array(dtype), array(dtype), array(i32), Scalar(i32), Scalar(dtype), body=body)
+    src, kept = np.arange(1, 65).astype(dtype.numpy), (np.arange(64) * 5 % 3 == 1).astype(np.int32)
+    for threads, n in ((5, 1), (32, 1), (40, 0)):
+        runner = Runner(compile_for(lower(fn, CPU, ()), (threads, 1, 1), processor))
+        if runs_here(processor):
+            dst = np.full((len(LANE_PATTERNS), 2, 2, 64), 7, dtype.numpy)
+            runner([src, dst, kept, np.int32(n), dtype.numpy.type(99)], (1, 1, 1))
+            t, on = np.arange(threads), kept[:threads] != 0
+            for results, (kind, period, limit) in zip(dst, LANE_PATTERNS.values(), strict=True):
+                known = getattr(operator, kind.name.lower())(t % period, limit)
+                for pair, unknown in zip(results, (on, np.full(threads, n != 0)), strict=True):
+                    mask = JOINS[join](known, unknown)
+                    for result, fill in zip(pair, (0, 99), strict=True):
+                        np.testing.assert_array_equal(result[:threads], np.where(mask, src[:threads], fill))
+                        assert np.all(result[threads:] == 7)
+        runner.close()
 
 
 EQUAL_STORES = """
