@@ -179,6 +179,16 @@ class Arm:
     exits: range
     has_exited: bool
 
+    def parts_of(self, container: Any) -> list[Any]:
+        """Return the parts that a container has at the end of this arm. One made before it holds what it held then again."""
+        parts = parts_of(container) or []
+        if isinstance(container, tuple | Array):  # which never change
+            return parts
+        is_attribute = not isinstance(container, list | dict)
+        keys = range(len(parts)) if isinstance(container, list) else stored(container) if is_attribute else container
+        changes = (self.changes.get((id(container), key, is_attribute)) for key in keys)
+        return [change.after if change else part for part, change in zip(parts, changes, strict=True)]
+
     def as_partial(self, held: Any) -> tuple[Any, bool, frozenset[int]]:
         """Return `value`, `is_set` and `exits`, as in `Partial`, of a variable that holds `held` at the end of this arm."""
         if isinstance(held, Partial):
@@ -302,7 +312,7 @@ class Join:
         if not isinstance(origins[0], tuple):
             # a container that no other place holds is the only holder of its parts; the parts of others may be held anywhere
             self.most_holders = 1 if is_free else -1
-        parts = [join_parts(*each) for each in zip(*(parts_of(container) or [] for container in origins))]
+        parts = [join_parts(*each) for each in zip(*(arm.parts_of(container) for container, arm in held))]
         self.most_holders = outer
         return rebuild(self.tracer, origins, parts, is_free=is_free)
 

@@ -532,6 +532,127 @@ def test_a_container_changes_where_no_name_is_left_that_may_mean_it(program):
         agree(program, c)
 
 
+def an_item_on_one_path(c):
+    v = [c, 2]
+    if c > 2:
+        v[0] = c + 9
+    else:
+        v = [5, 6]
+    return v[0], v[1]
+
+
+def an_entry_on_the_other_path(c):
+    v = {"a": c, "b": 2}
+    if c > 2:
+        v = {"a": 5, "b": 6}
+    else:
+        v["b"] = c + 9
+    return v["a"], v["b"]
+
+
+def attributes_of_an_object(c):
+    p = Point(c, [c])
+    if c > 2:
+        p.x += 9
+        p.rest[0] = 4
+    else:
+        p = Point(5, [6])
+    return p.x, p.rest[0]
+
+
+def an_attribute_that_is_gone(c):
+    p = Point(c, [c])
+    if c > 2:
+        del p.rest
+    else:
+        p = Point(5, [6])
+    return p.x
+
+
+def after_two_exchanged_names(c):
+    v, w = [c], [c + 1]
+    if c > 2:
+        v, w = w, v
+        v[0] = 50
+    return v[0], w[0]
+
+
+def beside_another_name(c):
+    v = [c]
+    w = v
+    if c > 2:
+        v[0] = 9
+    else:
+        v = [5]
+    return v[0], w[0]
+
+
+def in_an_arm_of_an_arm(c):
+    v = [[c]]
+    if c > 1:
+        v[0][0] = 9
+        if c > 3:
+            v[0] = [c]
+        else:
+            v[0][0] += 1
+    else:
+        v = [[6]]
+    return v[0][0]
+
+
+def by_an_iteration(c):
+    v = [c]
+    for i in range(c):
+        if i == 2:
+            v[0] = 30
+        else:
+            v = [v[0] + 1]
+    return v[0]
+
+
+def before_a_return(c):
+    v = [c]
+
+    def found():
+        if c > 2:
+            v[0] = 8
+            return v
+        return [c + 1]
+
+    return found()[0]
+
+
+def by_a_call_in_a_ternary(c):
+    v = [c]
+
+    def changed():
+        v[0] = 8
+        return v
+
+    return (changed() if c > 2 else [c + 1])[0], v[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        an_item_on_one_path,
+        an_entry_on_the_other_path,
+        attributes_of_an_object,
+        an_attribute_that_is_gone,
+        after_two_exchanged_names,
+        beside_another_name,
+        in_an_arm_of_an_arm,
+        by_an_iteration,
+        before_a_return,
+        by_a_call_in_a_ternary,
+    ],
+)
+def test_a_path_gives_a_container_as_it_changed_it(program):
+    """Where the other path put another container in its place, the items from before the `if` were taken (silently wrong)."""
+    for c in (0, 2, 3, 7):
+        agree(program, c)
+
+
 # -- changes that CPython's own functions make ----------------------------------------------------------------------------
 
 NATIVE_CHANGES = {
