@@ -34,7 +34,7 @@ def window(array: Any, start: Any, shape: Any) -> Any:
 def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
     'Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where `device_entry`\nfixed the block, its number of threads is returned, whatever the length.'
 def _in_vectors(values: Any, widths: Any) -> Any:
-    'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nPointers, which are given for each lane, stay as they are.'
+    'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not run-time numbers of one dtype, return one for each lane instead.'
 def _lanes(number: Any) -> Any:
     'Return the lanes of a vector; for any other value, the value itself.'
 from stagekit.frontend.language import takes_vectors as _takes_vectors

@@ -173,8 +173,6 @@ def _fitting(tracer: Tracer, value: Any, beside: Any) -> Any:
     return value if fits else Number(tracer.arithmetic.to_value(value, own))
 
 
-ELEMENTWISE = (round, int, float)  # applied to a tile, these apply to each element
-
 ON_NUMBERS: dict[Any, Builtin] = {
     builtins.abs: _abs,
     builtins.min: _extremum(ast.Lt()),

@@ -23,7 +23,6 @@ from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
-from stagekit.frontend.builtin_numbers import ELEMENTWISE
 from stagekit.frontend.control import describe
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
@@ -142,7 +141,7 @@ def _builtin(site: Site, fn: Any, staged: Any, args: list[Any], kwargs: dict[str
     least = code.co_argcount - len(staged.__defaults__ or ())
     if kwargs or code.co_kwonlyargcount or not least <= len(args) + 1 <= code.co_argcount:
         bind(site, fn.__name__, _signature(staged), (site, *args), kwargs, "as in Python")
-    if fn in ELEMENTWISE and args and (mapper := mapper_of(args[0])) is not None:
+    if fn in language.ELEMENTWISE and args and (mapper := mapper_of(args[0])) is not None:
         return site.invoke(mapper, [args[0], fn, tuple(args), kwargs])
     return staged(site, *args, **kwargs)
 

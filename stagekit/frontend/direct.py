@@ -59,8 +59,14 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
             inside.at()
 
     def argument(value: Any) -> Any:
-        is_ours = isinstance(value, Intrinsic | Staged)
-        return (lambda *args, **kwargs: in_language(value, args, kwargs)) if callable(value) and not is_ours else value
+        if not callable(value) or isinstance(value, Intrinsic | Staged):
+            return value
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return in_language(value, args, kwargs)
+
+        wrapper.__wrapped__ = value  # type: ignore[attr-defined]
+        return wrapper
 
     token = language_call.set(in_language)
     try:
@@ -83,7 +89,7 @@ def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
 @functools.cache
 def operation(symbol: str) -> Staged:
     """Return an operator as a function of one or two values: `operation("+")(a, b)`, `operation("neg")(a)`."""
-    return Staged(STAGED[_PYTHONS[symbol]], is_elementwise=False)
+    return Staged(STAGED[_PYTHONS[symbol]], is_elementwise=True)
 
 
 _PYTHONS: dict[str, Callable[..., Any]] = {

@@ -188,6 +188,9 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
     return tuple(strides), count
 
 
+ELEMENTWISE = (round, int, float)
+"""Python's functions that, applied to a tile, apply to each element."""
+
 # -- vectors, for the library ------------------------------------------------------------------------------------------------
 
 
@@ -195,11 +198,13 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
 def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
     """Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.
 
-    Pointers, which are given for each lane, stay as they are.
+    Where they are not numbers, or for each lane not run-time numbers of one dtype, return one for each lane instead.
     """
     if len(values) == len(widths):
+        if not all(map(is_numeric, values)):
+            return [value for value, width in zip(values, widths) for _ in range(width)]
         return [_splat(site, value, width) for value, width in zip(values, widths)]
-    if not is_numeric(values[0]):
+    if not all(isinstance(value, Number) and value.dtype is values[0].dtype for value in values):
         return list(values)
     rest = iter(values)
     return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
@@ -230,9 +235,16 @@ def lanes(site: Site, number: Any) -> list[Any]:
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
-    """Return whether `function` of the language applies to a vector lane by lane. None does so beside a pointer."""
-    has_pointer = any(isinstance(each, Address | Array) for each in args)
-    return not has_pointer and (function.is_elementwise if isinstance(function, Intrinsic) else True)
+    """Return whether `function`, an argument of a `direct` one, does to each lane of a vector what it does to a number.
+
+    No function does so beside a pointer, and none that is a user's: it may branch.
+    """
+    if any(isinstance(each, Address | Array) for each in args):
+        return False
+    function = getattr(function, "__wrapped__", function)
+    if isinstance(function, Intrinsic | Staged):
+        return function.is_elementwise
+    return isinstance(function, DType) or any(function is each for each in ELEMENTWISE)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:

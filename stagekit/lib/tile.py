@@ -60,31 +60,31 @@ def _methods(symbol: str) -> tuple[Method, Method]:
 
 
 class Tile:
-    """`extent` elements spread over `threads` threads. parts: this thread's, as vectors of numbers or as single elements.
+    """`extent` elements spread over `threads` threads. _parts: this thread's, as vectors of numbers or as single elements.
 
     Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
     with every element.
     """
 
     def __init__(self, parts: tuple[Traced, ...], extent: int, threads: int) -> None:
-        self.parts = parts
+        self._parts = parts
         self.extent = extent
         self.threads = threads
 
     @property
     def dtype(self) -> sk.DType:
-        dtype: sk.DType = self.parts[0].dtype
+        dtype: sk.DType = self._parts[0].dtype
         return dtype
 
     @property
     def elements(self) -> list[Traced]:
         """This thread's elements, each a scalar or a pointer."""
-        return [element for part in self.parts for element in sk._lanes(part)]
+        return [element for part in self._parts for element in sk._lanes(part)]
 
     @property
     def is_in_vectors(self) -> bool:
         """Whether the parts are the vectors that `widths` says; pointers are single elements instead."""
-        return len(self.parts) == len(self.widths)
+        return len(self._parts) == len(self.widths)
 
     @property
     def widths(self) -> list[int]:
@@ -104,7 +104,7 @@ class Tile:
     def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
         """Return the tile of `function` of each element of the arguments, which are tiles like this one or scalars.
 
-        Whole vectors are given to a function that takes them.
+        A function of the language that takes vectors is given whole ones.
         """
         given, count = (*args, *named.values()), len(args)
         by_vectors = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
@@ -121,7 +121,7 @@ class Tile:
     @sk._direct
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
         """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
-        return self.fitting(arg).parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
+        return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
 
     @sk._direct
     def fitting(self, other: Tile) -> Tile:
@@ -199,7 +199,7 @@ class Tile:
         return self.each(_INVERT, self)
 
     def __abs__(self) -> Tile:
-        return self.each(abs, self)
+        return self.each(sk.abs, self)
 
 
 @sk._kernel_only
@@ -257,6 +257,8 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
     _require_dtype(function, dtype)
+    if isinstance(value, Tile):
+        sk.static_assert(False, f"{function}: value must be a number; for a tile of another dtype use .to(dtype)")
     return _repeated(dtype(value), extent, threads)
 
 

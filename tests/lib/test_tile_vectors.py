@@ -161,3 +161,52 @@ def test_tiles_of_two_extents_do_not_meet() -> None:
 
     with pytest.raises(sk.StagekitError):
         kernel.specialize(a=sk.Pointer(sk.float32), n=sk.int32).trace()
+
+
+@sk.jit
+def of_each(a, out, constant, mixed, EXTENT: sk.constexpr):
+    def halved_if_large(x):
+        if x > 10:
+            return x / 2
+        return x
+
+    given = []
+
+    def of_two_dtypes(x):
+        given.append(0)
+        return x if len(given) % 2 else x.to(sk.float64)
+
+    at = sk.arange(0, EXTENT)
+    x = sk.load(a + at)
+    sk.store(out + at, x.each(halved_if_large, x))
+    sk.store(constant + at, x.each(lambda _: 1, x) + x)
+    sk.store(mixed + at, x.each(of_two_dtypes, x) * 2)
+
+
+@each_place
+@pytest.mark.parametrize("extent", [100, 4100, 9000])
+def test_a_function_of_the_user_is_given_numbers(place, extent: int) -> None:
+    x = np.arange(extent, dtype=np.float32)
+
+    _, found, constant, mixed = run(place, of_each[1], [x, *[np.zeros_like(x)] * 3], extent)
+
+    assert (found == np.where(x > 10, x / 2, x)).all()
+    assert (constant == 1 + x).all()
+    assert (mixed == 2 * x).all()
+
+
+@pytest.mark.parametrize("extent", [100, 8192])
+def test_what_is_no_number_is_refused_where_it_is_used(extent: int) -> None:
+    @sk.jit
+    def text(a):
+        at = sk.arange(0, extent)
+        sk.store(a + at, sk.where(True, "text", sk.load(a + at)))
+
+    @sk.jit
+    def tile(a):
+        at = sk.arange(0, extent)
+        sk.store(a + at, sk.full(extent, at, sk.float32))
+
+    for kernel, code in ((text, "BAD_OPERANDS"), (tile, "STATIC_ASSERTION")):
+        with pytest.raises(sk.StagekitError, match=code):
+            kernel.specialize(a=sk.Pointer(sk.float32)).trace()
