@@ -11,6 +11,7 @@ the dtype; `Interval.wrapped` keeps what holds after a wrap.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -202,7 +203,7 @@ def makers(block: Block) -> Mapping[Value, Op]:
     return found
 
 
-class IntegerAnalysis(Generic[T]):
+class IntegerAnalysis(ABC, Generic[T]):
     """What is known of each integer value, computed from its operands when it is first asked for.
 
     A subclass says what that is, by one method per kind of op. maker_of: gives the op that defines a value, or None.
@@ -239,29 +240,29 @@ class IntegerAnalysis(Generic[T]):
                 return self.counted(op)
         return self.unknown(value)
 
+    @abstractmethod
     def unknown(self, value: Value) -> T:
         """Return what is known of a value that none of these ops defines."""
-        raise NotImplementedError
 
-    def constant(self, number: int) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def constant(self, number: int) -> T: ...
 
-    def binary(self, kind: BinaryKind, dtype: DType, a: T, b: T) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def binary(self, kind: BinaryKind, dtype: DType, a: T, b: T) -> T: ...
 
+    @abstractmethod
     def cast(self, source: DType, target: DType, a: T) -> T:
         """Return what is known of a cast to an integer dtype, from one or from bool."""
-        raise NotImplementedError
 
-    def select(self, op: ops.Select) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def select(self, op: ops.Select) -> T: ...
 
-    def intrinsic(self, op: ops.IntrinsicOp) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def intrinsic(self, op: ops.IntrinsicOp) -> T: ...
 
+    @abstractmethod
     def counted(self, op: ops.For) -> T:
         """Return what is known of the index in the body of a loop."""
-        raise NotImplementedError
 
 
 class Intervals(IntegerAnalysis[Interval]):
