@@ -162,7 +162,7 @@ class _While:
         outer, active = team.mask, team.active
         current = _read(values, self.inits)
         left: list[Any] = []  # per result, the values of the lanes that have left the loop
-        watch = _Watch(self.op, self.patience)
+        watch = _Watch(self.op, self.patience, self.waits)
         while True:
             _assign(values, self.before.params, current)
             yield from execute(self.before, values, team)
@@ -177,10 +177,9 @@ class _While:
             _assign(values, self.after.params, found)
             yield from execute(self.after, values, team)
             following = _read(values, self.after.yields)
+            watch.round(following, current, team)
             if self.waits:
                 yield Turn(self.op, _is_same(following, current, team))
-            else:
-                watch.round(following, current, team)
             current = following
         team.enter(outer, active)
         _assign(values, self.results, left)
@@ -203,11 +202,12 @@ def _equal(a: Any, b: Any, team: Team) -> bool:
 class _Watch:
     """Ends a loop that makes no progress: a round changed neither a carried value nor memory, or there were too many rounds.
 
+    Of a loop that `waits` for other threads, only the rounds are counted: the scheduler sees whether anybody makes progress.
     writes: `launch.writes` at the last check.
     """
 
-    def __init__(self, op: Op, patience: int) -> None:
-        self.op, self.patience = op, patience
+    def __init__(self, op: Op, patience: int, waits: bool) -> None:
+        self.op, self.patience, self.waits = op, patience, waits
         self.rounds = 0
         self.writes = -1
 
@@ -215,7 +215,7 @@ class _Watch:
         self.rounds += 1
         if self.rounds % _LOOK_EVERY:
             return
-        is_stuck = _is_same(new, old, team) and team.launch.writes == self.writes
+        is_stuck = not self.waits and _is_same(new, old, team) and team.launch.writes == self.writes
         self.writes = team.launch.writes
         if is_stuck:
             self.abandon(f"after {self.rounds} rounds, nothing that the loop looks at has changed", team)

@@ -35,3 +35,19 @@ def blocks_in_turn(turn, out):
 def loop_that_never_ends(out, n):
     while n > 0:
         out[0] = n
+
+
+@fault("NO_PROGRESS", "still running after 1024 rounds", (1, 1), {"flag": ints(1), "out": ints(1)}, max_iterations=1000)
+def wait_that_counts_its_rounds(flag, out):
+    rounds = 0
+    while sk.atomic_add(flag, 0) == 0:
+        rounds += 1
+    out[0] = rounds
+
+
+@fault("NO_PROGRESS", "still running after 1024 rounds", (1, 1), {"flag": ints(1), "out": ints(1)}, max_iterations=1000)
+def wait_without_atomics_that_counts_its_rounds(flag, out):
+    rounds = 0
+    while flag[0] == 0:
+        rounds += 1
+    out[0] = rounds
