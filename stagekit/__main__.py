@@ -91,7 +91,12 @@ def _title(store: EntryStore, entry: Entry) -> str:
         return _TITLES[kind]
     artifact = _artifact(store, entry)
     if artifact is None:
-        return "damaged; it will be made again when it is needed"
+        is_whole = store.load(entry.name, is_use=False) is not None
+        return (
+            "in the form of another version of stagekit"
+            if is_whole
+            else "damaged; it will be made again when it is needed"
+        )
     fixed = "".join(f" {name}={value}" for name, value in artifact.constexprs)
     made_for = f"compute capability {artifact.capability}" if artifact.target == "cuda" else f"block {artifact.block}"
     return f"{artifact.kernel_name}{fixed}: {artifact.target}, {made_for}"
@@ -100,7 +105,7 @@ def _title(store: EntryStore, entry: Entry) -> str:
 def _artifact(store: EntryStore, entry: Entry) -> Artifact | None:
     try:
         return from_bytes(store.load(entry.name, is_use=False) or b"")[0]
-    except ValueError:  # damaged, or machine code alone
+    except ValueError:  # damaged, of another version, or machine code alone
         return None
 
 

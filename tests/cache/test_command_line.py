@@ -44,6 +44,21 @@ def test_an_entry_may_hold_anything(payload: bytes, kind: str, folder: Path) -> 
     assert [0, 0, 0] == [main(command) for command in COMMANDS]
 
 
+def test_an_entry_of_another_version_is_not_called_damaged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its checksum is right, but its fields are not those of today; an entry that was cut off is damaged."""
+    store = open_store()
+    assert store is not None
+    header, name = b'{"fields":{"signature":{"Signature":[[],[]]}},"notes":{},"sizes":[]}\n', entry_name("code", "a")
+    store.save(name, header)
+
+    main(["cache", "list"])
+    assert "in the form of another version of stagekit\n" in capsys.readouterr().out
+    path = store.folder / f"{name}.entry"
+    path.write_bytes(path.read_bytes()[:-1])
+    main(["cache", "list"])
+    assert "damaged" in capsys.readouterr().out
+
+
 def test_files_of_others_are_neither_listed_nor_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """R22: whatever they are called."""
     store = open_store()
