@@ -18,7 +18,7 @@ import pytest
 
 import stagekit as sk
 from stagekit.config import SWITCHES
-from stagekit.diagnostics import all_diagnostics
+from stagekit.diagnostics import OutsideKernel, all_diagnostics
 
 if TYPE_CHECKING:
     from conftest import Golden
@@ -96,6 +96,16 @@ def test_each_diagnostic_is_made_with_all_its_values() -> None:
 
     assert not wrong
     assert len(seen) > 100
+
+
+def test_the_values_of_a_diagnostic_stay() -> None:
+    """Whoever catches an error finds what it was raised with."""
+    diagnostic = OutsideKernel("name")
+
+    for change in (lambda: setattr(diagnostic, "name", "other"), lambda: delattr(diagnostic, "name")):
+        with pytest.raises(AttributeError, match="OutsideKernel is frozen"):
+            change()
+    assert diagnostic == OutsideKernel("name")
 
 
 def _last_name(function: ast.expr) -> str:
