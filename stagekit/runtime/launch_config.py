@@ -114,10 +114,13 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
     return LaunchSize(grid, block, shared_bytes, 0 if 0 in block else math.prod(grid))
 
 
+_LAST_ADDRESS = (1 << 64) - 1  # a handle is one
+
+
 def stream_handle(stream: Any) -> int:
     """Return the driver's handle of a user's stream: an int, or an object of cuda.core, torch, CuPy or Numba."""
     with contextlib.suppress(Exception):  # an object of the user's may raise anything
-        if isinstance(stream, int):
+        if isinstance(stream, int) and 0 <= stream <= _LAST_ADDRESS:
             return stream
         if hasattr(stream, "__cuda_stream__"):
             protocol = stream.__cuda_stream__

@@ -131,7 +131,7 @@ def test_a_stream_is_kept_as_it_is(stream: Any) -> None:
     assert read_brackets((1, 4, 0, stream), "thread", "k", None).stream is stream
 
 
-@pytest.mark.parametrize("stream", ["s", 1.0, object()])
+@pytest.mark.parametrize("stream", ["s", 1.0, object(), -1, 1 << 64])
 def test_what_is_no_stream_is_refused_before_there_is_a_device(stream: Any) -> None:
     with pytest.raises(LaunchError, match="stream"):
         read_brackets((1, 4, 0, stream), "thread", "k", None)
