@@ -60,9 +60,12 @@ def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: 
     if {c.text: steps for c, steps in scaled_a} != {c.text: steps for c, steps in scaled_b}:
         return None  # a difference with factors known only at run time
     offsets = plus(offsets_a, times(offsets_b, -1))
-    if max(map(abs, offsets)) >= dtypes.int32.max:
-        return None
-    return against(w, kind, offsets, difference(w, dtype, base_b, base_a))
+    return against(w, kind, offsets, difference(w, dtype, base_b, base_a)) if are_small(offsets) else None
+
+
+def are_small(offsets: Steps) -> bool:
+    """Can `against` compare these, and the next number on either side, in 32 bits?"""
+    return max(map(abs, offsets)) < dtypes.int32.max
 
 
 def is_plain(x: Pattern, dtype: DType) -> bool:
@@ -80,7 +83,7 @@ def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
 
 
 def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
-    """`offset kind threshold` per lane."""
+    """`offset kind threshold` per lane, of offsets that `are_small`."""
     low, high = min(offsets), max(offsets)
     answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
     if None not in answers:

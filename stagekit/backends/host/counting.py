@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.branches import OpenPhi, open_phi
-from stagekit.backends.host.compute import against, compare, difference, is_plain
+from stagekit.backends.host.compute import against, are_small, compare, difference, is_plain
 from stagekit.backends.host.forms import ALL_LANES, Form, Linear, Mask, Uniform, as_mask, known, number, scalar_text
 from stagekit.backends.host.integers import integer_binary, integer_cast
 from stagekit.backends.host.joins import select
@@ -121,7 +121,7 @@ def stride_of(warp: Warp, trip: Trip) -> Stride | None:
     start, stop, step = trip.start, trip.stop, trip.step
     if not (isinstance(start, Linear) and isinstance(stop, Uniform) and isinstance(step, Uniform)):
         return None
-    if start.scaled or not (is_plain(start, trip.dtype) and is_plain(stop, trip.dtype)):
+    if start.scaled or not are_small(start.offsets) or not (is_plain(start, trip.dtype) and is_plain(stop, trip.dtype)):
         return None
     offsets = [offset for lane, offset in enumerate(start.offsets) if lanes_on(warp) >> lane & 1]
     first, last = min(offsets), max(offsets)

@@ -81,6 +81,28 @@ def test_a_strided_loop_visits_each_element_once(block: int, step: str) -> None:
         out = np.full(block, -1, np.int64)
         runner([out, out, np.int64(n)], (1, 1, 1))
         assert [sum(i + 1 for i in range(t, n, stride)) for t in range(block)] == out.tolist()
+
+
+@pytest.mark.parametrize("block", [1, 31, 40, 64])
+@pytest.mark.parametrize("apart", [1 << 20, 1 << 26, 1 << 31, 1 << 33, 1 << 50, -(1 << 20), -(1 << 33)])
+def test_a_strided_loop_over_lanes_far_apart(block: int, apart: int) -> None:
+    """Their distance need not fit 32 bits."""
+    step = abs(apart) << 7
+
+    def body(b: Builder, dst: Value, n: Value) -> None:
+        def one(index: Value, count: Value) -> tuple[Value]:
+            return (b.add(count, b.index(1)),)
+
+        first = b.mul(thread(b), b.index(apart))
+        (count,) = loop(b, (first, n, b.index(step)), [b.index(0)], one)
+        b.store(b.offset(dst, thread(b)), count)
+
+    runner = compiled(kernel(array(INDEX.dtype), INDEX, body=body), (block, 1, 1))
+    for n in (0, 1, apart, 31 * apart + 1, 35 * apart, step + 5 * apart, 3 * step):
+        out = np.zeros(block, np.int64)
+        runner([out, np.int64(n)], (1, 1, 1))
+        assert [len(range(t * apart, n, step)) for t in range(block)] == out.tolist()
+    runner.close()
     runner.close()
 
 
