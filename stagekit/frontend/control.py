@@ -36,6 +36,7 @@ from stagekit.frontend.values import (
     StagedRange,
     Text,
     is_open,
+    is_run_time,
 )
 from stagekit.ir import BOOL, OpenBlock, Pointer, Space, Type, Value, of_dtype, ops
 
@@ -289,20 +290,16 @@ class Join:
         return Poison(joined.diagnostic, joined.notes)  # without the value that a `Partial` of one arm has
 
     def _fill(self, present: Any, absent: Arm) -> Any:
-        """Join a value with none: zeros, which nobody will look at, stand in for it in the arm that lacks it."""
+        """Join a value with none: zeros, which nobody will look at, stand in for what it has at run time."""
         holder = self.other if absent is self.then else self.then
         if present is not MISSING and parts_of(present):
             return self._join_containers([(present, holder)], lambda part: self._fill(part, absent))
-        if present is MISSING or not (is_numeric(present) or isinstance(present, Address)):
+        if not is_run_time(present):
             return present
-        builder, number = self.tracer.builder, present
-        if is_numeric(present):
-            with builder.resume(holder.block):
-                number = self.tracer.arithmetic.number(present)
-        with builder.resume(absent.block):
-            stand_in = zero_of(self.tracer, number.value.type)
-        pair = (stand_in, number.value) if absent is self.then else (number.value, stand_in)
-        return self._join_leaves(*pair, is_weak=isinstance(number, Number) and number.is_weak)
+        with self.tracer.builder.resume(absent.block):
+            stand_in = zero_of(self.tracer, present.value.type)
+        pair = (stand_in, present.value) if absent is self.then else (present.value, stand_in)
+        return self._join_leaves(*pair, is_weak=isinstance(present, Number) and present.is_weak)
 
     def _join_containers(self, held: Sequence[tuple[Any, Arm]], join_parts: Callable[..., Any]) -> Any:
         """Return the container that stands for those of the arms, which have one structure, so that parts correspond."""

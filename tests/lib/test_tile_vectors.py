@@ -210,3 +210,27 @@ def test_what_is_no_number_is_refused_where_it_is_used(extent: int) -> None:
     for kernel, code in ((text, "BAD_OPERANDS"), (tile, "STATIC_ASSERTION")):
         with pytest.raises(sk.StagekitError, match=code):
             kernel.specialize(a=sk.Pointer(sk.float32)).trace()
+
+
+@sk.inline
+def doubled_if(condition, tile):
+    if condition:
+        return tile * 2
+    return tile
+
+
+@sk.jit
+def returned_early(a, out, n, EXTENT: sk.constexpr):
+    at = sk.arange(0, EXTENT)
+    sk.store(out + at, doubled_if(n > 1, sk.load(a + at)))
+
+
+@each_place
+@pytest.mark.parametrize("extent", [100, 8192])
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_tile_is_returned_on_one_path_of_a_branch(place, extent: int, n: int) -> None:
+    x = np.arange(extent, dtype=np.float32)
+
+    _, found = run(place, returned_early[1], [x, np.zeros_like(x)], n, extent)
+
+    assert (found == x * n).all()
