@@ -35,7 +35,6 @@ import re
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +45,7 @@ import numpy as np
 
 from stagekit import config
 from stagekit.artifact import Artifact, RecordSite
-from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge
+from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.hostexpr import HostOp, Slot
 from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
@@ -247,7 +246,7 @@ def open_store() -> EntryStore | None:
     if not folder.is_wanted and folder not in _warned:
         _warned.add(folder)
         told = NoDiskCache(folder.why)
-        warnings.warn(f"{told.title}: {told.label_text()}; {told.help_text()} [{told.id}]", stacklevel=2)
+        warn(f"{told.title}: {told.label_text()}; {told.help_text()} [{told.id}]")
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from stagekit.diagnostics import Diagnostic, StagekitError
+from stagekit.diagnostics import Diagnostic, StagekitError, warn
 
 PREFIX = "STAGEKIT_"
 
@@ -123,15 +123,13 @@ def check_switches() -> None:
     unknown = {name for name in os.environ if name.startswith(PREFIX)} - {s.name for s in SWITCHES} - _told
     if unknown:
         import difflib
-        import warnings
 
         _told.update(unknown)
         known = [switch.name for switch in SWITCHES]
         for name in sorted(unknown):
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"the switches are {', '.join(known)}"
-            told = f"the environment variable {name} is no switch of stagekit and does nothing; {hint}"
-            warnings.warn(told, stacklevel=2)
+            warn(f"the environment variable {name} is no switch of stagekit and does nothing; {hint}")
 
 
 def platform_cache_folder() -> Path | None:

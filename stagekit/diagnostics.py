@@ -16,10 +16,14 @@ error[UNROLL_BUDGET]: Too many unrolled iterations (softmax.py:14:5)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import linecache
+import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -176,7 +180,8 @@ class StagekitError(Exception):
         return "\n".join(_lines(self))
 
 
-LIBRARY = str(Path(__file__).parent / "lib")
+PACKAGE = f"{Path(__file__).parent}{os.sep}"
+LIBRARY = f"{PACKAGE}lib"
 
 
 def place_of_user(loc: Loc | None) -> Loc | None:
@@ -192,6 +197,19 @@ def conceal(error: StagekitError) -> None:
     error.__traceback__ = None
     error.__cause__ = None
     error.__suppress_context__ = True
+
+
+def warn(text: str) -> None:
+    """Warn at the line of the user's that called us: that of the innermost frame that is not ours.
+
+    Functions of ours that are decorated with a context manager are called by `contextlib`.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
+        frame = frame.f_back
+    place, names = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, UserWarning, *place, names.get("__name__"), registry)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ PROCESS = _numbered(
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name"
     " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
-    " is_undiverted bind read_array read_number is_expected run enqueue is_current "
+    " is_undiverted bind read_array release read_number is_expected run enqueue is_current "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the

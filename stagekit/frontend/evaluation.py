@@ -7,11 +7,10 @@ import operator
 import re
 import types
 from collections.abc import Callable
-from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-from stagekit.diagnostics import Diagnostic, InternalError, Loc, StagekitError
+from stagekit.diagnostics import PACKAGE, Diagnostic, InternalError, Loc, StagekitError
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
 from stagekit.frontend.journal import Journal
@@ -110,9 +109,6 @@ def _reads_no_state(journal: Journal, fn: Callable[..., Any], args: tuple[Any, .
 _HAND_OUT = frozenset({operator.getitem, iter, next, len})
 
 
-_PACKAGE = str(Path(__file__).parents[1])
-
-
 def is_of_the_user(error: Exception) -> bool:
     """Return whether code outside this package raised `error`, such as a method of a user's object that was only looked at."""
     if isinstance(error, StagekitError | InternalError | RecursionError):
@@ -120,7 +116,7 @@ def is_of_the_user(error: Exception) -> bool:
     here = error.__traceback__
     while here is not None and here.tb_next is not None:
         here = here.tb_next
-    return here is not None and not here.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+    return here is not None and not here.tb_frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def failure(error: Exception) -> Diagnostic:

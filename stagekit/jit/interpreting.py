@@ -23,7 +23,7 @@ from stagekit.jit.compilation import lower_for
 from stagekit.jit.history import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
-from stagekit.runtime.checks import ArgumentReader, compile_reader
+from stagekit.runtime.checks import ArgumentReader, Reading, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.host_copies import HostCopies
 from stagekit.runtime.kernel import Kernel
@@ -79,7 +79,8 @@ class InterpKernel(Kernel):
             raise KernelAssertionError(failed, first.loc)
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        self._size(self._read(HostCopies(args, self._read_on_gpu).arguments, None), args, brackets)
+        copies = HostCopies(args, self._read_on_gpu)
+        self._size(self._read(copies.arguments, Reading()), args, brackets)
         return super().prepare(args, brackets)
 
     def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
@@ -91,7 +92,7 @@ class InterpKernel(Kernel):
 
     def _run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
         copies = HostCopies(given, self._read_on_gpu)
-        values = self._read(copies.arguments, None)
+        values = self._read(copies.arguments, Reading())
         size = self._size(values, given, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
         slots += [_extent(copies.arguments[slot.argument], slot) for slot in self._pruned]

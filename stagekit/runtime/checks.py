@@ -39,17 +39,30 @@ Native = tuple[int | float, ...]
 
 
 @dataclass(slots=True)
-class GpuReading:
-    """What a GPU launch learns while its arguments are read. device: that of the first GPU array, which is named `first`."""
+class Reading:
+    """What a launch learns while its arguments are read. views: of the arrays; kept until the launch has ended, since the owner
+    of a view may be all that keeps the array's memory alive.
+    """
+
+    views: list[ArrayView] = field(default_factory=list, init=False)
+    stream_of: args.StreamOf | None = None
+
+    def admit(self, name: str, view: ArrayView) -> None:
+        """Note an array that fits its parameter."""
+        self.views.append(view)
+
+
+@dataclass(slots=True)
+class GpuReading(Reading):
+    """That of a launch on a GPU. device: where the first GPU array is, which is named `first`."""
 
     stream_of: args.StreamOf
     device: int | None = None
     first: str = ""
-    views: list[ArrayView] = field(default_factory=list)  # kept until the launch is enqueued
 
     def admit(self, name: str, view: ArrayView) -> None:
         """Note where an argument lives; all arguments must live on one device."""
-        self.views.append(view)
+        Reading.admit(self, name, view)
         if view.device.kind != "cuda":
             return
         if self.device is None:
@@ -58,10 +71,10 @@ class GpuReading:
             raise ArgumentError(errors.DeviceMismatch(name, view.device.ordinal, self.first, self.device))
 
 
-Reader = Callable[[Any, GpuReading | None], Native]
+Reader = Callable[[Any, Reading], Native]
 """From one argument to its native values: address, sizes, strides; or a number. Which of them are slots is decided later."""
 
-ArgumentReader = Callable[[Sequence[Any], GpuReading | None], Native]
+ArgumentReader = Callable[[Sequence[Any], Reading], Native]
 
 
 def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
@@ -73,10 +86,10 @@ def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
     select = tuple if wanted == list(range(starts[-1])) else _pick(wanted)
     check_sizes = _size_check(signature, starts)
 
-    def read(arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
+    def read(arguments: Sequence[Any], reading: Reading) -> Native:
         flat: list[int | float] = []
         for read_one, argument in zip(readers, arguments):
-            flat += read_one(argument, gpu)
+            flat += read_one(argument, reading)
         values = select(flat)
         if check_sizes is not None:
             check_sizes(flat, values)
@@ -95,7 +108,7 @@ def _reader(spec: ArgSpec, target: Target) -> Reader:
         general = _array_reader(spec, target)
         return _numpy_reader(spec, general) if target == "cpu" else general
 
-    def read_none(value: Any, _: GpuReading | None) -> Native:
+    def read_none(value: Any, _: Reading) -> Native:
         if value is not None:
             raise ArgumentError(errors.NotNone(spec.name, args.describe(value)))
         return ()
@@ -116,7 +129,7 @@ def _scalar_reader(spec: ScalarSpec) -> Reader:
     else:
         kind, low, high = int, spec.dtype.min, spec.dtype.max
 
-    def read(value: Any, _: GpuReading | None) -> Native:
+    def read(value: Any, _: Reading) -> Native:
         if type(value) is kind and low <= value <= high:
             return (value,)
         return (convert(spec, value),)
@@ -162,9 +175,9 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
     has_sizes = isinstance(spec, ArraySpec)
     has_strides = isinstance(spec, ArraySpec) and not spec.is_contiguous
 
-    def read(value: Any, gpu: GpuReading | None) -> Native:
+    def read(value: Any, reading: Reading) -> Native:
         try:
-            view = args.read_array(value, None if gpu is None else gpu.stream_of)
+            view = args.read_array(value, reading.stream_of)
         except args.Unreadable as error:  # the owner's own refusal
             raise ArgumentError(errors.UnreadableArray(spec.name, args.describe(value), str(error))) from error
         if view is None:
@@ -172,9 +185,11 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
         if target == "cuda" and view.device.kind == "cpu":  # NumPy and others do not say that memory is pinned
             pinned = driver.device_address(view.address)
             view = view if pinned is None else view._replace(address=pinned, device=Device("pinned"))
+        if not view.address and 0 not in view.shape:
+            reason = "it has elements, but its memory is at address 0"
+            raise ArgumentError(errors.UnreadableArray(spec.name, str(view), reason))
         check_array(spec, view, target, value)
-        if gpu is not None:
-            gpu.admit(spec.name, view)
+        reading.admit(spec.name, view)
         return view.address, *(view.shape if has_sizes else ()), *((view.strides or ()) if has_strides else ())
 
     return read
@@ -188,16 +203,16 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     shape = spec.shape if isinstance(spec, ArraySpec) else None
     fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
 
-    def read(value: Any, gpu: GpuReading | None) -> Native:
+    def read(value: Any, reading: Reading) -> Native:
         if type(value) is not ndarray or value.dtype != dtype:
-            return general(value, gpu)
+            return general(value, reading)
         flags, sizes, address = value.flags, value.shape, address_of(value)
         if (is_written and not flags.writeable) or address % align:
-            return general(value, gpu)
+            return general(value, reading)
         if shape is None:
             return (address,)
         if not flags.c_contiguous or len(sizes) != len(shape) or (fixed and any(sizes[a] != size for a, size in fixed)):
-            return general(value, gpu)
+            return general(value, reading)
         return (address, *sizes)
 
     return read

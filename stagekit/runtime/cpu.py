@@ -19,6 +19,7 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.native_tables import SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
+from stagekit.runtime.checks import Reading
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Buffer, Kernel, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
@@ -56,7 +57,8 @@ class CpuKernel(Kernel):
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel and wait for it; then print what it printed, or raise the assert that failed."""
-        values = self._read(arguments, None)
+        reading = Reading()  # lives until the kernel has run
+        values = self._read(arguments, reading)
         _, _, shared_bytes, blocks = size = self._size(values, arguments, brackets)
         if blocks:
             buffer = self._packer.pack(values, size.grid)
@@ -110,14 +112,15 @@ class CpuKernel(Kernel):
         return State(words, {"share": share, "fail": hide_frames(self._fail)}, (self,))
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        values = self._read(args, None)
+        reading = Reading()
+        values = self._read(args, reading)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets)
         if not native_process.has_functions():
             return general
         buffer = self._packer.pack(values, size.grid)
         state, words = self.native_state(LaunchRequest(size)), {"slots": buffer.address}
-        return native_process.make_prepared("run_prepared", self._name, general, state, words, args, buffer)
+        return native_process.make_prepared("run_prepared", self._name, general, state, words, args, reading, buffer)
 
 
 class _ThreadScratch(threading.local):

@@ -89,7 +89,7 @@ class CudaKernel(Kernel):
         stream_of = id(cupy_stream) if gpu.stream_of is cupy_stream else native_process.stream_of(args)
         words = {"pointers": buffer.pointers, "device": device, "stream_of": stream_of}
         words |= size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
-        return native_process.make_prepared("enqueue_prepared", self._name, general, state, words, args, buffer)
+        return native_process.make_prepared("enqueue_prepared", self._name, general, state, words, args, gpu, buffer)
 
     def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
         given = None if brackets.stream is None else stream_handle(brackets.stream)

@@ -69,11 +69,10 @@ class HostCopies:
 
     def _wrap_host_array(self, place: int, view: ArrayView) -> None:
         """Pass another library's array in host memory as a NumPy array there. What no kernel takes is left to the checks."""
-        low, high = byte_range(view)
         if view.device.kind not in REACHABLE["cpu"] or not isinstance(view.dtype, DType) or view.strides is None:
             return
-        if low == 0 < high:
-            self.without_memory.add(place)
+        low, high = byte_range(view)
+        if not view.address and low < high:
             return
         memory = (ctypes.c_char * (high - low)).from_address(low)
         self.arguments[place] = _array_in(memory, low, view)

@@ -21,7 +21,7 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
 from stagekit.native_tables import WORD
-from stagekit.runtime.checks import GpuReading, Native, compile_reader
+from stagekit.runtime.checks import Native, Reading, compile_reader
 from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
@@ -82,10 +82,10 @@ class Kernel:
         """
         return None
 
-    def _read(self, arguments: Sequence[Any], gpu: GpuReading | None) -> Native:
-        """Return one value per slot. An error says what was launched."""
+    def _read(self, arguments: Sequence[Any], reading: Reading) -> Native:
+        """Return one value per slot, which hold while `reading` lives. An error says what was launched."""
         try:
-            return self._read_plainly(arguments, gpu)
+            return self._read_plainly(arguments, reading)
         except ArgumentError as error:
             error.context = (*error.context, f"while launching `{self._name}`")
             raise
@@ -112,7 +112,7 @@ class IdleKernel(Kernel):
     """The kernel of launches without threads: it checks the arguments as always, and has no code."""
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
-        size = self._size(self._read(arguments, None), arguments, brackets)
+        size = self._size(self._read(arguments, Reading()), arguments, brackets)
         if size.blocks:
             raise InternalError(f"{self._name}: no code for blocks of {size.block}")
 
@@ -152,7 +152,7 @@ def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int,
         return brackets.size.block
     if brackets.block is not None:
         return brackets.block
-    return kernel._size(kernel._read(args, None), args, brackets).block
+    return kernel._size(kernel._read(args, Reading()), args, brackets).block
 
 
 # Native parameters in memory ------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ and before.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -127,8 +128,7 @@ def peek(array: Any, stream_of: Callable[[int], int] | None) -> tuple[ArrayView,
 
     stream_of: gives the stream that will read an array on a GPU; the owner orders its own work before it.
     """
-    kind, index = array.__dlpack_device__()
-    device = Device(_KINDS.get(int(kind), "other"), int(index))
+    device = _device(*array.__dlpack_device__())
     stream = stream_of(device.ordinal) if stream_of is not None and device.kind == "cuda" else None
     given = {} if stream is None else {"stream": stream or 1}  # the protocol spells the default stream 1
     is_versioned = True
@@ -137,10 +137,18 @@ def peek(array: Any, stream_of: Callable[[int], int] | None) -> tuple[ArrayView,
     except TypeError:  # an owner that knows only the protocol before 2023.12
         capsule, is_versioned = array.__dlpack__(**given), False
     tensor, is_writable = _contents(capsule)
+    stated = _device(tensor.device_type, tensor.device_id)
+    # torch says of pinned memory that it is pinned, and in the capsule that it is the CPU's.
+    if stated != device and not {stated.kind, device.kind} <= REACHABLE["cpu"]:
+        raise BufferError(f"`__dlpack_device__` says that it is on {device}, `__dlpack__` that it is on {stated}")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
     address = (tensor.data or 0) + tensor.byte_offset
     return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule), is_versioned
+
+
+def _device(kind: Any, ordinal: Any) -> Device:
+    return Device(_KINDS.get(operator.index(kind), "other"), operator.index(ordinal))
 
 
 def _contents(capsule: Any) -> tuple[_Tensor, bool]:

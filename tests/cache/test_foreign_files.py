@@ -233,6 +233,7 @@ def test_without_a_home_folder_there_is_one_warning_and_no_cache(
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("There is no disk cache: ") == 1, done.stderr
+    assert "\n  fill[1, 1](out, value)\n" in done.stderr
     assert "STAGEKIT_CACHE" in done.stderr
     assert ["program.py"] == [p.name for p in tmp_path.iterdir()]
 

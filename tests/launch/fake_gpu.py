@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from stagekit.runtime import native_process
@@ -28,7 +29,10 @@ _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 
 
 class FakeNativeDriver(FakeDriver):
-    """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters."""
+    """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters.
+
+    on_launch: called at each of these launches.
+    """
 
     CUresult = Status
 
@@ -36,6 +40,7 @@ class FakeNativeDriver(FakeDriver):
         super().__init__()
         self.native: list[tuple[Any, ...]] = []
         self.status = 0
+        self.on_launch: Callable[[], None] = lambda: None
         self._functions = {
             b"cuLaunchKernelEx": _LAUNCH(self._launch),
             b"cuCtxGetCurrent": _GET(self._get),
@@ -61,6 +66,7 @@ class FakeNativeDriver(FakeDriver):
         assert (attributes, count) == (None, 0)
         slots = (ctypes.POINTER(ctypes.c_uint64) * self.parameter_count).from_address(pointers)
         parameters = tuple(slot[0] for slot in slots)
+        self.on_launch()
         self.native.append((function, self.current, sizes, stream or 0, parameters))
         return self.status
 

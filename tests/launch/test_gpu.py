@@ -20,7 +20,7 @@ from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.cuda import CudaKernel, _Module
 from stagekit.runtime.device_array import DeviceArray, empty
-from stagekit.runtime.errors import CudaError
+from stagekit.runtime.errors import ArgumentError, CudaError
 from stagekit.runtime.launch_config import LaunchRequest
 from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
@@ -399,13 +399,60 @@ def test_the_general_way_is_asked_about_a_capsule(what: str, gpu: FakeNativeDriv
     assert not gpu.native
 
 
-@pytest.mark.parametrize("answer", [None, (), (2,), ("2", 0), (2, "0"), (2, 1 << 40), (1, 0), (2, 1), (2, -1)])
-def test_the_general_way_is_asked_about_a_strange_device(answer: Any, gpu: FakeNativeDriver, capsules: None) -> None:
+@pytest.mark.parametrize("answer", [None, 2, (), (2,), ("2", 0), (2, "0"), (2, 1 << 40), (1, 0), (2, 1), (2, -1)])
+def test_a_strange_device_is_refused_by_the_general_way(answer: Any, gpu: FakeNativeDriver, capsules: None) -> None:
     launch, tensor = Launches().load(0, 1), CapsuleTensor((10,), (1,))
     tensor.device = answer
 
     assert launch(tensor, tensor, 1.5) == "general"
+    with pytest.raises(ArgumentError, match="UNREADABLE_ARRAY"):
+        launch.kernel.launch((tensor, tensor, 1.5))
     assert not gpu.native
+
+
+def freed_when_launched(gpu: FakeNativeDriver, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that will hold, of each launch, how many capsules had been freed when the driver was called."""
+    freed: list[int] = []
+    gpu.on_launch = lambda: freed.append(CapsuleTensor.freed)
+    monkeypatch.setattr(gpu, "do_cuLaunchKernel", lambda *_: gpu.on_launch())
+    return freed
+
+
+def test_capsules_live_until_the_kernel_is_enqueued(
+    gpu: FakeNativeDriver, capsules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, tensor = Launches().load(0), CapsuleTensor((10,), (1,))
+    freed = freed_when_launched(gpu, monkeypatch)
+
+    launch(tensor, tensor, 1.5)
+    assert CapsuleTensor.freed == 2
+    launch.kernel.launch((tensor, tensor, 1.5))
+    assert CapsuleTensor.freed == 4
+
+    assert freed == [0, 2]
+
+
+def test_capsules_live_as_long_as_a_prepared_launch(
+    gpu: FakeNativeDriver, capsules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, tensor = Launches().kernel, CapsuleTensor((10,), (1,))
+    freed = freed_when_launched(gpu, monkeypatch)
+
+    launch = kernel.prepare((tensor, tensor, 1.5), LaunchRequest())
+    launch()
+    launch()
+    assert freed == [0, 0]
+    del launch
+    assert CapsuleTensor.freed == 2
+
+
+def test_capsules_are_freed_where_the_driver_refuses_the_launch(gpu: FakeNativeDriver, capsules: None) -> None:
+    launch, tensor, gpu.status = Launches().load(0), CapsuleTensor((10,), (1,)), 1
+
+    with pytest.raises(CudaError):
+        launch(tensor, tensor, 1.5)
+
+    assert CapsuleTensor.freed == 2
 
 
 @pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__"])
@@ -415,11 +462,11 @@ def test_an_interrupt_while_an_owner_answers_is_raised(
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(CapsuleTensor, method, interrupted)
-    launch, tensor = Launches().load(0), CapsuleTensor((10,), (1,))
+    launch, first, tensor = Launches().load(0), CapsuleTensor((10,), (1,)), OldCapsuleTensor((10,), (1,))
+    monkeypatch.setattr(OldCapsuleTensor, method, interrupted)
 
     with pytest.raises(KeyboardInterrupt):
-        launch(tensor, tensor, 1.5)
+        launch(first, tensor, 1.5)
     assert not launch.general.calls
 
 

@@ -82,8 +82,9 @@ def test_the_trace_is_a_stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_a_variable_that_is_no_switch_gives_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGEKIT_SANITISE", "1")
     monkeypatch.setattr(config, "_told", set())
-    with pytest.warns(UserWarning, match=r"STAGEKIT_SANITISE is no switch .* did you mean STAGEKIT_SANITIZE\?"):
+    with pytest.warns(UserWarning, match=r"STAGEKIT_SANITISE is no switch .* did you mean STAGEKIT_SANITIZE\?") as told:
         new_kernel()[1, 1](np.zeros(1, np.float32))
+    assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         new_kernel()[1, 1](np.zeros(1, np.float32))

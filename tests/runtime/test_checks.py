@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stagekit.dtypes import bfloat16, bool_, float32, float64, int32, int64
 from stagekit.hostexpr import HostOp, Slot
 from stagekit.runtime import checks
-from stagekit.runtime.checks import GpuReading, compile_reader
+from stagekit.runtime.checks import GpuReading, Reading, compile_reader
 from stagekit.runtime.errors import ArgumentError
 from stagekit.runtime.views import ArrayView, Device
 from stagekit.signature import ArraySpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read(signature: Signature, *arguments: Any) -> checks.Native:
-    return compile_reader(signature, "cpu")(arguments, None)
+    return compile_reader(signature, "cpu")(arguments, Reading())
 
 
 def address_of(x: Array) -> int:
@@ -213,7 +213,7 @@ def array_specs(draw: st.DrawFn) -> ArraySpec | PointerSpec:
 def test_the_quick_way_accepts_only_what_the_general_way_accepts(spec: ArraySpec | PointerSpec, x: Array) -> None:
     general = checks._array_reader(spec, "cpu")
     passed_on: checks.Native = (-1,)
-    quick = checks._numpy_reader(spec, lambda value, gpu: passed_on)(x, None)
+    quick = checks._numpy_reader(spec, lambda value, reading: passed_on)(x, Reading())
 
     if quick is not passed_on and quick != passed_on:
-        assert quick == general(x, None)
+        assert quick == general(x, Reading())

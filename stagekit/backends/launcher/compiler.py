@@ -209,6 +209,7 @@ class _Launcher:
     """A launcher that is being written. destination: the DESTINATION of a launch on a GPU; null on the CPU.
 
     slots: pointers to the native parameters. arrays: by argument, a pointer to its address, sizes and strides once they are read.
+    held: the number of capsules that live until the launch has ended, then the capsules.
     """
 
     def __init__(self, request: LauncherRequest) -> None:
@@ -223,6 +224,8 @@ class _Launcher:
         slots = r.alloca(size)
         self.slots = [slots.at(offset) for offset in offsets]
         self.arrays: dict[int, Value] = {}
+        self.held = r.alloca(tables.WORD * (1 + len(request.specs)))
+        self.held.store(r.number(0))
         self._values: dict[int, Value] = {}  # of expressions by identity: hashing a tree costs a walk over it
 
     def write(self) -> str:
@@ -242,11 +245,20 @@ class _Launcher:
             r.require(needed <= size.shared_bytes)
         (self._run if request.target == "cpu" else self._enqueue)(size)
 
-        def take_general_way() -> Value:
-            return r.call(PTR, "PyObject_Vectorcall", self.state.field("general"), self.args, self.given, self.keywords)
-
-        r.close(lambda: r.call_unless_raised(take_general_way))
+        r.close(self._give_up)
         return self.module.text()
+
+    def _give_up(self) -> Value:
+        """Leave the launch to the general way, unless a Python exception is set."""
+        r = self.r
+        self._release()
+        given = self.state.field("general"), self.args, self.given, self.keywords
+        return r.call_unless_raised(lambda: r.call(PTR, "PyObject_Vectorcall", *given))
+
+    def _release(self) -> None:
+        """Let go of the arrays' capsules, if there are any."""
+        with self.r.if_then(self.held.load(int64) != 0):
+            arrays.release.call_through(self.r, self.process, self.held)
 
     def _require(self, function: Function, *values: Value | int) -> None:
         """Call a function of `support/`, which must return true."""
@@ -297,7 +309,7 @@ class _Launcher:
         else:
             words = r.constant("array", _array_words(spec, request.target))
             out = self.arrays[parameter.argument] = r.alloca(tables.WORD * values_of(spec))
-            self._require(arrays.read_array, self.process, object_, self.destination, out, words)
+            self._require(arrays.read_array, self.process, object_, self.destination, self.held, out, words)
 
     def _check_related_sizes(self) -> None:
         """Check sizes that follow from other arguments, and declared strides, which matter only along axes of several items."""
@@ -350,7 +362,9 @@ class _Launcher:
     def _run(self, size: _Size) -> None:
         slots = self.slots[0] if self.slots else self.r.null
         values = self.state, slots, size.grid, size.blocks, size.shared_bytes
-        self.r.ret(launching.run.call_through(self.r, self.process, *values))
+        result = launching.run.call_through(self.r, self.process, *values)
+        self._release()
+        self.r.ret(result)
 
     def _enqueue(self, size: _Size) -> None:
         r = self.r
@@ -358,6 +372,7 @@ class _Launcher:
         values = self.state, r.array_of(self.slots), launch, self.destination
         result = launching.enqueue.call_through(r, self.process, *values)
         r.require(result.is_set())
+        self._release()
         r.ret(result)
 
 

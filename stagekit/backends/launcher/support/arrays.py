@@ -9,11 +9,14 @@ from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import bool_, int32, int64, uint32
 
 
-@function(bool_, tables.PROCESS, tables.OBJECT, tables.DESTINATION, PTR, tables.WANTED_ARRAY)
-def read_array(r: Routine, process: Value, object_: Value, destination: Value, out: Value, wanted: Value) -> None:
+@function(bool_, tables.PROCESS, tables.OBJECT, tables.DESTINATION, PTR, PTR, tables.WANTED_ARRAY)
+def read_array(
+    r: Routine, process: Value, object_: Value, destination: Value, held: Value, out: Value, wanted: Value
+) -> None:
     """Write the address, sizes and, where they are asked for, strides in elements of an array that is as `wanted` to `out`.
 
-    destination: notes the array's device and stream; null on the CPU. Sizes that depend on other arguments are not checked here.
+    destination: notes the array's device and stream; null on the CPU. held: takes the array's capsule, if it makes one, for
+    `release`. Sizes that depend on other arguments are not checked here.
     """
     kind, is_for_cpu = object_.field("type"), wanted.field("device_type", int32) == tables.ON_CPU
     with r.if_then((kind == process.field("ndarray")) & is_for_cpu):
@@ -37,7 +40,7 @@ def read_array(r: Routine, process: Value, object_: Value, destination: Value, o
 
     row = row_at(r.find(process.field("exchange_count", int64), lambda i: row_at(i).field("type") == kind))
     with r.if_then(row.field("read").is_null()):
-        r.ret(_read_by_dlpack(r, process, object_, row, destination, out, wanted))
+        r.ret(_read_by_dlpack(r, process, object_, row, destination, held, out, wanted))
     tensor = r.alloca(tables.DLTENSOR_BYTES, tables.TENSOR)
     r.require_no_error(r.call_at(row.field("read"), int32, object_, tensor) == 0)
     flags = row.field("flags", int64)
@@ -84,6 +87,8 @@ def read_tensor(
     _require_rank(r, tensor.field("rank", int32), wanted)
     r.require((is_writable != 0) | (wanted.field("is_written", int64) == 0))
     shape, strides = tensor.field("shape"), tensor.field("strides")
+    with r.if_then(tensor.field("data").is_null()):  # only an array without elements needs no memory
+        r.find(tensor.field("rank", int32).to(int64), lambda axis: shape.item(axis, int64) == 0)
     with r.if_then(wanted.field("rank", int64) > 0):
         _require_layout(r, shape, strides, wanted)
     with r.if_then(destination.is_set()):
@@ -136,9 +141,9 @@ def _require_not_negated(r: Routine, process: Value, object_: Value, tensor: Val
 
 
 def _read_by_dlpack(
-    r: Routine, process: Value, object_: Value, row: Value, destination: Value, out: Value, wanted: Value
+    r: Routine, process: Value, object_: Value, row: Value, destination: Value, held: Value, out: Value, wanted: Value
 ) -> Value:
-    """Read an array by its `__dlpack__`. Nobody consumes the capsule, so its own destructor frees what it holds.
+    """Read an array by its `__dlpack__`, and keep the capsule in `held`, since it may be all that keeps the memory alive.
 
     On a GPU the owner is told the stream of the launch, and has the array ready for it.
     """
@@ -152,9 +157,24 @@ def _read_by_dlpack(
     with r.if_then(has_stream):
         r.decref(stream)
     r.require_no_error(capsule.is_set())
-    is_as_wanted = read_capsule.call(r, capsule, destination, stream_of, out, wanted)
-    r.decref(capsule)
-    return is_as_wanted
+    count = held.load(int64)
+    held.word(count + 1).store(capsule)
+    held.store(count + 1)
+    return read_capsule.call(r, capsule, destination, stream_of, out, wanted)
+
+
+@function(bool_, PTR)
+def release(r: Routine, held: Value) -> None:
+    """Let go of the capsules of a launch that has ended. held: their number, then the capsules.
+
+    Nobody has consumed them, so their own destructors free what they hold. An exception that is set stays set.
+    """
+    exception = [r.alloca(tables.WORD) for _ in ("type", "value", "traceback")]
+    r.call_void("PyErr_Fetch", *exception)
+    with r.loop(held.load(int64)) as i:
+        r.decref(held.item(i + 1))
+    r.call_void("PyErr_Restore", *(part.load() for part in exception))
+    r.ret(True)
 
 
 def _stream_object(r: Routine, process: Value, object_: Value, stream_of: Value, destination: Value) -> Value:
