@@ -6,8 +6,8 @@ Where all lanes add to one address and nobody reads the old value, the lanes are
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import for_each_lane
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, lane_word, unknown
+from stagekit.backends.host.lanes import for_each_lane
 from stagekit.backends.host.pointers import address_of, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import scalar_type, suffix

@@ -15,7 +15,6 @@ import functools
 from collections.abc import Callable, Sequence
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import KEEP_ROLLED, count_up
 from stagekit.backends.host.collective import fail_unless
 from stagekit.backends.host.forms import (
     LANES,
@@ -36,6 +35,7 @@ from stagekit.backends.host.pieces import Piece, Plan, Region, Split
 from stagekit.backends.host.slots import Layout, is_bool, load_slot, place_slots, store_slot
 from stagekit.backends.host.warp import Kernel, Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import count_up
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.ir import Block, CompareKind, Native, Op, Value, ops
 from stagekit.ir.intervals import Interval
@@ -119,7 +119,7 @@ class BlockFlow(Warp):
         if whole == 1:
             body(self._warp(number(0), None))
         elif whole:
-            count_up(self.w, "i64", "0", str(whole), "warp", KEEP_ROLLED, one)
+            count_up(self.w, "i64", "0", str(whole), "warp", one)
         if self.kernel.threads % LANES:
             body(self._warp(number(whole), constant_mask(self.kernel.lanes_of(whole))))
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector
 from stagekit.backends.host.joins import has_pattern_of
 from stagekit.backends.host.pointers import address_of, as_full, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm.blocks import OpenPhi, open_phi
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.diagnostics import InternalError
 from stagekit.ir import INDEX, Pointer, Type, Value

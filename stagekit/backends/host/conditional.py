@@ -17,6 +17,7 @@ What follows addresses memory by them: in the first version by one vector access
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from stagekit.backends.host.forms import (
@@ -33,10 +34,11 @@ from stagekit.backends.host.forms import (
     mask_not,
 )
 from stagekit.backends.host.integers import divides_by_neighbours, same_row
-from stagekit.backends.host.joins import Arm, end_arm, join, select
+from stagekit.backends.host.joins import join_all, select
 from stagekit.backends.host.pointers import at
-from stagekit.backends.host.warp import Warp
+from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import Predecessor, branch, end_arm
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Block, Op, Type, ops, walk
 
@@ -68,17 +70,8 @@ def choose(
 def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
     if condition.text in ("true", "false"):
         return warp.run(op.then_body if condition.text == "true" else op.else_body)
-    w = warp.w
-    then, other, end = w.new_label("then"), w.new_label("else"), w.new_label("endif")
-    w.line(f"br i1 {condition.text}, label %{then}, label %{other}")
-    arms, forms = [], []
-    for label, body in zip((then, other), op.bodies(), strict=True):
-        w.label(label)
-        forms.append(warp.run(body))
-        arms.append(end_arm(warp, end))
-    w.label(end)
-    by_result = zip(warp.kept(op.results), *forms, strict=True)
-    return tuple([join(warp, result.type, tuple(arms), tuple(each)) for result, *each in by_result])
+    arms = [functools.partial(warp.run, body) for body in op.bodies()]
+    return join_all(warp, warp.kept(op.results), *branch(warp.w, condition.text, ("then", "else", "endif"), arms))
 
 
 def _arms(warp: Warp, op: ops.If, condition: Form) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
@@ -117,29 +110,28 @@ def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
     if on is None or does_nothing(block):
         return warp.run(block)
     w, values = warp.w, block.ops[-1].operands()
-    end, arms, forms = w.new_label("unmasked"), [], []
+    end, ends, forms = w.new_label("unmasked"), [], []
     has_slow_masks = not warp.kernel.features.has_avx512
     if has_slow_masks and warp.mask is None and on.all != "false" and size_of(block) <= MAX_COPIED_OPS:
         whole, partial = w.new_label("whole"), w.new_label("partial")
         w.line(f"br i1 {all_lanes(w, on)}, label %{whole}, label %{partial}")
         w.label(whole)
         forms.append(warp.run(block))
-        arms.append(end_arm(warp, end))
+        ends.append(end_arm(w, end))
         w.label(partial)
     elif on.any == "true":
         with warp.under(on):
             return warp.run(block)
     body, is_any = w.new_label("masked"), any_lane(w, on)
-    skip_arm = Arm(w.block, w.hole())
+    skip_arm = Predecessor(w.block, w.hole())
     w.line(f"br i1 {is_any}, label %{body}, label %{end}")
     w.label(body)
     with warp.under(on):
         latest = warp.run(block)
     skipped = tuple([_where_skipped(v.type, form) for v, form in zip(values, latest, strict=True)])
-    arms += [end_arm(warp, end), skip_arm]
+    ends += [end_arm(w, end), skip_arm]
     w.label(end)
-    by_value = zip(values, *forms, latest, skipped, strict=True)
-    return tuple([join(warp, value.type, tuple(arms), tuple(each)) for value, *each in by_value])
+    return join_all(warp, values, ends, [*forms, latest, skipped])
 
 
 def _where_skipped(type_: Type, form: Form) -> Form:
@@ -174,15 +166,11 @@ def fork(warp: Warp, block: Block, place: int) -> tuple[Form, ...] | None:
 
 
 def _versions(warp: Warp, rest: Block, dtype: DType, a: Linear, b: Uniform) -> tuple[Form, ...]:
-    w, row = warp.w, same_row(warp, dtype, a, b)
-    together, apart, end = w.new_label("row"), w.new_label("rows"), w.new_label("forked")
-    w.line(f"br i1 {row.condition}, label %{together}, label %{apart}")
-    arms, forms = [], []
-    for label, known in ((together, row), (apart, None)):
-        w.label(label)
+    row = same_row(warp, dtype, a, b)
+
+    def version(known: Row | None) -> tuple[Form, ...]:
         with warp.in_row((a, b.text), known):
-            forms.append(warp.run(rest))
-        arms.append(end_arm(warp, end))
-    w.label(end)
-    results = zip(rest.ops[-1].operands(), *forms, strict=True)
-    return tuple([join(warp, value.type, tuple(arms), (one, other)) for value, one, other in results])
+            return warp.run(rest)
+
+    arms = [functools.partial(version, known) for known in (row, None)]
+    return join_all(warp, rest.ops[-1].operands(), *branch(warp.w, row.condition, ("row", "rows", "forked"), arms))

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import OpenPhi, open_phi
 from stagekit.backends.host.compute import against, are_small, compare, difference, is_plain
 from stagekit.backends.host.forms import ALL_LANES, Form, Linear, Mask, Uniform, as_mask, known, number, scalar_text
 from stagekit.backends.host.integers import integer_binary, integer_cast
@@ -24,6 +23,7 @@ from stagekit.backends.host.joins import select
 from stagekit.backends.host.linear import extended_scalar
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import OpenPhi, open_phi
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType

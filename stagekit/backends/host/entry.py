@@ -13,15 +13,16 @@ the last block along x are rows of their own: where a guard or a clamp matters, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import KEEP_ROLLED, count_up, when
 from stagekit.backends.host.forms import Address, Form, Uniform, dtype_of, scalar_text, unknown
 from stagekit.backends.host.guards import Place, Range, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER, FAULT_LABEL
+from stagekit.backends.llvm.blocks import branch, count_up, when
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.ir import Function, Pointer, Scalar, Type, Value, walk
@@ -79,7 +80,7 @@ class EntryWriter:
         """Run the rows that hold the blocks `%first` to `%last - 1`."""
         w = self._w
         with when(w, w.emit("icmp slt i64 %first, %last")):
-            count_up(w, "i64", "%first", "%last", "row", KEEP_ROLLED, self._row)
+            count_up(w, "i64", "%first", "%last", "row", self._row)
         w.line("ret i32 0")
         self._end(w, f"{_ENTRY.format(name=self._name)} #0", self._name)
 
@@ -110,13 +111,8 @@ class EntryWriter:
         if decided is None:
             self._blocks(row, {})
             return
-        unguarded, guarded, end = w.new_label("unguarded"), w.new_label("guarded"), w.new_label("next")
-        w.line(f"br i1 {decided.condition}, label %{unguarded}, label %{guarded}")
-        for label, outcomes in ((unguarded, decided.outcomes), (guarded, {})):
-            w.label(label)
-            self._blocks(row, outcomes)
-            w.line(f"br label %{end}")
-        w.label(end)
+        versions = [functools.partial(self._blocks, row, outcomes) for outcomes in (decided.outcomes, {})]
+        branch(w, decided.condition, ("unguarded", "guarded", "next"), versions)
 
     def _blocks(self, row: Row, decided: Mapping[Value, bool]) -> None:
         """Run each block of a row."""
@@ -130,7 +126,7 @@ class EntryWriter:
                 self._write_block(BlockFrame(self._w, self._params, place, self._extents, decided))
             return "1"
 
-        count_up(self._w, "i64", row.begin, row.past, "block", KEEP_ROLLED, run)
+        count_up(self._w, "i64", row.begin, row.past, "block", run)
 
     def _call_block(self, index: tuple[str, ...], decided: Mapping[Value, bool]) -> None:
         """Write a block as a function that has the same names for what it is given, and call it."""

@@ -16,11 +16,11 @@ Only by a number that is not positive each lane divides for itself.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host import linear
-from stagekit.backends.host.branches import PerLane, for_each_lane, phi
 from stagekit.backends.host.forms import (
     LANES,
     Form,
@@ -37,9 +37,11 @@ from stagekit.backends.host.forms import (
     splat,
     widened,
 )
+from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.linear import scalar
 from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import branch, phi
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
@@ -114,15 +116,10 @@ def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform)
 def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Vector:
     w, held = warp.w, vector_of(scalar_type(dtype), LANES)
     is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
-    positive, other, end = w.new_label("positive"), w.new_label("other"), w.new_label("divided")
-    w.line(f"br i1 {is_positive}, label %{positive}, label %{other}")
-    arms = []
-    for label, way in ((positive, _by_positive), (other, _lane_by_lane)):
-        w.label(label)
-        arms.append((way(warp, kind, dtype, a, b), w.block))
-        w.line(f"br label %{end}")
-    w.label(end)
-    return Vector(phi(w, held, arms), intervals.binary(kind, dtype, known(a), known(b)))
+    ways = [functools.partial(way, warp, kind, dtype, a, b) for way in (_by_positive, _lane_by_lane)]
+    ends, texts = branch(w, is_positive, ("positive", "other", "divided"), ways)
+    quotients = phi(w, held, [(text, end.label) for text, end in zip(texts, ends, strict=True)])
+    return Vector(quotients, intervals.binary(kind, dtype, known(a), known(b)))
 
 
 def same_row(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> Row:

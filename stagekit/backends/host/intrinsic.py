@@ -7,10 +7,10 @@ from collections.abc import Callable
 from stagekit import dtypes
 from stagekit.backends.host import collective
 from stagekit.backends.host.atomics import emit_atomic
-from stagekit.backends.host.branches import for_each_lane
 from stagekit.backends.host.collective import emit_barrier, emit_barrier_count, emit_barrier_vote
 from stagekit.backends.host.forms import LANES, Form, Linear, number
 from stagekit.backends.host.integers import integer_binary
+from stagekit.backends.host.lanes import for_each_lane
 from stagekit.backends.host.pointers import elementwise, per_lane
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import Lanes, llvm_type, suffix

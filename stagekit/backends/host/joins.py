@@ -12,10 +12,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import phi
 from stagekit.backends.host.forms import (
     LANES,
     Address,
@@ -45,55 +44,50 @@ from stagekit.backends.host.pointers import (
 )
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import Predecessor, phi
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.dtypes import DType
-from stagekit.ir import INDEX, Pointer, Type, ops
+from stagekit.ir import INDEX, Pointer, Type, Value, ops
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """An edge into a join: the block it comes from and a hole at the end of that block."""
-
-    label: str
-    hole: int
-
-
-def end_arm(warp: Warp, target: str) -> Arm:
-    """End the block being written with a jump to `target`."""
-    arm = Arm(warp.w.block, warp.w.hole())
-    warp.w.line(f"br label %{target}")
-    return arm
+def join_all(
+    warp: Warp, values: Sequence[Value], ends: Sequence[Predecessor], arms: Sequence[Sequence[Form]]
+) -> tuple[Form, ...]:
+    """Return the forms of `values`, of which each arm has given one. Called at the head of the block where the arms meet."""
+    return tuple([join(warp, v.type, ends, forms) for v, *forms in zip(values, *arms, strict=True)])
 
 
-def join(warp: Warp, type_: Type, arms: tuple[Arm, ...], forms: tuple[Form, ...]) -> Form:
-    """The form of a value that is `forms[i]` when control comes from `arms[i]`. Called at the head of the joining block."""
+def join(warp: Warp, type_: Type, ends: Sequence[Predecessor], forms: Sequence[Form]) -> Form:
+    """The form of a value that is `forms[i]` when control comes from `ends[i]`."""
     if all(form == forms[0] for form in forms):
         return forms[0]
     if isinstance(type_, Pointer):
-        return _join_addresses(warp, type_, arms, tuple(map(address_of, forms)))
+        return _join_addresses(warp, type_, ends, tuple(map(address_of, forms)))
     dtype, interval = type_.dtype, None
     if dtype.is_integer:
         interval = functools.reduce(operator.or_, map(known, forms))
     first, held = forms[0], llvm_type(dtype, None)
     if isinstance(first, Uniform) and all(isinstance(form, Uniform) for form in forms):
-        return Uniform(_phi(warp, held, arms, forms, scalar_text), interval)
+        return Uniform(_phi(warp, held, ends, forms, scalar_text), interval)
     if isinstance(first, Linear) and all(has_pattern_of(first, form) for form in forms):
         bases = [form.base for form in forms if isinstance(form, Linear)]
         merged = functools.reduce(operator.or_, map(known, bases))
-        return replace(first, base=Uniform(_phi(warp, held, arms, bases, scalar_text), merged))
+        return replace(first, base=Uniform(_phi(warp, held, ends, bases, scalar_text), merged))
     if dtype.bits == 64 and interval is not None and interval.fits(dtypes.int32):
         narrow = lambda form: narrowed(warp, dtype, as_vector(warp.w, dtype, form))  # noqa: E731
-        return Vector(_phi(warp, f"<{LANES} x i32>", arms, forms, narrow), interval, is_narrow=True)
-    text = _phi(warp, llvm_type(dtype, LANES), arms, forms, lambda form: full_vector(warp, type_, form))
+        return Vector(_phi(warp, f"<{LANES} x i32>", ends, forms, narrow), interval, is_narrow=True)
+    text = _phi(warp, llvm_type(dtype, LANES), ends, forms, lambda form: full_vector(warp, type_, form))
     return Mask(text) if dtype is dtypes.bool_ else Vector(text, unknown(dtype))
 
 
-def _phi(warp: Warp, held: str, arms: tuple[Arm, ...], forms: Sequence[Form], convert: Callable[[Form], str]) -> str:
+def _phi(
+    warp: Warp, held: str, ends: Sequence[Predecessor], forms: Sequence[Form], convert: Callable[[Form], str]
+) -> str:
     """Emit a phi of the text that `convert` writes, at the end of each arm, for that arm's form."""
     values = []
-    for arm, form in zip(arms, forms, strict=True):
-        with warp.w.into(arm.hole):
-            values.append((convert(form), arm.label))
+    for end, form in zip(ends, forms, strict=True):
+        with warp.w.into(end.hole):
+            values.append((convert(form), end.label))
     return phi(warp.w, held, values)
 
 
@@ -101,18 +95,18 @@ def has_pattern_of(first: Linear, form: Form) -> bool:
     return isinstance(form, Linear) and (form.offsets, form.scaled) == (first.offsets, first.scaled)
 
 
-def _join_addresses(warp: Warp, type_: Pointer, arms: tuple[Arm, ...], addresses: tuple[Address, ...]) -> Address:
+def _join_addresses(warp: Warp, type_: Pointer, ends: Sequence[Predecessor], addresses: tuple[Address, ...]) -> Address:
     base = addresses[0].base
     if isinstance(base, Uniform) and all(a.base == base for a in addresses):
-        return Address(base, as_index(join(warp, INDEX, arms, tuple(a.index for a in addresses))))
+        return Address(base, as_index(join(warp, INDEX, ends, tuple(a.index for a in addresses))))
     scalars: list[tuple[str, str]] = []
-    for arm, address in zip(arms, addresses, strict=True):
-        with warp.w.into(arm.hole):
+    for end, address in zip(ends, addresses, strict=True):
+        with warp.w.into(end.hole):
             text = scalar_pointer(warp, type_, address)
         if text is None:
             vector = lambda form: full_vector(warp, type_, form)  # noqa: E731
-            return lane_pointers(_phi(warp, llvm_type(type_, LANES), arms, addresses, vector))
-        scalars.append((text, arm.label))
+            return lane_pointers(_phi(warp, llvm_type(type_, LANES), ends, addresses, vector))
+        scalars.append((text, end.label))
     return at(phi(warp.w, "ptr", scalars))
 
 

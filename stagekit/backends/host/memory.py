@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import PerLane, for_each_lane, when
 from stagekit.backends.host.forms import (
     ALL_LANES,
     LANES,
@@ -34,6 +33,7 @@ from stagekit.backends.host.forms import (
 )
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.joins import select
+from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.pointers import (
     address_of,
     at,
@@ -44,6 +44,7 @@ from stagekit.backends.host.pointers import (
 )
 from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
 from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm.blocks import when
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType

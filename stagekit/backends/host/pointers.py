@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stagekit import dtypes
-from stagekit.backends.host.branches import PerLane
 from stagekit.backends.host.forms import (
     LANES,
     Address,
@@ -31,6 +30,7 @@ from stagekit.backends.host.forms import (
     unknown,
 )
 from stagekit.backends.host.integers import integer_binary
+from stagekit.backends.host.lanes import PerLane
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes, llvm_type, memory_type

@@ -164,6 +164,11 @@ class Writer:
         self.block = name
         self._found.clear()
 
+    def jump(self, name: str) -> None:
+        """End the block being written with a jump to the block `name`, and start that."""
+        self.line(f"br label %{name}")
+        self.label(name)
+
     def hole(self) -> int:
         """Keep a place in the text for what is known only later: the operands of a phi, the conversion of an arm's value."""
         self._lines.append("")

@@ -11,17 +11,19 @@ Bool is i8 in memory. Pointers have their address space. Loads and stores state 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import branch, phi, when
 from stagekit.backends.llvm.types import lanes_of, memory_type
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
-from stagekit.ir import Block, Op, Space, Value, ops
+from stagekit.ir import Op, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
@@ -136,8 +138,7 @@ def _load(e: Emitter, op: ops.Load) -> None:
     e.w.line(f"br i1 {mask}, label %{load}, label %{join}")
     e.w.label(load)
     value = _plain_load(e, op.pointer)
-    e.w.line(f"br label %{join}")
-    e.w.label(join)
+    e.w.jump(join)
     e.operands[op.result] = e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
 
 
@@ -148,22 +149,11 @@ def _plain_load(e: Emitter, pointer: Value) -> str:
 
 
 def _store(e: Emitter, op: ops.Store) -> None:
-    if op.mask is None:
-        _plain_store(e, op)
-        return
-    store, join = e.w.new_label("store"), e.w.new_label("stored")
-    e.w.line(f"br i1 {e.operands[op.mask]}, label %{store}, label %{join}")
-    e.w.label(store)
-    _plain_store(e, op)
-    e.w.line(f"br label %{join}")
-    e.w.label(join)
-
-
-def _plain_store(e: Emitter, op: ops.Store) -> None:
     dtype, value = _dtype(op.pointer), e.operands[op.value]
-    if dtype is dtypes.bool_:
-        value = e.w.emit(f"zext i1 {value} to i8")
-    e.w.line(f"store {memory_type(dtype, None)} {value}, {e.typed(op.pointer)}, align {dtype.itemsize}")
+    with when(e.w, "true" if op.mask is None else e.operands[op.mask]):
+        if dtype is dtypes.bool_:
+            value = e.w.emit(f"zext i1 {value} to i8")
+        e.w.line(f"store {memory_type(dtype, None)} {value}, {e.typed(op.pointer)}, align {dtype.itemsize}")
 
 
 def _alloc(e: Emitter, op: ops.Alloc) -> None:
@@ -181,22 +171,10 @@ def _local(e: Emitter, op: ops.Alloc) -> str:
 
 
 def _if(e: Emitter, op: ops.If) -> None:
-    then, else_, join = (e.w.new_label(hint) for hint in ("then", "else", "join"))
-    e.w.line(f"br i1 {e.operands[op.condition]}, label %{then}, label %{else_}")
-    arms = [_arm(e, label, body, join) for label, body in ((then, op.then_body), (else_, op.else_body))]
-    e.w.label(join)
-    for result, *incoming in zip(op.results, *(zip(values, [end] * len(values)) for values, end in arms)):
-        edges = ", ".join(f"[ {value}, %{end} ]" for value, end in incoming)
-        e.operands[result] = e.w.emit(f"phi {e.type(result)} {edges}")
-
-
-def _arm(e: Emitter, label: str, body: Block, join: str) -> tuple[tuple[str, ...], str]:
-    """Write one arm; return what it yields and the label of its last block."""
-    e.w.label(label)
-    values = e.run_body(body)
-    end = e.w.block
-    e.w.line(f"br label %{join}")
-    return values, end
+    arms = [functools.partial(e.run_body, body) for body in op.bodies()]
+    ends, yielded = branch(e.w, e.operands[op.condition], ("then", "else", "join"), arms)
+    for result, *values in zip(op.results, *yielded, strict=True):
+        e.operands[result] = phi(e.w, e.type(result), [(v, end.label) for v, end in zip(values, ends, strict=True)])
 
 
 RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {

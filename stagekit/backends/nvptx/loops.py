@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.blocks import OpenPhi, open_phi, unroll_hint
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.ir import BinaryKind, CompareKind, Value, ops
@@ -27,20 +27,24 @@ def emit_for(e: Emitter, op: ops.For) -> None:
     before, body, exit_ = w.block, w.new_label("for"), w.new_label("endfor")
     w.line(f"br i1 {begins}, label %{body}, label %{exit_}")
     w.label(body)
-    index, *carried = op.loop_body.params
-    phis = [w.hole() for _ in op.loop_body.params]
-    e.bind(op.loop_body.params, [w.fresh() for _ in phis])
+    phis = _open_phis(e, op.loop_body.params, (op.start, *op.inits), before)
     nexts = e.run_body(op.loop_body)
-    following = trips.following(e.operands[index])
-    w.line(
-        f"br i1 {trips.goes_on(e.operands[index], following)}, label %{body}, label %{exit_}{_unrolling(e, op.unroll)}"
-    )
+    index = phis[0].name
+    following = trips.following(index)
+    hint = unroll_hint(w, op.unroll) if op.unroll else ""
+    w.line(f"br i1 {trips.goes_on(index, following)}, label %{body}, label %{exit_}{hint}")
     latch = w.block
-    inits = tuple(e.operands[v] for v in (op.start, *op.inits))
-    _fill_phis(e, phis, op.loop_body.params, _Edges(before, inits, latch, (following, *nexts)))
+    for phi, latest in zip(phis, (following, *nexts), strict=True):
+        phi.close(w, latest, latch)
     w.label(exit_)
-    for result, param, init, after in zip(op.results, carried, inits[1:], nexts, strict=True):
-        e.operands[result] = w.emit(f"phi {e.type(param)} [ {init}, %{before} ], [ {after}, %{latch} ]")
+    e.bind(op.results, [phi.after(w, latest, latch) for phi, latest in zip(phis[1:], nexts, strict=True)])
+
+
+def _open_phis(e: Emitter, params: Sequence[Value], inits: Sequence[Value], before: str) -> list[OpenPhi]:
+    """Begin the phis of a loop's head, which the block `before` leads to, and bind them to the parameters."""
+    phis = [open_phi(e.w, e.type(p), e.operands[init], before) for p, init in zip(params, inits, strict=True)]
+    e.bind(params, [phi.name for phi in phis])
+    return phis
 
 
 class _Scalars:
@@ -76,47 +80,18 @@ class _Scalars:
         return self.w.emit(f"and i1 {a}, {b}")
 
 
-def _unrolling(e: Emitter, factor: int | None) -> str:
-    """Return the metadata that asks for `factor` copies of the body; 1 forbids unrolling."""
-    if factor is None:
-        return ""
-    module = e.w.module
-    wish = '!"llvm.loop.unroll.disable"' if factor == 1 else f'!"llvm.loop.unroll.count", i32 {factor}'
-    node = module.metadata("{self}, " + module.metadata(wish), is_distinct=True)
-    return f", !llvm.loop {node}"
-
-
 def emit_while(e: Emitter, op: ops.While) -> None:
     w = e.w
     before, head, body, exit_ = w.block, w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
-    w.line(f"br label %{head}")
-    w.label(head)
-    phis = [w.hole() for _ in op.before.params]
-    e.bind(op.before.params, [w.fresh() for _ in phis])
+    w.jump(head)
+    phis = _open_phis(e, op.before.params, op.inits, before)
     flag, *forwarded = (e.operands[v] for v in e.run(op.before).operands())
     w.line(f"br i1 {flag}, label %{body}, label %{exit_}")
     w.label(body)
     e.bind(op.after.params, forwarded)
     nexts = e.run_body(op.after)
     w.line(f"br label %{head}")
-    inits = tuple(e.operands[v] for v in op.inits)
-    _fill_phis(e, phis, op.before.params, _Edges(before, inits, w.block, nexts))
+    for phi, latest in zip(phis, nexts, strict=True):
+        phi.close(w, latest, w.block)
     w.label(exit_)
     e.bind(op.results, forwarded)
-
-
-@dataclass(frozen=True, slots=True)
-class _Edges:
-    """The two ways into a loop's head: block and values, from outside and from its own end."""
-
-    entry: str
-    inits: tuple[str, ...]
-    latch: str
-    nexts: tuple[str, ...]
-
-
-def _fill_phis(e: Emitter, places: Sequence[int], params: Sequence[Value], edges: _Edges) -> None:
-    """Write the phis of a loop's head, now that the values of the back edge are known."""
-    for place, param, init, after in zip(places, params, edges.inits, edges.nexts, strict=True):
-        incoming = f"[ {init}, %{edges.entry} ], [ {after}, %{edges.latch} ]"
-        e.w.fill(place, f"{e.operands[param]} = phi {e.type(param)} {incoming}")
