@@ -29,12 +29,16 @@ BUDGETS = {  # rounded up to the next 50
 
 
 def lines_of_rooms() -> Counter[str]:
-    """Lines of Python by room, docstrings and comments included; the generated stubs are none."""
-    lines: Counter[str] = Counter()
+    """Lines of Python by room, docstrings and comments included; the generated stubs are none. The plugin counts as testing."""
+    lines: Counter[str] = Counter(testing=_lines(PACKAGE.parent / "pytest_stagekit.py"))
     for path in PACKAGE.rglob("*.py"):
         room, *inner = path.relative_to(PACKAGE).parts
-        lines[room if inner else GROUND] += len(path.read_text(encoding="utf-8").splitlines())
+        lines[room if inner else GROUND] += _lines(path)
     return lines
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
 
 
 LINES = lines_of_rooms()

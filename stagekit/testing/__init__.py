@@ -1,4 +1,4 @@
-"""Tests of kernels, for users' own too: `check` against NumPy over block sizes, lengths and targets; strategies; a pytest plugin.
+"""Tests of kernels, for users' own too: `check` against NumPy over block sizes, lengths and targets; strategies.
 
     from stagekit import testing
 
@@ -13,9 +13,9 @@
 checking     `check`: a kernel against a reference, with the smallest failing call; tolerances by dtype
 strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
 launching    one launch as a value, and as text to paste
-plugin       options and markers for pytest
 
-Names are imported when first used: pytest loads the plugin in every project, and Hypothesis only where there is a check.
+The pytest plugin, with options and markers, is `pytest_stagekit.py` beside the package. Names are imported when first used:
+Hypothesis only where there is a check.
 """
 
 from __future__ import annotations

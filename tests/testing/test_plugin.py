@@ -43,6 +43,20 @@ def run(project: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult
     return project.runpytest_subprocess(*options)
 
 
+def test_nothing_is_imported_for_tests_that_do_not_ask(project: pytest.Pytester) -> None:
+    """pytest loads the plugin in every project of an environment."""
+    project.makepyfile("""
+        import sys
+        import pytest
+
+        def test_it(pytestconfig):
+            assert pytestconfig.pluginmanager.hasplugin("stagekit")
+            assert not sys.modules.keys() & {"stagekit", "numpy", "hypothesis", "llvmlite"}
+    """)
+
+    project.runpytest_subprocess().assert_outcomes(passed=1)
+
+
 def test_a_race_fails_a_test_only_when_launches_are_checked(project: pytest.Pytester) -> None:
     tests = "def test_it():\n    launch()\n"
 

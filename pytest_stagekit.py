@@ -8,6 +8,9 @@ def test_scale(stagekit_target): ...        runs once for each target; launches 
 @pytest.mark.stagekit_targets("cpu")        the targets for which this test is meant
 @pytest.mark.stagekit_sanitize(nan=False)   check the launches of this test, with options of `sk.sanitize`
 @pytest.mark.stagekit_unchecked(reason="")  leave this test out of it, and of STAGEKIT_SANITIZE
+
+pytest imports this module in every project of an environment in which stagekit is installed. It stands outside the package,
+which it imports when a test or an option asks for it.
 """
 
 from __future__ import annotations
@@ -16,8 +19,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from stagekit import testing
 
 TARGETS = ("cpu", "interp", "cuda")
 
@@ -49,11 +50,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
-    testing.chosen_targets = _chosen(config)
+    if names := _chosen(config):
+        _choose(names)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    testing.chosen_targets = ()
+    if config.getoption("--stagekit-target"):
+        _choose(())
+
+
+def _choose(names: tuple[str, ...]) -> None:
+    """Let `check` run on these targets where it is given none."""
+    from stagekit import testing
+
+    testing.chosen_targets = names
 
 
 def _chosen(config: pytest.Config) -> tuple[str, ...]:
@@ -72,7 +82,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stagekit_target" in metafunc.fixturenames:
         from stagekit import cuda
 
-        names = testing.chosen_targets or (TARGETS if cuda.is_available() else TARGETS[:2])
+        names = _chosen(metafunc.config) or (TARGETS if cuda.is_available() else TARGETS[:2])
         marker = metafunc.definition.get_closest_marker("stagekit_targets")
         meant = [name for name in names if marker is None or name in marker.args]
         metafunc.parametrize("stagekit_target", meant, indirect=True)
