@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import inspect
 import sys
 import weakref
-from timeit import repeat
 from typing import Any
 
 import numpy as np
@@ -156,21 +157,18 @@ def test_a_refused_launch_leaves_the_kernel_usable(make_kernel: MakeKernel) -> N
     assert out.tolist() == [1, 1, 1, 1]
 
 
-def test_p40_a_launch_costs_microseconds_and_asks_nobody(
-    make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Source, AST and signatures are matters of compilation: a launch that looks at them pays every time."""
-    import ast
-    import inspect
-
+def test_a_launch_asks_nothing_of_the_source(make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Source, AST and signatures are matters of compilation: a launch that looks at them pays every time (P40)."""
     kernel = make_kernel("saxpy", SAXPY)
     x, y, brackets = np.ones(200, np.float32), np.zeros(200, np.float32), kernel.request(1)
-    for module, name in [(ast, "parse"), (inspect, "signature"), (inspect, "getsource")]:
-        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a launch must not look at the source"))
+    asked: list[str] = []
+    with monkeypatch.context() as patch:  # pytest itself asks them when a test fails
+        for module, name in [(ast, "parse"), (inspect, "signature"), (inspect, "getsource")]:
+            patch.setattr(module, name, lambda *_, name=name, **__: asked.append(name))
+        kernel.launch((x, y, 1.0), brackets)
 
-    seconds = min(repeat(lambda: kernel.launch((x, y, 1.0), brackets), number=500, repeat=20)) / 500
-
-    assert seconds < 20e-6, "about 3 µs on a quiet machine"
+    assert asked == []
+    assert (y == 1).all()
 
 
 def test_a_launch_leaves_no_garbage(make_kernel: MakeKernel) -> None:
