@@ -6,7 +6,7 @@ Where all lanes add to one address and nobody reads the old value, the lanes are
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, lane_word, unknown
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, unknown
 from stagekit.backends.host.lanes import for_each_lane
 from stagekit.backends.host.pointers import address_of, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
@@ -110,7 +110,7 @@ def _neutral(native: Native, dtype: DType) -> int:
 
 def _times_lanes(warp: Warp, dtype: DType, value: Uniform) -> str:
     w, held = warp.w, scalar_type(dtype)
-    word = lane_word(w, warp.mask) if warp.mask else str(ALL_LANES - (1 << 32))
+    word = warp.mask.word(w) if warp.mask else str(ALL_LANES - (1 << 32))
     count = w.call("i32", "llvm.ctpop.i32", [("i32", word)])
     if dtype.bits != dtypes.int32.bits:
         count = w.emit(f"{'zext' if dtype.bits > 32 else 'trunc'} i32 {count} to {held}")

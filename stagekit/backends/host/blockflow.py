@@ -13,26 +13,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from stagekit import dtypes
-from stagekit.backends.host.collective import fail_unless
-from stagekit.backends.host.forms import (
-    LANES,
-    Form,
-    Mask,
-    Uniform,
-    as_mask,
-    constant_mask,
-    dtype_of,
-    lane_word,
-    mask_and,
-    number,
-    scalar_vector,
-    splat,
-    unknown,
-)
+from stagekit.backends.host.collective import counted_at_barrier, fail_unless
+from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number, unknown
 from stagekit.backends.host.pieces import Piece, Plan, Region, Split
 from stagekit.backends.host.slots import Layout, is_bool, load_slot, place_slots, store_slot
+from stagekit.backends.host.vectors import as_mask, mask_and, scalar_vector, splat
 from stagekit.backends.host.warp import Kernel, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import count_up
@@ -139,7 +127,7 @@ class BlockFlow(Warp):
             is_full = self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}")
             fail_unless(self, self.w.emit(f"icmp eq i1 {holds}, {is_full}"))
             return Uniform(holds)
-        owner, dtype = self.plan.owner(value), dtype_of(value.type)
+        owner, dtype = self.plan.owner(value), value.type.dtype
         pointer = self.w.emit(f"getelementptr i8, ptr %scratch, i64 {self.offsets[owner]}")
         first = self.w.emit(f"load {scalar_type(dtype)}, ptr {pointer}, align {dtype.itemsize}")
 
@@ -151,13 +139,11 @@ class BlockFlow(Warp):
 
     def _agreed_by_lanes(self, warp: Warp, value: Value, form: Form, first: str | None) -> Uniform:
         """Check that `form` is one number in all lanes of a warp: `first`, or that of the first lane."""
-        w, dtype = warp.w, dtype_of(value.type)
+        w, dtype = warp.w, value.type.dtype
         held, text = f"<{LANES} x {scalar_type(dtype)}>", scalar_vector(warp.w, dtype, form)
         first = first or w.emit(f"extractelement {held} {text}, i64 0")
         differs = arith.compare(w, CompareKind.NE, dtype, LANES, text, splat(w, scalar_type(dtype), first))
-        fail_unless(
-            warp, w.emit(f"icmp eq i32 {lane_word(w, mask_and(w, warp.full, Mask(differs)) or Mask(differs))}, 0")
-        )
+        fail_unless(warp, w.emit(f"icmp eq i32 {(mask_and(w, warp.full, Mask(differs)) or Mask(differs)).word(w)}, 0"))
         return Uniform(first, unknown(dtype))
 
     def _count(self, predicate: Value) -> str:
@@ -167,7 +153,7 @@ class BlockFlow(Warp):
             held, whole = self[predicate], self.kernel.threads // LANES
             if isinstance(held, Uniform):
                 return w.emit(f"select i1 {held.text}, i32 {self.kernel.threads}, i32 0")
-            word = lane_word(w, as_mask(w, held))
+            word = as_mask(w, held).word(w)
             rest = w.emit(f"and i32 {word}, {self.kernel.lanes_of(whole)}")
             counts = [w.call("i32", "llvm.ctpop.i32", [("i32", text)]) for text in (word, rest)]
             return w.emit(f"add i32 {w.emit(f'mul i32 {counts[0]}, {whole}')}, {counts[1]}")
@@ -181,16 +167,9 @@ class BlockFlow(Warp):
 
     def _barrier(self, op: ops.IntrinsicOp) -> None:
         """Nothing to wait for: the piece before has run for every warp."""
-        native = op.spec.lower["cpu"]
-        if native is Native.BARRIER:
-            return
-        count = self._count(op.args[0])
-        if native is Native.BARRIER_COUNT:
-            self[op.result] = Uniform(count, Interval(0, self.kernel.threads))
-        elif native is Native.BARRIER_OR:
-            self[op.result] = Uniform(self.w.emit(f"icmp ne i32 {count}, 0"))
-        else:
-            self[op.result] = Uniform(self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}"))
+        native: Any = op.spec.lower["cpu"]
+        if native is not Native.BARRIER:
+            self[op.result] = counted_at_barrier(self, native, self._count(op.args[0]))
 
 
 def _targets(op: Op) -> Sequence[Sequence[Value | None]]:

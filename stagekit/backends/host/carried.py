@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector
+from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, unknown
 from stagekit.backends.host.joins import has_pattern_of
 from stagekit.backends.host.pointers import address_of, as_full, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.warp import Warp
@@ -35,7 +35,7 @@ class Carried:
 
     def after(self, warp: Warp, latest: str, back: str) -> Form:
         """The value behind a loop that is left from its entry or from the block `back`."""
-        return _renamed(self.form, self.phi.after(warp.w, latest, back), self.moves_base)
+        return _with_part(self.param.type, self.form, self.phi.after(warp.w, latest, back), self.moves_base)
 
 
 def until_it_fits(warp: Warp, attempt: Callable[[], tuple[Form, ...] | None]) -> tuple[Form, ...]:
@@ -86,7 +86,7 @@ def _open(warp: Warp, param: Value, init: Form, entry: str) -> Carried:
     lanes = None if isinstance(part, Uniform | Linear) else LANES
     held = llvm_type(INDEX if isinstance(init, Address) and not moves_base else param.type, lanes)
     slot = open_phi(warp.w, held, part.base.text if isinstance(part, Linear) else part.text, entry)
-    return Carried(param, _of_unknown_range(param.type, _renamed(init, slot.name, moves_base)), slot, moves_base)
+    return Carried(param, _with_part(param.type, init, slot.name, moves_base), slot, moves_base)
 
 
 def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Vector | Mask:
@@ -96,28 +96,18 @@ def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Vector | 
     return form
 
 
-def _renamed(form: Form, name: str, moves_base: bool) -> Form:
-    """`form` with `name` as the part that changes."""
-    if isinstance(form, Linear):
-        return replace(form, base=replace(form.base, text=name))
-    if isinstance(form, Mask):
-        return Mask(name)
-    if not isinstance(form, Address):
-        return replace(form, text=name)
-    if moves_base:
-        return replace(form, base=replace(form.base, text=name))
-    return replace(form, index=as_index(_renamed(form.index, name, moves_base=False)))
-
-
-def _of_unknown_range(type_: Type, form: Form) -> Form:
-    """`form` without what was known of the initial value."""
-    if isinstance(form, Address):
-        return replace(form, index=as_index(_of_unknown_range(INDEX, form.index)))
-    if isinstance(type_, Pointer) or not type_.dtype.is_integer:
-        return form
-    if isinstance(form, Linear):
-        return replace(form, base=replace(form.base, interval=Interval.of(type_.dtype)))
-    return replace(form, interval=Interval.of(type_.dtype)) if isinstance(form, Uniform | Vector) else form
+def _with_part(type_: Type, form: Form, name: str, moves_base: bool) -> Form:
+    """Return `form`, a value of `type_`, with `name` as the part that changes, of whose value nothing is known."""
+    match form:
+        case Address() if moves_base:
+            return replace(form, base=replace(form.base, text=name))
+        case Address():
+            return replace(form, index=as_index(_with_part(INDEX, form.index, name, moves_base)))
+        case Linear():
+            return replace(form, base=Uniform(name, unknown(type_.dtype)))
+        case Mask():
+            return Mask(name)
+    return replace(form, text=name, interval=unknown(type_.dtype))
 
 
 def fit(warp: Warp, opened: Sequence[Carried], latest: Sequence[Form]) -> list[str] | None:

@@ -16,23 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import (
-    ALL_LANES,
-    LANES,
-    Form,
-    Mask,
-    Uniform,
-    Vector,
-    as_mask,
-    constant_vector,
-    lane_word,
-    mask_and,
-    mask_not,
-    number,
-    splat,
-)
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Vector, number
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import full_vector
+from stagekit.backends.host.vectors import as_mask, constant_vector, mask_and, splat
 from stagekit.backends.host.warp import FAULT_LABEL, Warp
 from stagekit.diagnostics import InternalError
 from stagekit.ir import I32, U32, Native, ops
@@ -109,7 +96,7 @@ def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part
     is_lane = w.emit(f"icmp ult {_WORDS} {source}, splat (i32 {LANES})")
     place = w.emit(f"select {_FLAGS} {is_lane}, {_WORDS} {source}, {_WORDS} {_LANE_NUMBERS}")
     if takes_part is not None:
-        word = splat(w, "i32", lane_word(w, takes_part))
+        word = splat(w, "i32", takes_part.word(w))
         is_on = w.emit(f"trunc {_WORDS} {w.emit(f'lshr {_WORDS} {word}, {place}')} to {_FLAGS}")
         place = w.emit(f"select {_FLAGS} {is_on}, {_WORDS} {place}, {_WORDS} {_LANE_NUMBERS}")
     return Vector(_permute(warp, full_vector(warp, U32, value), place), Interval.of(dtypes.uint32))
@@ -134,13 +121,13 @@ def active_word(warp: Warp) -> Uniform:
         return number(ALL_LANES)
     if warp.mask.lanes is not None:
         return number(warp.mask.lanes)
-    return Uniform(lane_word(warp.w, warp.mask), Interval(0, ALL_LANES))
+    return Uniform(warp.mask.word(warp.w), Interval(0, ALL_LANES))
 
 
 def ballot_word(warp: Warp, predicate: Form) -> str:
     """i32: the lanes that are on and where `predicate` holds."""
     on = mask_and(warp.w, warp.mask, as_mask(warp.w, predicate))
-    return "-1" if on is None else lane_word(warp.w, on)
+    return "-1" if on is None else on.word(warp.w)
 
 
 def _among(warp: Warp, word: str, mask: Form) -> Uniform | Vector:
@@ -174,7 +161,7 @@ def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     """Emit whether the predicate holds in every lane that takes part."""
     mask, predicate = (warp[a] for a in op.args)
-    negated = mask_not(warp.w, as_mask(warp.w, predicate))
+    negated = as_mask(warp.w, predicate).inverted(warp.w)
     warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
 
 
@@ -201,14 +188,25 @@ def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """Check that all threads are here."""
+    """Check that all threads of a block of one warp are here, and give what the barrier counts."""
     if not warp.kernel.is_one_warp:
         raise InternalError("a barrier within a piece of a block of several warps")
-    if warp.mask is warp.full:
-        return
-    w, full = warp.w, warp.kernel.lanes_of(0)
-    here = lane_word(w, warp.mask) if warp.mask else "-1"
-    fail_unless(warp, w.emit(f"icmp eq i32 {here}, {full - (1 << 32) if full == ALL_LANES else full}"))
+    w = warp.w
+    if warp.mask is not warp.full:
+        here = warp.mask.word(w) if warp.mask else "-1"
+        fail_unless(warp, w.emit(f"icmp eq i32 {here}, {dtypes.int32.wrap(warp.kernel.lanes_of(0))}"))
+    if native is not Native.BARRIER:
+        count = w.call("i32", "llvm.ctpop.i32", [("i32", ballot_word(warp, warp[op.args[0]]))])
+        warp[op.result] = counted_at_barrier(warp, native, count)
+
+
+def counted_at_barrier(warp: Warp, native: Native, count: str) -> Uniform:
+    """Return what a barrier gives when its predicate holds in `count` threads of the block."""
+    threads = warp.kernel.threads
+    if native is Native.BARRIER_COUNT:
+        return Uniform(count, Interval(0, threads))
+    wanted = "ne i32 {}, 0" if native is Native.BARRIER_OR else f"eq i32 {{}}, {threads}"
+    return Uniform(warp.w.emit(f"icmp {wanted.format(count)}"))
 
 
 def fail_unless(warp: Warp, condition: str) -> None:
@@ -216,21 +214,3 @@ def fail_unless(warp: Warp, condition: str) -> None:
     passed = warp.w.new_label("together")
     warp.w.line(f"br i1 {condition}, label %{passed}, label %{FAULT_LABEL}")
     warp.w.label(passed)
-
-
-def emit_barrier_count(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    emit_barrier(warp, op, native)
-    word = ballot_word(warp, warp[op.args[0]])
-    count = warp.w.call("i32", "llvm.ctpop.i32", [("i32", word)])
-    warp[op.result] = Uniform(count, Interval(0, warp.kernel.threads))
-
-
-def emit_barrier_vote(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """Does the predicate hold for any thread, or for all of them?"""
-    emit_barrier(warp, op, native)
-    word, full = ballot_word(warp, warp[op.args[0]]), warp.kernel.lanes_of(0)
-    if native is Native.BARRIER_OR:
-        warp[op.result] = Uniform(warp.w.emit(f"icmp ne i32 {word}, 0"))
-    else:
-        everyone = -1 if full == ALL_LANES else full
-        warp[op.result] = Uniform(warp.w.emit(f"icmp eq i32 {word}, {everyone}"))

@@ -16,30 +16,24 @@ from collections.abc import Callable
 from stagekit import dtypes
 from stagekit.backends.host.conversions import convert
 from stagekit.backends.host.forms import (
+    ALL_LANES,
     LANES,
     Form,
     Mask,
     Steps,
     Uniform,
     Vector,
-    as_mask,
-    as_vector,
     constant_mask,
-    constant_vector,
-    dtype_of,
-    held_dtype,
     known,
-    mask_and,
-    mask_not,
+    known_truth,
     number,
-    scalar_vector,
-    splat,
+    truth,
     unknown,
-    widened,
 )
 from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
 from stagekit.backends.host.linear import Pattern, extended_scalar, parts, plus, scalar, times
 from stagekit.backends.host.pointers import address_as_integer, elementwise, emit_pointer_compare, retyped
+from stagekit.backends.host.vectors import as_mask, as_vector, constant_vector, mask_and, scalar_vector, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes
@@ -88,7 +82,7 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
     answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
     if None not in answers:
         mask = constant_mask(sum(bool(answer) << lane for lane, answer in enumerate(answers)))
-        return Uniform(mask.all) if mask.all == "true" else Uniform("false") if mask.any == "false" else mask
+        return truth(bool(mask.lanes)) if mask.lanes in (0, ALL_LANES) else mask
     clamped = w.call("i64", "llvm.smax.i64", [("i64", threshold.text), ("i64", str(low - 1))])
     clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
     limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
@@ -101,7 +95,7 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
 
 
 def emit_constant(warp: Warp, op: ops.Constant) -> None:
-    dtype = dtype_of(op.result.type)
+    dtype = op.result.type.dtype
     if dtype.is_integer:
         warp[op.result] = number(int(op.value))
     else:
@@ -112,7 +106,7 @@ def emit_constant(warp: Warp, op: ops.Constant) -> None:
 
 
 def emit_binary(warp: Warp, op: ops.Binary) -> None:
-    warp[op.result] = _binary(warp, op.kind, dtype_of(op.lhs.type), warp[op.lhs], warp[op.rhs])
+    warp[op.result] = _binary(warp, op.kind, op.lhs.type.dtype, warp[op.lhs], warp[op.rhs])
 
 
 def _binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> Form:
@@ -131,7 +125,7 @@ def emit_unary(warp: Warp, op: ops.Unary) -> None:
         least = number(intervals.minuend(kind, type_.dtype))
         warp[op.result] = integer_binary(warp, BinaryKind.SUB, type_.dtype, least, a)
     elif isinstance(a, Mask):
-        warp[op.result] = mask_not(warp.w, a)
+        warp[op.result] = a.inverted(warp.w)
     else:
         write: Write = lambda lanes, texts: arith.unary(warp.w, kind, type_.dtype, lanes, *texts)  # noqa: E731
         warp[op.result] = elementwise(warp, [(type_, a)], type_, write)
@@ -143,7 +137,7 @@ def emit_unary(warp: Warp, op: ops.Unary) -> None:
 def emit_compare(warp: Warp, op: ops.Compare) -> None:
     a, b, type_ = warp[op.lhs], warp[op.rhs], op.lhs.type
     if op.result in warp.kernel.decided:
-        warp[op.result] = Uniform("true" if warp.kernel.decided[op.result] else "false")
+        warp[op.result] = truth(warp.kernel.decided[op.result])
     elif isinstance(type_, Pointer):
         warp[op.result] = emit_pointer_compare(warp, op.kind, type_, a, b)
     else:
@@ -159,7 +153,7 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     left, right = known(a), known(b)
     decided = intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
     if decided is not None:
-        return Uniform("true" if decided else "false")
+        return truth(decided)
     if not isinstance(a, Vector) and not isinstance(b, Vector):
         found = compare_patterns(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
         if found is not None:
@@ -171,7 +165,7 @@ def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Un
     """`a kind b` of two scalars; known now where their intervals tell."""
     decided = intervals.compare(kind, known(a), known(b)) if dtype.is_integer else None
     if decided is not None:
-        return Uniform("true" if decided else "false")
+        return truth(decided)
     return Uniform(arith.compare(w, kind, dtype, None, a.text, b.text))
 
 
@@ -179,7 +173,7 @@ def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: V
     if dtype.bits == 64 and known(a).fits(dtypes.int32) and known(b).fits(dtypes.int32):
         left, right = narrowed(warp, dtype, a), narrowed(warp, dtype, b)
         return Mask(arith.compare(warp.w, kind, dtypes.int32, LANES, left, right))
-    left, right = widened(warp.w, dtype, a), widened(warp.w, dtype, b)
+    left, right = a.widened(warp.w, dtype), b.widened(warp.w, dtype)
     return Mask(arith.compare(warp.w, kind, dtype, LANES, left, right))
 
 
@@ -187,7 +181,7 @@ def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: V
 
 
 def emit_cast(warp: Warp, op: ops.Cast) -> None:
-    warp[op.result] = _cast(warp, dtype_of(op.operand.type), dtype_of(op.result.type), warp[op.operand])
+    warp[op.result] = _cast(warp, op.operand.type.dtype, op.result.type.dtype, warp[op.operand])
 
 
 def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
@@ -196,15 +190,15 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     if target is dtypes.bool_ and source.is_integer:
         return compare(warp, CompareKind.NE, source, a, number(0))
     interval = Interval.of(source) if source is dtypes.bool_ and target.is_integer else unknown(target)
+    if target.is_integer and (known_bool := known_truth(a)) is not None:
+        return number(int(known_bool))
     if isinstance(a, Uniform):
-        if a.text in ("true", "false") and target.is_integer:
-            return number(int(a.text == "true"))
         return Uniform(convert(warp, source, target, None, a.text), interval)
     if source is dtypes.bool_:
         text = convert(warp, source, target, LANES, as_mask(warp.w, a).text)
     else:
         vector = as_vector(warp.w, source, a)
-        text = convert(warp, held_dtype(source, vector), target, LANES, vector.text)
+        text = convert(warp, vector.held(source), target, LANES, vector.text)
     return Mask(text) if target is dtypes.bool_ else Vector(text, interval)
 
 

@@ -20,22 +20,11 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from stagekit.backends.host.forms import (
-    ZERO,
-    Address,
-    Form,
-    Linear,
-    Mask,
-    Uniform,
-    all_lanes,
-    any_lane,
-    dtype_of,
-    mask_and,
-    mask_not,
-)
+from stagekit.backends.host.forms import ZERO, Address, Form, Linear, Mask, Uniform, known_truth
 from stagekit.backends.host.integers import divides_by_neighbours, same_row
 from stagekit.backends.host.joins import join_all, select
 from stagekit.backends.host.pointers import at
+from stagekit.backends.host.vectors import mask_and
 from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import Predecessor, branch, end_arm
@@ -68,8 +57,9 @@ def choose(
 
 
 def _uniform_if(warp: Warp, op: ops.If, condition: Uniform) -> tuple[Form, ...]:
-    if condition.text in ("true", "false"):
-        return warp.run(op.then_body if condition.text == "true" else op.else_body)
+    holds = known_truth(condition)
+    if holds is not None:
+        return warp.run(op.then_body if holds else op.else_body)
     arms = [functools.partial(warp.run, body) for body in op.bodies()]
     return join_all(warp, warp.kept(op.results), *branch(warp.w, condition.text, ("then", "else", "endif"), arms))
 
@@ -82,7 +72,7 @@ def _arms(warp: Warp, op: ops.If, condition: Form) -> tuple[tuple[Form, ...], tu
     then_forms = run_masked(warp, op.then_body, condition)
     if does_nothing(op.else_body):
         return then_forms, warp.run(op.else_body)
-    return then_forms, run_masked(warp, op.else_body, mask_not(warp.w, condition))
+    return then_forms, run_masked(warp, op.else_body, condition.inverted(warp.w))
 
 
 def size_of(block: Block) -> int:
@@ -114,7 +104,7 @@ def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
     has_slow_masks = not warp.kernel.features.has_avx512
     if has_slow_masks and warp.mask is None and on.all != "false" and size_of(block) <= MAX_COPIED_OPS:
         whole, partial = w.new_label("whole"), w.new_label("partial")
-        w.line(f"br i1 {all_lanes(w, on)}, label %{whole}, label %{partial}")
+        w.line(f"br i1 {on.all_lanes(w)}, label %{whole}, label %{partial}")
         w.label(whole)
         forms.append(warp.run(block))
         ends.append(end_arm(w, end))
@@ -122,7 +112,7 @@ def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
     elif on.any == "true":
         with warp.under(on):
             return warp.run(block)
-    body, is_any = w.new_label("masked"), any_lane(w, on)
+    body, is_any = w.new_label("masked"), on.any_lane(w)
     skip_arm = Predecessor(w.block, w.hole())
     w.line(f"br i1 {is_any}, label %{body}, label %{end}")
     w.label(body)
@@ -142,7 +132,7 @@ def _where_skipped(type_: Type, form: Form) -> Form:
         return replace(form, base=ZERO)
     if not isinstance(form, Linear) and form.text[0] != "%":
         return form
-    dtype = dtype_of(type_)
+    dtype = type_.dtype
     return ZERO if dtype.is_integer else Uniform(arith.constant(dtype, None, 0))
 
 
@@ -156,7 +146,7 @@ def fork(warp: Warp, block: Block, place: int) -> tuple[Form, ...] | None:
     op = block.ops[place]
     if not isinstance(op, ops.Binary) or op.kind not in ops.DIVISIONS or warp.mask is not None:
         return None
-    a, b, dtype = warp[op.lhs], warp[op.rhs], dtype_of(op.lhs.type)
+    a, b, dtype = warp[op.lhs], warp[op.rhs], op.lhs.type.dtype
     if not isinstance(a, Linear) or not isinstance(b, Uniform) or not divides_by_neighbours(op.kind, dtype, a, b):
         return None
     rest = Block((), block.ops[place:])

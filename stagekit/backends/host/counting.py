@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.compute import against, are_small, compare, difference, is_plain
-from stagekit.backends.host.forms import ALL_LANES, Form, Linear, Mask, Uniform, as_mask, known, number, scalar_text
+from stagekit.backends.host.forms import ALL_LANES, Form, Linear, Mask, Uniform, known, number, scalar_text, truth
 from stagekit.backends.host.integers import integer_binary, integer_cast
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.linear import extended_scalar
+from stagekit.backends.host.vectors import as_mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import OpenPhi, open_phi
@@ -31,7 +32,7 @@ from stagekit.ir import BOOL, BinaryKind, CompareKind, Scalar, intervals
 from stagekit.ir.intervals import Interval
 from stagekit.ir.trips import Trips
 
-_NEVER = Uniform("false")
+_NEVER = truth(False)
 
 
 Trip = Trips[Form]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import Address, Form, Uniform, dtype_of, scalar_text, unknown
+from stagekit.backends.host.forms import Address, Form, Uniform, scalar_text, unknown
 from stagekit.backends.host.guards import Place, Range, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER, FAULT_LABEL
@@ -161,4 +161,4 @@ def _load_param(w: Writer, index: int, type_: Type) -> Form:
     if isinstance(type_, Scalar) and type_.dtype is dtypes.bool_:
         return Uniform(w.emit(f"icmp ne i8 {w.emit(f'load i8, ptr {slot}, align 8')}, 0"))
     text = w.emit(f"load {held}, ptr {slot}, align 8")
-    return at(text) if isinstance(type_, Pointer) else Uniform(text, unknown(dtype_of(type_)))
+    return at(text) if isinstance(type_, Pointer) else Uniform(text, unknown(type_.dtype))

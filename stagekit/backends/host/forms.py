@@ -7,8 +7,7 @@
     Address   a pointer and an index in elements, in one of the forms above
 
 Integers carry an `Interval`; a 64-bit integer whose interval fits 32 bits may be held as `<32 x i32>` (`is_narrow`). In a lane
-that is switched off a form holds any value at all. The second half makes vectors and masks of forms: the one place where
-regularity is given up. It also has what is asked of masks: any lane, all lanes, the word with a bit per lane.
+that is switched off a form holds any value at all. `vectors` is the one place where regularity is given up.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
-from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
-from stagekit.ir import Scalar, Type
 from stagekit.ir.intervals import Interval
 from stagekit.limits import WARP
 
@@ -77,6 +74,14 @@ class Vector:
     interval: Interval | None = None
     is_narrow: bool = False
 
+    def held(self, dtype: DType) -> DType:
+        """Return the dtype of the vector's elements, for a form of `dtype`: int32 for a narrow 64-bit integer."""
+        return dtypes.int32 if self.is_narrow else dtype
+
+    def widened(self, w: Writer, dtype: DType) -> str:
+        """Return the vector in the full width of `dtype`."""
+        return arith.cast(w, dtypes.int32, dtype, LANES, self.text) if self.is_narrow else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Mask:
@@ -90,6 +95,28 @@ class Mask:
     all: str | None = None
     lanes: int | None = None
 
+    def any_lane(self, w: Writer) -> str:
+        """Return whether any lane is on, as a scalar."""
+        return self.any or w.emit(f"icmp ne i32 {self.word(w)}, 0")
+
+    def all_lanes(self, w: Writer) -> str:
+        """Return whether every lane is on, as a scalar."""
+        return self.all or w.emit(f"icmp eq i32 {self.word(w)}, -1")
+
+    def word(self, w: Writer) -> str:
+        """Return an i32 with a bit per lane."""
+        if self.lanes is not None:
+            return str(dtypes.int32.wrap(self.lanes))
+        return w.emit(f"bitcast <{LANES} x i1> {self.text} to i32")
+
+    def inverted(self, w: Writer) -> Mask:
+        """Return the other lanes, of all 32."""
+        if self.lanes is not None:
+            return constant_mask(self.lanes ^ ALL_LANES)
+        text = w.emit(f"xor <{LANES} x i1> {self.text}, splat (i1 true)")
+        any_of, all_of = (None if each is None else w.emit(f"xor i1 {each}, true") for each in (self.all, self.any))
+        return Mask(text, any=any_of, all=all_of)
+
 
 Index = Uniform | Linear | Vector
 
@@ -100,6 +127,10 @@ class Address:
 
     base: Uniform | Vector
     index: Index
+
+    @property
+    def is_uniform(self) -> bool:
+        return isinstance(self.base, Uniform) and isinstance(self.index, Uniform)
 
 
 Form = Uniform | Linear | Vector | Mask | Address
@@ -129,142 +160,21 @@ def number(value: int) -> Uniform:
     return Uniform(str(value), Interval.exactly(value))
 
 
-ZERO = number(0)
+def truth(holds: bool) -> Uniform:
+    """Return a known bool."""
+    return Uniform("true" if holds else "false")
 
 
-def lane_bits(lanes: int) -> str:
-    """The constant `<32 x i1>` with these bits."""
-    if lanes == ALL_LANES:
-        return "splat (i1 true)"
-    return f"<{', '.join('i1 true' if lanes >> i & 1 else 'i1 false' for i in range(LANES))}>"
+def known_truth(form: Form) -> bool | None:
+    """Return what a bool is in all lanes, if it is known now."""
+    return {"true": True, "false": False}.get(form.text) if isinstance(form, Uniform) else None
+
+
+ZERO, TRUE = number(0), truth(True)
 
 
 def constant_mask(lanes: int) -> Mask:
-    any_of, all_of = ("true" if holds else "false" for holds in (lanes != 0, lanes == ALL_LANES))
-    return Mask(lane_bits(lanes), any_of, all_of, lanes)
-
-
-# -- vectors and masks of forms ---------------------------------------------------------------------------------------
-
-
-def splat(w: Writer, element: str, text: str) -> str:
-    """`<32 x element>` with `text` in every lane."""
-    if text[0] != "%":
-        return f"splat ({element} {text})"
-    held = vector_of(element, LANES)
-    first = w.emit(f"insertelement {held} poison, {element} {text}, i64 0")
-    return w.emit(f"shufflevector {held} {first}, {held} poison, <{LANES} x i32> zeroinitializer")
-
-
-def constant_vector(element: str, values: tuple[int, ...]) -> str:
-    if all(v == values[0] for v in values):
-        return f"splat ({element} {values[0]})"
-    return f"<{', '.join(f'{element} {v}' for v in values)}>"
-
-
-def dtype_of(type_: Type) -> DType:
-    """The dtype of a scalar type."""
-    if not isinstance(type_, Scalar):
-        raise InternalError(f"{type_} is not a scalar")
-    return type_.dtype
-
-
-def held_dtype(dtype: DType, form: Vector) -> DType:
-    """The dtype whose vectors hold `form`: int32 for a narrow 64-bit integer."""
-    return dtypes.int32 if form.is_narrow else dtype
-
-
-def _linear_vector(w: Writer, dtype: DType, held: DType, form: Linear) -> Vector:
-    interval, is_narrow, element = form.interval, held is not dtype, scalar_type(held)
-    if (lanes := form.constants) is not None:
-        return Vector(constant_vector(element, tuple(held.wrap(v) for v in lanes)), interval, is_narrow)
-    vector = vector_of(element, LANES)
-    total = constant_vector(element, tuple(held.wrap(o) for o in form.offsets))
-    for coefficient, steps in form.scaled:
-        factor = splat(w, element, arith.cast(w, dtype, held, None, coefficient.text))
-        product = w.emit(f"mul {vector} {factor}, {constant_vector(element, tuple(held.wrap(s) for s in steps))}")
-        total = w.emit(f"add {vector} {total}, {product}")
-    base = _held_scalar(w, dtype, held, form.base)
-    total = w.emit(f"add {vector} {splat(w, element, base)}, {total}")
-    return Vector(total, interval if interval.fits(dtype) else Interval.of(dtype), is_narrow)
-
-
-def _held_scalar(w: Writer, dtype: DType, held: DType, form: Uniform) -> str:
-    if form.constant is not None:
-        return str(held.wrap(form.constant))
-    return arith.cast(w, dtype, held, None, form.text)
-
-
-def as_vector(w: Writer, dtype: DType, form: Form) -> Vector:
-    """Return any scalar form but a bool as a vector, narrow where it can be."""
-    if isinstance(form, Vector):
-        return form
-    if not isinstance(form, Uniform | Linear):
-        raise InternalError(f"no vector of {dtype.name} can be made of {form}")
-    is_narrow = dtype.bits == 64 and dtype.is_integer and known(form).fits(dtypes.int32)
-    held = dtypes.int32 if is_narrow else dtype
-    if isinstance(form, Linear):
-        return _linear_vector(w, dtype, held, form)
-    text = _held_scalar(w, dtype, held, form) if is_narrow else form.text
-    return Vector(splat(w, scalar_type(held), text), form.interval, is_narrow)
-
-
-def as_mask(w: Writer, form: Form) -> Mask:
-    """Return any form of a bool as a mask."""
-    if isinstance(form, Mask):
-        return form
-    if isinstance(form, Uniform):
-        return Mask(splat(w, "i1", form.text), any=form.text, all=form.text)
-    raise InternalError(f"no mask can be made of {form}")
-
-
-def widened(w: Writer, dtype: DType, form: Vector) -> str:
-    """The vector in the full width of `dtype`."""
-    if not form.is_narrow:
-        return form.text
-    return arith.cast(w, dtypes.int32, dtype, LANES, form.text)
-
-
-def scalar_vector(w: Writer, dtype: DType, form: Form) -> str:
-    """The text of `<32 x T>` for any form of a number or bool, T as `llvm_type` holds it."""
-    if dtype is dtypes.bool_:
-        return as_mask(w, form).text
-    return widened(w, dtype, as_vector(w, dtype, form))
-
-
-def any_lane(w: Writer, mask: Mask) -> str:
-    """i1: is any lane on?"""
-    return mask.any or w.emit(f"icmp ne i32 {lane_word(w, mask)}, 0")
-
-
-def all_lanes(w: Writer, mask: Mask) -> str:
-    """i1: is every lane on?"""
-    return mask.all or w.emit(f"icmp eq i32 {lane_word(w, mask)}, -1")
-
-
-def lane_word(w: Writer, mask: Mask) -> str:
-    """i32 with a bit per lane."""
-    if mask.lanes is not None:
-        return str(dtypes.int32.wrap(mask.lanes))
-    return w.emit(f"bitcast <{LANES} x i1> {mask.text} to i32")
-
-
-def mask_and(w: Writer, a: Mask | None, b: Mask | None) -> Mask | None:
-    """The lanes of both; None is all lanes."""
-    if a is None or b is None:
-        return a or b
-    if a.lanes is not None and b.lanes is not None:
-        return constant_mask(a.lanes & b.lanes)
-    text = w.emit(f"and <{LANES} x i1> {a.text}, {b.text}")
-    if a.all is None or b.all is None or "false" in (a.all, b.all):
-        return Mask(text, all="false" if "false" in (a.all, b.all) else None)
-    return Mask(text, all=w.emit(f"and i1 {a.all}, {b.all}"))
-
-
-def mask_not(w: Writer, a: Mask) -> Mask:
-    """The other lanes, of all 32."""
-    if a.lanes is not None:
-        return constant_mask(a.lanes ^ ALL_LANES)
-    text = w.emit(f"xor <{LANES} x i1> {a.text}, splat (i1 true)")
-    any_of, all_of = (None if each is None else w.emit(f"xor i1 {each}, true") for each in (a.all, a.any))
-    return Mask(text, any=any_of, all=all_of)
+    """Return the mask of these lanes, given as bits."""
+    bits = ", ".join(f"i1 {truth(bool(lanes >> lane & 1)).text}" for lane in range(LANES))
+    text = "splat (i1 true)" if lanes == ALL_LANES else f"<{bits}>"
+    return Mask(text, truth(lanes != 0).text, truth(lanes == ALL_LANES).text, lanes)

@@ -21,24 +21,10 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host import linear
-from stagekit.backends.host.forms import (
-    LANES,
-    Form,
-    Index,
-    Linear,
-    Steps,
-    Uniform,
-    Vector,
-    as_vector,
-    constant_vector,
-    held_dtype,
-    known,
-    number,
-    splat,
-    widened,
-)
+from stagekit.backends.host.forms import LANES, Form, Index, Linear, Steps, Uniform, Vector, known, number
 from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.linear import scalar
+from stagekit.backends.host.vectors import as_vector, constant_vector, splat
 from stagekit.backends.host.warp import Row, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi
@@ -73,7 +59,7 @@ def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Vector, b: Vec
     if dtype.bits == 64 and all(each.fits(dtypes.int32) for each in (known(a), known(b), interval)):
         text = arith.binary(warp.w, kind, dtypes.int32, LANES, narrowed(warp, dtype, a), narrowed(warp, dtype, b))
         return Vector(text, interval, is_narrow=True)
-    text = arith.binary(warp.w, kind, dtype, LANES, widened(warp.w, dtype, a), widened(warp.w, dtype, b))
+    text = arith.binary(warp.w, kind, dtype, LANES, a.widened(warp.w, dtype), b.widened(warp.w, dtype))
     return Vector(text, interval)
 
 
@@ -92,7 +78,7 @@ def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
 
 
 def _vector_cast(warp: Warp, source: DType, target: DType, a: Vector) -> Vector:
-    interval, held = known(a).wrapped(target), held_dtype(source, a)
+    interval, held = known(a).wrapped(target), a.held(source)
     if target.bits == 64 and known(a).fits(dtypes.int32) and known(a).fits(target):
         return Vector(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), interval, is_narrow=True)
     # A narrow form is extended by its sign, as the number it holds asks for, whatever the target.
@@ -198,7 +184,7 @@ def _extended(warp: Warp, element: str, text: str) -> str:
 
 def _lane_by_lane(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
     element = scalar_type(dtype)
-    dividends = PerLane(element, widened(warp.w, dtype, as_vector(warp.w, dtype, a)), False)
+    dividends = PerLane(element, as_vector(warp.w, dtype, a).widened(warp.w, dtype), False)
     return for_each_lane(
         warp, None, [dividends], element, lambda lane: arith.binary(warp.w, kind, dtype, None, lane[0], b.text)
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from stagekit import dtypes
 from stagekit.backends.host import collective
 from stagekit.backends.host.atomics import emit_atomic
-from stagekit.backends.host.collective import emit_barrier, emit_barrier_count, emit_barrier_vote
 from stagekit.backends.host.forms import LANES, Form, Linear, number
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import for_each_lane
@@ -96,10 +95,10 @@ def _emit_extern(warp: Warp, op: ops.IntrinsicOp, lowering: Extern) -> None:
 _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.THREAD_IDX: _emit_thread_idx,
     **dict.fromkeys((Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM, Native.LANE_ID, Native.WARP_ID), _emit_index),
-    Native.BARRIER: emit_barrier,
-    Native.BARRIER_COUNT: emit_barrier_count,
-    Native.BARRIER_AND: emit_barrier_vote,
-    Native.BARRIER_OR: emit_barrier_vote,
+    Native.BARRIER: collective.emit_barrier,
+    Native.BARRIER_COUNT: collective.emit_barrier,
+    Native.BARRIER_AND: collective.emit_barrier,
+    Native.BARRIER_OR: collective.emit_barrier,
     Native.WARP_BARRIER: _emit_fence,
     Native.FENCE: _emit_fence,
     Native.SHUFFLE_IDX: collective.emit_shuffle,

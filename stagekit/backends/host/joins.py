@@ -23,14 +23,10 @@ from stagekit.backends.host.forms import (
     Mask,
     Uniform,
     Vector,
-    as_mask,
-    as_vector,
-    dtype_of,
     known,
-    mask_and,
+    known_truth,
     scalar_text,
     unknown,
-    widened,
 )
 from stagekit.backends.host.integers import narrowed
 from stagekit.backends.host.pointers import (
@@ -42,6 +38,7 @@ from stagekit.backends.host.pointers import (
     scalar_pointer,
     select_address,
 )
+from stagekit.backends.host.vectors import as_mask, as_vector, mask_and
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import Predecessor, phi
@@ -122,15 +119,15 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
     """`if_true` in the lanes where `condition` holds, else `if_false`."""
     if if_true == if_false:
         return if_true
-    if isinstance(condition, Uniform) and condition.text in ("true", "false"):
-        return if_true if condition.text == "true" else if_false
+    if (holds := known_truth(condition)) is not None:
+        return if_true if holds else if_false
     if isinstance(type_, Pointer):
         return select_address(warp, type_, condition, if_true, if_false)
     if isinstance(condition, Uniform) and isinstance(if_true, Uniform) and isinstance(if_false, Uniform):
-        dtype = dtype_of(type_)
+        dtype = type_.dtype
         interval = known(if_true) | known(if_false) if dtype.is_integer else None
         return Uniform(arith.select(warp.w, dtype, None, condition.text, if_true.text, if_false.text), interval)
-    return _vector_select(warp, dtype_of(type_), as_mask(warp.w, condition), if_true, if_false)
+    return _vector_select(warp, type_.dtype, as_mask(warp.w, condition), if_true, if_false)
 
 
 def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Vector | Mask:
@@ -142,7 +139,7 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
     interval = known(left) | known(right) if dtype.is_integer else None
     if left.is_narrow and right.is_narrow:
         return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
-    wide = (widened(w, dtype, left), widened(w, dtype, right))
+    wide = (left.widened(w, dtype), right.widened(w, dtype))
     return Vector(arith.select(w, dtype, LANES, mask.text, *wide), interval)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stagekit.backends.host.forms import LANES, Mask, any_lane, lane_word
+from stagekit.backends.host.forms import LANES, Mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import KEEP_ROLLED, count_up, open_phi, unroll_hint
 from stagekit.backends.llvm.writer import Writer
@@ -64,7 +64,7 @@ def for_each_lane(
 
 def _over_some(w: Writer, on: Mask, run: Callable[[str], str]) -> None:
     """From the lowest bit of the mask to the highest; perhaps none."""
-    word, is_any = lane_word(w, on), any_lane(w, on)
+    word, is_any = on.word(w), on.any_lane(w)
     entry, head, end = w.block, w.new_label("lane"), w.new_label("endlanes")
     w.line(f"br i1 {is_any}, label %{head}, label %{end}")
     w.label(head)

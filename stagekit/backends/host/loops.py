@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.conditional import choose, run_masked, size_of
 from stagekit.backends.host.counting import Range, Stride, Trip, WholeTrips, stride_of, trip_of
-from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, any_lane, as_mask, dtype_of, mask_and
+from stagekit.backends.host.forms import LANES, Form, Mask, Uniform
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import as_full, full_vector
+from stagekit.backends.host.vectors import as_mask, mask_and
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import OpenPhi, loop_metadata, open_phi, unroll_hint
 from stagekit.backends.llvm.types import llvm_type
@@ -44,7 +45,7 @@ def _set_results(warp: Warp, op: Op, forms: Forms) -> None:
 
 
 def emit_for(warp: Warp, op: ops.For) -> None:
-    trip = trip_of(warp, dtype_of(op.start.type), [warp.decider(op, v) for v in (op.start, op.stop, op.step)])
+    trip = trip_of(warp, op.start.type.dtype, [warp.decider(op, v) for v in (op.start, op.stop, op.step)])
     inits = _inits(warp, op.inits, op.loop_body.params[1:])
     if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
         forms = _scalar_for(warp, op, Range(trip), inits)
@@ -200,7 +201,7 @@ def _masked_loop(
         flag, *forwarded = test()
     values = [k.update(warp, on, form) for k, form in zip(kept, forwarded, strict=True)]
     live = mask_and(w, on, as_mask(warp.w, flag)) or on
-    w.line(f"br i1 {any_lane(w, live)}, label %{do}, label %{end}")
+    w.line(f"br i1 {live.any_lane(w)}, label %{do}, label %{end}")
     w.label(do)
     with warp.under(Mask(live.text, any="true")):
         texts = fit(warp, opened, body(tuple(forwarded)))

@@ -16,19 +16,15 @@ from stagekit import dtypes
 from stagekit.backends.host.forms import (
     ALL_LANES,
     LANES,
+    TRUE,
     Address,
     Form,
     Linear,
     Mask,
     Uniform,
     Vector,
-    any_lane,
-    as_mask,
-    as_vector,
-    lane_word,
-    mask_and,
+    known_truth,
     number,
-    splat,
     unknown,
 )
 from stagekit.backends.host.integers import integer_binary
@@ -43,6 +39,7 @@ from stagekit.backends.host.pointers import (
     local_element,
 )
 from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
+from stagekit.backends.host.vectors import as_mask, as_vector, mask_and, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import when
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
@@ -62,7 +59,8 @@ def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
     if op.space is Space.SHARED:
         warp[op.result] = at(warp.kernel.shared[op])
         return
-    base = at(warp.kernel.local_base(op, warp.number))
+    place = warp.kernel.local[op]
+    base = at(warp.part_of(place.base, place.warp_bytes))
     if warp.kernel.retypes_local:
         pitch = warp.kernel.local_pitch(op)
         base = Address(base.base, Linear(number(0), tuple(lane * pitch for lane in range(LANES))))
@@ -79,10 +77,10 @@ def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:
 
 def emit_load(warp: Warp, op: ops.Load) -> None:
     type_, address = _accessed(warp, op.pointer)
-    asked = warp[op.mask] if op.mask is not None else None
-    if op.other is None or asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
+    asked = TRUE if op.mask is None else warp[op.mask]
+    if op.other is None or known_truth(asked) is True:
         loaded = _load(warp, type_.dtype, address, warp.mask, None)
-    elif isinstance(asked, Uniform) and asked.text == "false":
+    elif known_truth(asked) is False:
         loaded = warp[op.other]
     else:
         loaded = _masked_load(warp, type_.dtype, address, as_mask(warp.w, asked), warp[op.other])
@@ -99,16 +97,16 @@ def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
 
 def _masked_load(warp: Warp, dtype: DType, address: Address, asked: Mask, other: Form) -> Form:
     on = mask_and(warp.w, warp.mask, asked)
-    if isinstance(address.base, Uniform) and isinstance(address.index, Uniform):
+    if address.is_uniform:
         pointer = element_pointer(warp, dtype, address.base.text, address.index)
-        loaded = _scalar_load(warp, dtype, _safe_pointer(warp, pointer, any_lane(warp.w, on) if on else "true"))
+        loaded = _scalar_load(warp, dtype, _safe_pointer(warp, pointer, on.any_lane(warp.w) if on else "true"))
         return select(warp, Scalar(dtype), asked, loaded, other)
     return _load(warp, dtype, address, on, other)
 
 
 def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Form | None) -> Form:
     """The element of each lane in `on`; `other`, or anything, in the rest. Not all lanes are off."""
-    if isinstance(address.base, Uniform) and isinstance(address.index, Uniform):
+    if address.is_uniform:
         return _scalar_load(warp, dtype, element_pointer(warp, dtype, address.base.text, address.index))
     fill = _in_memory(warp, dtype, other) if other is not None else "zeroinitializer"
     is_branchy = _is_branchy(dtype, on, warp.kernel.features.least_masked_bytes)
@@ -174,7 +172,7 @@ def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: 
         used = "true"
         if on is not None:
             bits = dtypes.int32.wrap(sum(1 << lane for lane in stretch.lanes))
-            used = w.emit(f"icmp ne i32 {w.emit(f'and i32 {lane_word(w, on)}, {bits}')}, 0")
+            used = w.emit(f"icmp ne i32 {w.emit(f'and i32 {on.word(w)}, {bits}')}, 0")
         text = w.emit(f"load {element}, ptr {_safe_pointer(warp, pointer, used)}, align {dtype.itemsize}")
         places = tuple(None if place is None else lane for lane, place in enumerate(stretch.places))
         return _Part(splat(w, element, text), LANES, places)
@@ -287,19 +285,18 @@ def _gather_by_lane(warp: Warp, dtype: DType, address: Address, on: Mask, fill: 
 
 def emit_store(warp: Warp, op: ops.Store) -> None:
     type_, address = _accessed(warp, op.pointer)
-    asked, value = warp[op.mask] if op.mask is not None else None, warp[op.value]
-    if asked is None or (isinstance(asked, Uniform) and asked.text == "true"):
+    asked, value = TRUE if op.mask is None else warp[op.mask], warp[op.value]
+    if known_truth(asked) is True:
         _store(warp, type_.dtype, address, value, warp.mask)
-    elif not (isinstance(asked, Uniform) and asked.text == "false"):
+    elif known_truth(asked) is None:
         on = mask_and(warp.w, warp.mask, as_mask(warp.w, asked))
-        is_one = isinstance(address.base, Uniform) and isinstance(address.index, Uniform)
-        with when(warp.w, any_lane(warp.w, on) if on is not None and is_one else "true"):
+        with when(warp.w, on.any_lane(warp.w) if on is not None and address.is_uniform else "true"):
             _store(warp, type_.dtype, address, value, on)
 
 
 def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | None) -> None:
     """Store the lanes in `on`. Not all lanes are off where the address is uniform."""
-    if isinstance(address.base, Uniform) and isinstance(address.index, Uniform):
+    if address.is_uniform:
         pointer = element_pointer(warp, dtype, address.base.text, address.index)
         last = _last_lane(warp, dtype, value, on)
         if dtype is dtypes.bool_:
@@ -368,5 +365,5 @@ def _last_lane(warp: Warp, dtype: DType, value: Form, on: Mask | None) -> str:
     known = ALL_LANES if on is None else on.lanes
     if on is None or known is not None:
         return w.emit(f"extractelement {held}, i64 {(known or ALL_LANES).bit_length() - 1}")
-    zeros = w.call("i32", "llvm.ctlz.i32", [("i32", lane_word(w, on)), ("i1", "true")])
+    zeros = w.call("i32", "llvm.ctlz.i32", [("i32", on.word(w)), ("i1", "true")])
     return w.emit(f"extractelement {held}, i32 {w.emit(f'sub i32 31, {zeros}')}")

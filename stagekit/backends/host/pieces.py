@@ -27,32 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, ops, walk
+from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, has_effect, ops, walk
 from stagekit.limits import WARP
-
-
-def with_nested(op: Op) -> Iterator[Op]:
-    yield op
-    for body in op.bodies():
-        yield from walk(body)
-
-
-def barrier_ops(block: Block) -> frozenset[Op]:
-    """The ops under `block` that wait for the whole block of threads, or contain one that does."""
-    found: set[Op] = set()
-    _find_barriers(block, found)
-    return frozenset(found)
-
-
-def _find_barriers(block: Block, found: set[Op]) -> bool:
-    here = [op for op in block.ops if _waits(op, found)]
-    found.update(here)
-    return bool(here)
-
-
-def _waits(op: Op, found: set[Op]) -> bool:
-    inside = [_find_barriers(body, found) for body in op.bodies()]
-    return Effect.SYNC in op.effects or any(inside)
 
 
 def varying_values(fn: Function, block: tuple[int, int, int], barriers: frozenset[Op]) -> frozenset[Value]:
@@ -93,7 +69,7 @@ class _Analysis:
             happened |= self.op(op, is_outside=is_outside)
             if op in self._barriers:
                 self._may_read = is_outside
-            elif any(Effect.WRITE in inner.effects for inner in with_nested(op)):
+            elif has_effect(op, Effect.WRITE):
                 self._may_read = False
         return happened
 
@@ -199,7 +175,7 @@ class Plan:
 
 def plan(fn: Function, block: tuple[int, int, int]) -> Plan:
     """Cut `fn` for a block of this shape, of more than one warp."""
-    barriers = barrier_ops(fn.body)
+    barriers = frozenset(op for op in walk(fn.body) if has_effect(op, Effect.SYNC))
     planner = _Planner(varying_values(fn, block, barriers), barriers)
     planner.plan.region = planner.region(fn.body, ())
     planner.connect()
@@ -346,16 +322,8 @@ class _Planner:
 
 def _free_values(piece: Piece) -> list[Value]:
     """Return the values that `piece` reads and does not define, each once."""
-    read: dict[Value, None] = {}
-    for op in piece.ops:
-        for inner in with_nested(op):
-            read.update(dict.fromkeys(inner.operands()))
-    read.update((value, None) for value, _ in piece.copies)
-    defined = {v for op in piece.ops for inner in with_nested(op) for v in _defined(inner)}
+    ops_ = walk(Block((), tuple(piece.ops)))
+    read = dict.fromkeys([v for op in ops_ for v in op.operands()] + [v for v, _ in piece.copies])
+    params = (param for op in ops_ for body in op.bodies() for param in body.params)
+    defined = {*params, *(result for op in ops_ for result in op.results)}
     return [value for value in read if value not in defined]
-
-
-def _defined(op: Op) -> Iterator[Value]:
-    yield from op.results
-    for body in op.bodies():
-        yield from body.params

@@ -20,17 +20,13 @@ from stagekit.backends.host.forms import (
     Mask,
     Uniform,
     Vector,
-    as_mask,
-    as_vector,
-    dtype_of,
-    held_dtype,
     number,
     scalar_text,
-    scalar_vector,
     unknown,
 )
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import PerLane
+from stagekit.backends.host.vectors import as_mask, as_vector, scalar_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes, llvm_type, memory_type
@@ -71,9 +67,7 @@ def emit_offset(warp: Warp, op: ops.Offset) -> None:
 def scalar_pointer(warp: Warp, type_: Pointer, address: Address) -> str | None:
     """The one pointer that all lanes hold, or None."""
     placed = _placed(warp, type_, address)
-    if not isinstance(placed.base, Uniform) or not isinstance(placed.index, Uniform):
-        return None
-    return element_pointer(warp, type_.dtype, placed.base.text, placed.index)
+    return element_pointer(warp, type_.dtype, placed.base.text, placed.index) if placed.is_uniform else None
 
 
 def vector_pointers(warp: Warp, type_: Pointer, address: Address) -> str:
@@ -84,7 +78,7 @@ def vector_pointers(warp: Warp, type_: Pointer, address: Address) -> str:
 
 def lane_elements(warp: Warp, dtype: DType, base: Uniform | Vector, index: Vector) -> str:
     """`base` moved by `index` elements, lane by lane."""
-    held = llvm_type(held_dtype(dtypes.INDEX, index), LANES)
+    held = llvm_type(index.held(dtypes.INDEX), LANES)
     start = f"ptr {base.text}" if isinstance(base, Uniform) else f"<{LANES} x ptr> {base.text}"
     return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, {start}, {held} {index.text}")
 
@@ -96,11 +90,10 @@ def _placed(warp: Warp, type_: Pointer, address: Address) -> Address:
     return Address(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
 
 
-def element_pointer(warp: Warp, dtype: DType, base: str, index: Uniform) -> str:
-    """`base` moved by `index` elements."""
-    if index.constant == 0:
-        return base
-    return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, ptr {base}, i64 {index.text}")
+def element_pointer(warp: Warp, dtype: DType, base: str, index: Form) -> str:
+    """`base` moved by `index` elements, both scalars."""
+    moved = scalar_text(index)
+    return base if moved == "0" else warp.w.emit(f"getelementptr {memory_type(dtype, None)}, ptr {base}, i64 {moved}")
 
 
 def select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, if_false: Form) -> Address:
@@ -189,4 +182,4 @@ def elementwise(
     lanes = None if all(isinstance(form, Uniform) for _, form in args) else LANES
     texts = [scalar_text(form) if lanes is None else full_vector(warp, type_, form) for type_, form in args]
     text = write(lanes, texts)
-    return as_full(result, text) if lanes else Uniform(text, unknown(dtype_of(result)))
+    return as_full(result, text) if lanes else Uniform(text, unknown(result.dtype))

@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Form, Mask, Vector, as_mask, lane_word, unknown
+from stagekit.backends.host.forms import LANES, Form, Mask, Vector, unknown
 from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
 from stagekit.backends.host.pointers import full_vector, lane_pointers
+from stagekit.backends.host.vectors import as_mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.ir import Pointer, Scalar, Type, Value, ops
@@ -75,7 +76,7 @@ def store_slot(warp: Warp, value: Value, offset_bytes: int, form: Form) -> None:
     """Put `form` into the slot of `value`; lanes that are no threads get anything."""
     pointer, type_ = _pointer(warp, value, offset_bytes), value.type
     if is_bool(type_):
-        warp.w.line(f"store i32 {lane_word(warp.w, as_mask(warp.w, form))}, ptr {pointer}, align 4")
+        warp.w.line(f"store i32 {as_mask(warp.w, form).word(warp.w)}, ptr {pointer}, align 4")
         return
     held = llvm_type(type_, LANES)
     warp.w.line(f"store {held} {full_vector(warp, type_, form)}, ptr {pointer}, align {_alignment(type_)}")
@@ -86,12 +87,8 @@ def _alignment(type_: Type) -> int:
 
 
 def _pointer(warp: Warp, value: Value, offset_bytes: int) -> str:
-    w, size = warp.w, warp_bytes(value.type)
-    if warp.number.constant is not None:
-        return w.emit(f"getelementptr i8, ptr %scratch, i64 {offset_bytes + size * warp.number.constant}")
-    moved = w.emit(f"mul i64 {warp.number.text}, {size}")
-    start = w.emit(f"getelementptr i8, ptr %scratch, i64 {offset_bytes}")
-    return w.emit(f"getelementptr i8, ptr {start}, i64 {moved}")
+    start = warp.w.emit(f"getelementptr i8, ptr %scratch, i64 {offset_bytes}")
+    return warp.part_of(start, warp_bytes(value.type))
 
 
 # -- when each slot is in use -----------------------------------------------------------------------------------------

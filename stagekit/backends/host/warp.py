@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, known, number
-from stagekit.backends.host.linear import Pattern
+from stagekit import dtypes
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, number
+from stagekit.backends.host.linear import Pattern, scalar
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
-from stagekit.ir import Block, Op, Value, ops
-from stagekit.ir.intervals import Interval
+from stagekit.ir import BinaryKind, Block, Op, Value, ops
 
 _LONGEST = 8  # bytes of an element
 FAULT_LABEL = "fault"  # of the block that leaves the kernel with a fault
@@ -94,14 +94,6 @@ class Kernel:
         count, size = max(op.count or 1, 1), op.dtype.itemsize
         return -(-count * size // _LONGEST) * _LONGEST // size if self.retypes_local else count
 
-    def local_base(self, op: Op, warp_number: Uniform) -> str:
-        """The pointer to one warp's part of a LOCAL allocation."""
-        place = self.local[op]
-        if place.warp_bytes == 0:
-            return place.base
-        offset = self.w.emit(f"mul i64 {warp_number.text}, {place.warp_bytes}")
-        return self.w.emit(f"getelementptr i8, ptr {place.base}, i64 {offset}")
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -176,20 +168,21 @@ class Warp:
         """Return the form of `value`, which decides where control goes in `op`."""
         return self[value]
 
+    def part_of(self, base: str, warp_bytes: int) -> str:
+        """Return the pointer to this warp's part of memory where each warp has so many bytes."""
+        offset = self._scaled(warp_bytes).text
+        return base if offset == "0" else self.w.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def _scaled(self, factor: int) -> Uniform:
+        """Return the number of this warp, times `factor`."""
+        return scalar(self.w, BinaryKind.MUL, dtypes.INDEX, self.number, number(factor))
+
     def emit(self, op: Op) -> None:
         self.kernel.emitters[type(op)](self, op)
 
     def thread(self) -> Pattern:
         """The number of each thread in its block, x fastest."""
-        base = scaled_by_lanes(self.w, self.number)
+        base = self._scaled(LANES)
         if base.constant is not None:
             return Linear(number(0), tuple(base.constant + lane for lane in range(LANES)))
         return Linear(base, tuple(range(LANES)))
-
-
-def scaled_by_lanes(w: Writer, warp_number: Uniform) -> Uniform:
-    """The number of the first thread of a warp."""
-    if warp_number.constant is not None:
-        return number(LANES * warp_number.constant)
-    interval, shift = known(warp_number) * Interval.exactly(LANES), LANES.bit_length() - 1
-    return Uniform(w.emit(f"shl i64 {warp_number.text}, {shift}"), interval)
