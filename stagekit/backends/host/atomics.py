@@ -6,7 +6,7 @@ Where all lanes add to one address and nobody reads the old value, the lanes are
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Vector, unknown
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Varying, unknown
 from stagekit.backends.host.lanes import for_each_lane
 from stagekit.backends.host.pointers import address_of, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
@@ -45,7 +45,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         scalar_type(dtype) if is_used else "",
         lambda scalars: _update(warp, native, pointer_type, scalars[0], scalars[1:]),
     )
-    warp[op.result] = Vector(old or "zeroinitializer", unknown(dtype))
+    warp[op.result] = Varying(old or "zeroinitializer", unknown(dtype))
 
 
 def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: list[str]) -> str:

@@ -19,12 +19,13 @@ from stagekit import dtypes
 from stagekit.backends.host.collective import counted_at_barrier, fail_unless
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number, unknown
 from stagekit.backends.host.pieces import Piece, Plan, Region, Split
-from stagekit.backends.host.slots import Layout, is_bool, load_slot, place_slots, store_slot
+from stagekit.backends.host.slots import is_bool, load_slot, place_slots, store_slot
 from stagekit.backends.host.vectors import as_mask, mask_and, scalar_vector, splat
-from stagekit.backends.host.warp import Kernel, Warp
+from stagekit.backends.host.warp import KernelContext, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import count_up
 from stagekit.backends.llvm.types import scalar_type
+from stagekit.backends.shared_memory import BumpAllocator
 from stagekit.ir import Block, CompareKind, Native, Op, Value, ops
 from stagekit.ir.intervals import Interval
 
@@ -32,7 +33,7 @@ from stagekit.ir.intervals import Interval
 class BlockFlow(Warp):
     """Writes the code of one block of several warps. As a `Warp`: the values that are the same in all of them."""
 
-    def __init__(self, kernel: Kernel, plan: Plan, layout: Layout) -> None:
+    def __init__(self, kernel: KernelContext, plan: Plan, layout: BumpAllocator) -> None:
         super().__init__(kernel, kernel.w, number(0), kernel.block_values, None, None)
         self.plan = plan
         self.offsets = place_slots(plan, kernel.warps, layout)

@@ -4,7 +4,7 @@
     acc = 0.0; loop: acc = acc + x[i]    starts uniform, comes back as a vector: a vector phi
 
 A loop is written on the assumption that forms are kept. `fit` tells when one is not; the loop is then written again
-with that value as a vector (`Kernel.forced_vectors`), so at most once more per carried value.
+with that value as a vector (`KernelContext.forced_vectors`), so at most once more per carried value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Address, Form, Linear, Mask, Uniform, Vector, unknown
+from stagekit.backends.host.forms import LANES, Form, Gep, Linear, Mask, Uniform, Varying, unknown
 from stagekit.backends.host.joins import has_pattern_of
 from stagekit.backends.host.pointers import address_of, as_full, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.warp import Warp
@@ -54,21 +54,21 @@ def prepare(warp: Warp, params: Sequence[Value], inits: Sequence[Form]) -> tuple
 def _prepared(warp: Warp, param: Value, init: Form) -> Form:
     if param in warp.kernel.forced_vectors:
         return as_full(param.type, full_vector(warp, param.type, init))
-    if isinstance(init, Address):
+    if isinstance(init, Gep):
         return _prepared_address(warp, param, init)
     if isinstance(init, Uniform | Linear):
         return init
     return as_full(param.type, full_vector(warp, param.type, init))
 
 
-def _prepared_address(warp: Warp, param: Value, init: Address) -> Form:
+def _prepared_address(warp: Warp, param: Value, init: Gep) -> Form:
     """A fixed base and a changing index; or, once forced, a changing pointer; or a pointer per lane."""
     assert isinstance(param.type, Pointer)
-    if param in warp.kernel.forced_pointers or isinstance(init.base, Vector):
+    if param in warp.kernel.forced_pointers or isinstance(init.base, Varying):
         pointer = scalar_pointer(warp, param.type, init)
         return at(pointer) if pointer else as_full(param.type, full_vector(warp, param.type, init))
-    if isinstance(init.index, Vector):
-        return Address(init.base, Vector(full_vector(warp, INDEX, init.index), Interval.of(dtypes.INDEX)))
+    if isinstance(init.index, Varying):
+        return Gep(init.base, Varying(full_vector(warp, INDEX, init.index), Interval.of(dtypes.INDEX)))
     return init
 
 
@@ -81,17 +81,17 @@ def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: 
 
 
 def _open(warp: Warp, param: Value, init: Form, entry: str) -> Carried:
-    moves_base = isinstance(init, Address) and (isinstance(init.base, Vector) or param in warp.kernel.forced_pointers)
+    moves_base = isinstance(init, Gep) and (isinstance(init.base, Varying) or param in warp.kernel.forced_pointers)
     part = _changing_part(init, moves_base)
     lanes = None if isinstance(part, Uniform | Linear) else LANES
-    held = llvm_type(INDEX if isinstance(init, Address) and not moves_base else param.type, lanes)
+    held = llvm_type(INDEX if isinstance(init, Gep) and not moves_base else param.type, lanes)
     slot = open_phi(warp.w, held, part.base.text if isinstance(part, Linear) else part.text, entry)
     return Carried(param, _with_part(param.type, init, slot.name, moves_base), slot, moves_base)
 
 
-def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Vector | Mask:
+def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Varying | Mask:
     """What of a prepared form a phi carries."""
-    if isinstance(form, Address):
+    if isinstance(form, Gep):
         return form.base if moves_base else form.index
     return form
 
@@ -99,9 +99,9 @@ def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Vector | 
 def _with_part(type_: Type, form: Form, name: str, moves_base: bool) -> Form:
     """Return `form`, a value of `type_`, with `name` as the part that changes, of whose value nothing is known."""
     match form:
-        case Address() if moves_base:
+        case Gep() if moves_base:
             return replace(form, base=replace(form.base, text=name))
-        case Address():
+        case Gep():
             return replace(form, index=as_index(_with_part(INDEX, form.index, name, moves_base)))
         case Linear():
             return replace(form, base=Uniform(name, unknown(type_.dtype)))
@@ -132,7 +132,7 @@ def _force(warp: Warp, param: Value) -> None:
 
 def _fitting(warp: Warp, carried: Carried, latest: Form) -> str | None:
     form, type_ = carried.form, carried.param.type
-    if not isinstance(form, Address):
+    if not isinstance(form, Gep):
         return _fitting_number(warp, type_, form, latest)
     moved = address_of(latest)
     if not carried.moves_base:

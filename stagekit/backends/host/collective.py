@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Vector, number
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, Varying, number
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import full_vector
 from stagekit.backends.host.vectors import as_mask, constant_vector, mask_and, splat
@@ -79,9 +79,9 @@ def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes
     own = full_vector(warp, U32, value)
     moved = warp.w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
     if takes_part is None:
-        return Vector(moved, Interval.of(dtypes.uint32))
+        return Varying(moved, Interval.of(dtypes.uint32))
     is_on = warp.w.emit(f"shufflevector {_FLAGS} {takes_part.text}, {_FLAGS} poison, {places}")
-    return select(warp, U32, Mask(is_on), Vector(moved, Interval.of(dtypes.uint32)), value)
+    return select(warp, U32, Mask(is_on), Varying(moved, Interval.of(dtypes.uint32)), value)
 
 
 def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
@@ -99,7 +99,7 @@ def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part
         word = splat(w, "i32", takes_part.word(w))
         is_on = w.emit(f"trunc {_WORDS} {w.emit(f'lshr {_WORDS} {word}, {place}')} to {_FLAGS}")
         place = w.emit(f"select {_FLAGS} {is_on}, {_WORDS} {place}, {_WORDS} {_LANE_NUMBERS}")
-    return Vector(_permute(warp, full_vector(warp, U32, value), place), Interval.of(dtypes.uint32))
+    return Varying(_permute(warp, full_vector(warp, U32, value), place), Interval.of(dtypes.uint32))
 
 
 def _permute(warp: Warp, words: str, place: str) -> str:
@@ -130,19 +130,19 @@ def ballot_word(warp: Warp, predicate: Form) -> str:
     return "-1" if on is None else on.word(warp.w)
 
 
-def _among(warp: Warp, word: str, mask: Form) -> Uniform | Vector:
+def _among(warp: Warp, word: str, mask: Form) -> Uniform | Varying:
     """`word` with the bits of the `mask` argument only."""
     w, interval = warp.w, Interval.of(dtypes.uint32)
     if isinstance(mask, Uniform):
         return Uniform(w.emit(f"and i32 {word}, {wrap_text(mask)}"), interval)
-    return Vector(w.emit(f"and {_WORDS} {splat(w, 'i32', word)}, {full_vector(warp, U32, mask)}"), interval)
+    return Varying(w.emit(f"and {_WORDS} {splat(w, 'i32', word)}, {full_vector(warp, U32, mask)}"), interval)
 
 
 def wrap_text(mask: Uniform) -> str:
     return mask.text if mask.constant is None else str(dtypes.int32.wrap(mask.constant))
 
 
-def _is_zero(warp: Warp, word: Uniform | Vector, predicate: str) -> Uniform | Mask:
+def _is_zero(warp: Warp, word: Uniform | Varying, predicate: str) -> Uniform | Mask:
     if isinstance(word, Uniform):
         return Uniform(warp.w.emit(f"icmp {predicate} i32 {word.text}, 0"))
     return Mask(warp.w.emit(f"icmp {predicate} {_WORDS} {word.text}, zeroinitializer"))
@@ -184,7 +184,7 @@ def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         found = w.emit(f"select {_FLAGS} {is_equal}, {_WORDS} {bit}, {_WORDS} {found}")
     matching = w.emit(f"and {_WORDS} {found}, {splat(w, 'i32', wrap_text(active))}")
     asked = full_vector(warp, U32, mask)
-    warp[op.result] = Vector(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))
+    warp[op.result] = Varying(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))
 
 
 def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:

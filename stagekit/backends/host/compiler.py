@@ -25,11 +25,12 @@ from stagekit.backends.host.loops import emit_for, emit_while
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
-from stagekit.backends.host.slots import ALIGN, Layout
-from stagekit.backends.host.target import Processor, shared_machine, this_processor
-from stagekit.backends.host.warp import Kernel, LocalPlace, Warp
+from stagekit.backends.host.slots import ALIGN
+from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, shared_machine, this_processor
+from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
+from stagekit.backends.shared_memory import BumpAllocator, place_shared
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
@@ -64,7 +65,6 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
 
 
 MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
-_OPTIMISATION_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class HostCode:
     llvm: str
 
 
-def compile(fn: Function, block: tuple[int, int, int], level: int = _OPTIMISATION_LEVEL) -> HostCode:
+def compile(fn: Function, block: tuple[int, int, int], level: int = OPTIMISATION_LEVEL) -> HostCode:
     """Compile a lowered function for this machine and a block of this shape. level: how much LLVM optimises, 0 for nothing."""
     return compile_for(fn, block, this_processor(), level)
 
 
 def compile_for(
-    fn: Function, block: tuple[int, int, int], processor: Processor, level: int = _OPTIMISATION_LEVEL
+    fn: Function, block: tuple[int, int, int], processor: Processor, level: int = OPTIMISATION_LEVEL
 ) -> HostCode:
     """`compile` for a named processor of this machine's architecture."""
     threads = block[0] * block[1] * block[2]
@@ -109,14 +109,14 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     """The LLVM text, and the bytes of static shared and of all scratch memory."""
     fastmath = bool(fn.attribute("fastmath", False))
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
-    static = Layout()
-    shared = _place_shared(fn, static)
-    layouts: list[Layout] = []  # one per version of the block
+    static = BumpAllocator()
+    shared = place_shared(fn, static)
+    layouts: list[BumpAllocator] = []  # one per version of the block
 
     def write_block(frame: BlockFrame) -> None:
-        layout = Layout(static.size_bytes)
+        layout = BumpAllocator(static.size_bytes)
         layouts.append(layout)
-        kernel = Kernel(
+        kernel = KernelContext(
             frame.w,
             block,
             processor.host_features,
@@ -134,7 +134,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
 
     EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
-    return module.text(), static.size_bytes, max(layout.padded_bytes for layout in layouts)
+    return module.text(), static.size_bytes, max(layout.take(0, ALIGN) for layout in layouts)
 
 
 def _retypes_local(op: Op) -> bool:
@@ -145,21 +145,14 @@ def _retypes_local(op: Op) -> bool:
     return False
 
 
-def _place_shared(fn: Function, layout: Layout) -> dict[ops.Alloc, int | None]:
-    """The offset of each SHARED allocation; None for the dynamic one, which is behind everything else."""
-    return {
-        op: None if op.count is None else layout.take(op.count * op.dtype.itemsize, max(op.align, op.dtype.itemsize))
-        for op in walk(fn.body)
-        if isinstance(op, ops.Alloc) and op.space is Space.SHARED
-    }
-
-
-def _write_block(kernel: Kernel, fn: Function, layout: Layout, shared: dict[ops.Alloc, int | None]) -> None:
+def _write_block(
+    kernel: KernelContext, fn: Function, layout: BumpAllocator, shared: dict[ops.Alloc, int | None]
+) -> None:
     cut = Plan() if kernel.is_one_warp else plan(fn, kernel.block)
     flow = BlockFlow(kernel, cut, layout)
     _place_local(kernel, fn, layout, is_one_piece=not cut.has_splits)
     for op, offset in shared.items():
-        place = layout.padded_bytes if offset is None else offset
+        place = layout.take(0, ALIGN) if offset is None else offset
         kernel.shared[op] = kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {place}")
     if not kernel.is_one_warp:
         flow.run_plan()
@@ -169,7 +162,7 @@ def _write_block(kernel: Kernel, fn: Function, layout: Layout, shared: dict[ops.
     Warp(kernel, kernel.w, number(0), {}, full, full).run(fn.body)
 
 
-def _place_local(kernel: Kernel, fn: Function, layout: Layout, *, is_one_piece: bool) -> None:
+def _place_local(kernel: KernelContext, fn: Function, layout: BumpAllocator, *, is_one_piece: bool) -> None:
     """LOCAL allocations: on the stack where one warp is done with it before the next begins, else in the scratch memory."""
     stack_bytes = 0
     for op in walk(fn.body):

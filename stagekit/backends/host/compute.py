@@ -22,7 +22,7 @@ from stagekit.backends.host.forms import (
     Mask,
     Steps,
     Uniform,
-    Vector,
+    Varying,
     constant_mask,
     known,
     known_truth,
@@ -30,8 +30,8 @@ from stagekit.backends.host.forms import (
     truth,
     unknown,
 )
-from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, pattern_of
-from stagekit.backends.host.linear import Pattern, extended_scalar, parts, plus, scalar, times
+from stagekit.backends.host.integers import integer_binary, integer_cast, narrowed, regular
+from stagekit.backends.host.linear import Regular, extended_scalar, parts, plus, scalar, times
 from stagekit.backends.host.pointers import address_as_integer, elementwise, emit_pointer_compare, retyped
 from stagekit.backends.host.vectors import as_mask, as_vector, constant_vector, mask_and, scalar_vector, splat
 from stagekit.backends.host.warp import Warp
@@ -46,7 +46,7 @@ from stagekit.ir.ops import BELOW
 Write = Callable[[Lanes, list[str]], str]
 
 
-def compare_patterns(w: Writer, kind: CompareKind, dtype: DType, a: Pattern, b: Pattern) -> Uniform | Mask | None:
+def compare_regular(w: Writer, kind: CompareKind, dtype: DType, a: Regular, b: Regular) -> Uniform | Mask | None:
     """`a kind b`, or None where it must be done on vectors."""
     if not (is_plain(a, dtype) and is_plain(b, dtype)):
         return None
@@ -62,7 +62,7 @@ def are_small(offsets: Steps) -> bool:
     return max(map(abs, offsets)) < dtypes.int32.max
 
 
-def is_plain(x: Pattern, dtype: DType) -> bool:
+def is_plain(x: Regular, dtype: DType) -> bool:
     """Return whether `x` never wraps and both it and its base fit a signed 64-bit number."""
     return known(x).fits(dtype) and all(f.fits(dtypes.int64) for f in (known(x), known(parts(x)[0])))
 
@@ -154,8 +154,8 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
     decided = intervals.compare(kind, left, right) if left.fits(dtype) and right.fits(dtype) else None
     if decided is not None:
         return truth(decided)
-    if not isinstance(a, Vector) and not isinstance(b, Vector):
-        found = compare_patterns(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
+    if not isinstance(a, Varying) and not isinstance(b, Varying):
+        found = compare_regular(warp.w, kind, dtype, regular(a), regular(b))
         if found is not None:
             return found
     return _vector_compare(warp, kind, dtype, as_vector(warp.w, dtype, a), as_vector(warp.w, dtype, b))
@@ -169,7 +169,7 @@ def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Un
     return Uniform(arith.compare(w, kind, dtype, None, a.text, b.text))
 
 
-def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Vector, b: Vector) -> Mask:
+def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Varying, b: Varying) -> Mask:
     if dtype.bits == 64 and known(a).fits(dtypes.int32) and known(b).fits(dtypes.int32):
         left, right = narrowed(warp, dtype, a), narrowed(warp, dtype, b)
         return Mask(arith.compare(warp.w, kind, dtypes.int32, LANES, left, right))
@@ -199,7 +199,7 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     else:
         vector = as_vector(warp.w, source, a)
         text = convert(warp, vector.held(source), target, LANES, vector.text)
-    return Mask(text) if target is dtypes.bool_ else Vector(text, interval)
+    return Mask(text) if target is dtypes.bool_ else Varying(text, interval)
 
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:

@@ -20,12 +20,12 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from stagekit.backends.host.forms import ZERO, Address, Form, Linear, Mask, Uniform, known_truth
-from stagekit.backends.host.integers import divides_by_neighbours, same_row
+from stagekit.backends.host.forms import ZERO, Form, Gep, Linear, Mask, Uniform, known_truth
+from stagekit.backends.host.integers import divides_by_neighbours, shared_quotient
 from stagekit.backends.host.joins import join_all, select
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.vectors import mask_and
-from stagekit.backends.host.warp import Row, Warp
+from stagekit.backends.host.warp import SharedQuotient, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import Predecessor, branch, end_arm
 from stagekit.dtypes import DType
@@ -126,7 +126,7 @@ def run_masked(warp: Warp, block: Block, among: Mask) -> tuple[Form, ...]:
 
 def _where_skipped(type_: Type, form: Form) -> Form:
     """Return the form of a value after its block was skipped: a number, since one lane of poison would spoil a whole mask."""
-    if isinstance(form, Address):
+    if isinstance(form, Gep):
         return at("null")
     if isinstance(form, Linear) and not form.scaled:
         return replace(form, base=ZERO)
@@ -150,16 +150,16 @@ def fork(warp: Warp, block: Block, place: int) -> tuple[Form, ...] | None:
     if not isinstance(a, Linear) or not isinstance(b, Uniform) or not divides_by_neighbours(op.kind, dtype, a, b):
         return None
     rest = Block((), block.ops[place:])
-    if (a, b.text) in warp.rows or warp.copies * size_of(rest) > MAX_FORKED_OPS:
+    if (a, b.text) in warp.quotients or warp.copies * size_of(rest) > MAX_FORKED_OPS:
         return None
     return _versions(warp, rest, dtype, a, b)
 
 
 def _versions(warp: Warp, rest: Block, dtype: DType, a: Linear, b: Uniform) -> tuple[Form, ...]:
-    row = same_row(warp, dtype, a, b)
+    row = shared_quotient(warp, dtype, a, b)
 
-    def version(known: Row | None) -> tuple[Form, ...]:
-        with warp.in_row((a, b.text), known):
+    def version(known: SharedQuotient | None) -> tuple[Form, ...]:
+        with warp.with_quotient((a, b.text), known):
             return warp.run(rest)
 
     arms = [functools.partial(version, known) for known in (row, None)]

@@ -76,7 +76,7 @@ def trip_of(warp: Warp, dtype: DType, bounds: Sequence[Form]) -> Trip:
     return Trips(_Forms(warp, dtype), *bounds)
 
 
-class Range:
+class ScalarTrips:
     """`range` over scalars, which counts a scalar loop."""
 
     def __init__(self, trip: Trip) -> None:

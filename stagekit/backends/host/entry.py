@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import Address, Form, Uniform, scalar_text, unknown
-from stagekit.backends.host.guards import Place, Range, decide
+from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
+from stagekit.backends.host.guards import Bounds, Place, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER, FAULT_LABEL
 from stagekit.backends.llvm.blocks import branch, count_up, when
@@ -48,7 +48,7 @@ class BlockFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BlockRow:
     """Blocks `begin` to `past - 1` along x, at least one."""
 
     begin: str
@@ -95,26 +95,26 @@ class EntryWriter:
         count = w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", to_last)])
         count = w.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
         past = w.emit(f"add nsw i64 {x}, {count}")
-        self._versions(Row(x, past, y, z))
+        self._versions(BlockRow(x, past, y, z))
         return count
 
     def _divided(self, number: str, extent: str) -> tuple[str, str]:
         quotient = self._w.emit(f"udiv i64 {number}, {extent}")
         return quotient, self._w.emit(f"sub i64 {number}, {self._w.emit(f'mul i64 {quotient}, {extent}')}")
 
-    def _versions(self, row: Row) -> None:
+    def _versions(self, row: BlockRow) -> None:
         """Code without guards for a row that is decided, else code with them."""
         w = self._w
-        x, y, z = (Range(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
+        x, y, z = (Bounds(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
         last = _block_index(w.emit(f"sub nsw i64 {row.past}, 1"))
-        decided = decide(w, self._fn, self._params, Place(self._block, (Range(x.low, last), y, z), self._extents))
+        decided = decide(w, self._fn, self._params, Place(self._block, (Bounds(x.low, last), y, z), self._extents))
         if decided is None:
             self._blocks(row, {})
             return
         versions = [functools.partial(self._blocks, row, outcomes) for outcomes in (decided.outcomes, {})]
         branch(w, decided.condition, ("unguarded", "guarded", "next"), versions)
 
-    def _blocks(self, row: Row, decided: Mapping[Value, bool]) -> None:
+    def _blocks(self, row: BlockRow, decided: Mapping[Value, bool]) -> None:
         """Run each block of a row."""
 
         def run(x: str) -> str:
@@ -134,7 +134,7 @@ class EntryWriter:
         inner = w.beside()
         self._write_block(BlockFrame(inner, self._params, tuple(map(_block_index, index)), self._extents, decided))
         name = f"{self._name}.block{len(decided)}"
-        texts = [scalar_text(form.base if isinstance(form, Address) else form) for form in self._params.values()]
+        texts = [scalar_text(form.base if isinstance(form, Gep) else form) for form in self._params.values()]
         held = [llvm_type(param.type, None) for param in self._params]
         given = [*zip(held, texts, strict=True), *(("i64", text) for text in (*index, *self._grid))]
         operands = ", ".join(f"{type_} {text}" for type_, text in given)

@@ -2,9 +2,9 @@
 
     Uniform   one scalar for all lanes                                  block index, sizes, loop counters
     Linear    base + offsets[lane] + sum(coefficient * steps[lane])     thread index, addresses computed from it
-    Vector    <32 x T>                                                  whatever was loaded or computed per lane
+    Varying   <32 x T>                                                  whatever was loaded or computed per lane
     Mask      <32 x i1>                                                 a bool per lane
-    Address   a pointer and an index in elements, in one of the forms above
+    Gep       a pointer and an index in elements, in one of the forms above
 
 Integers carry an `Interval`; a 64-bit integer whose interval fits 32 bits may be held as `<32 x i32>` (`is_narrow`). In a lane
 that is switched off a form holds any value at all. `vectors` is the one place where regularity is given up.
@@ -67,7 +67,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class Varying:
     """`text`: `<32 x T>`, or `<32 x i32>` for a 64-bit integer that `is_narrow`."""
 
     text: str
@@ -118,14 +118,14 @@ class Mask:
         return Mask(text, any=any_of, all=all_of)
 
 
-Index = Uniform | Linear | Vector
+Index = Uniform | Linear | Varying
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Gep:
     """`base` moved by `index` elements. base: a scalar pointer, or `<32 x ptr>` where lanes point into different arrays."""
 
-    base: Uniform | Vector
+    base: Uniform | Varying
     index: Index
 
     @property
@@ -133,7 +133,7 @@ class Address:
         return isinstance(self.base, Uniform) and isinstance(self.index, Uniform)
 
 
-Form = Uniform | Linear | Vector | Mask | Address
+Form = Uniform | Linear | Varying | Mask | Gep
 
 
 def unknown(dtype: DType) -> Interval | None:
@@ -143,7 +143,7 @@ def unknown(dtype: DType) -> Interval | None:
 
 def known(form: Form) -> Interval:
     """The interval of an integer form, which always has one."""
-    if isinstance(form, Mask | Address) or form.interval is None:
+    if isinstance(form, Mask | Gep) or form.interval is None:
         raise TypeError(f"{form} is not an integer")
     return form.interval
 

@@ -27,7 +27,7 @@ MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Bounds:
     """low <= value <= high in every thread of the row. The same object twice: one value for all of them."""
 
     low: Uniform
@@ -38,8 +38,8 @@ class Range:
         return self.low is self.high
 
 
-def _point(value: Uniform) -> Range:
-    return Range(value, value)
+def _point(value: Uniform) -> Bounds:
+    return Bounds(value, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Place:
     """Where the threads of a row are. block: threads per axis; blocks: the range of block indices per axis."""
 
     block: tuple[int, int, int]
-    blocks: tuple[Range, Range, Range]
+    blocks: tuple[Bounds, Bounds, Bounds]
     grid: tuple[Uniform, ...]
 
 
@@ -76,7 +76,7 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) 
     return Decided(ranges.asked, condition)
 
 
-class _Ranges(IntegerAnalysis[Range | None]):
+class _Ranges(IntegerAnalysis[Bounds | None]):
     """The ranges of a function's integers; None where one has no range or might wrap."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
@@ -116,7 +116,7 @@ class _Ranges(IntegerAnalysis[Range | None]):
         if_true, if_false = self[choice.if_true], self[choice.if_false]
         return if_true is None or if_false is None or not if_true.is_point or if_false.is_point
 
-    def select(self, op: ops.Select) -> Range | None:
+    def select(self, op: ops.Select) -> Bounds | None:
         """What the expected outcome selects: where another one comes out, the row is not run with what follows from it."""
         maker = self.maker_of(op.condition)
         if isinstance(maker, ops.Compare):
@@ -125,34 +125,34 @@ class _Ranges(IntegerAnalysis[Range | None]):
             return None
         return self[op.if_true if self.asked[op.condition] else op.if_false]
 
-    def unknown(self, value: Value) -> Range | None:
+    def unknown(self, value: Value) -> Bounds | None:
         return None
 
-    def counted(self, op: ops.For) -> Range | None:
+    def counted(self, op: ops.For) -> Bounds | None:
         """The index in the iterations there are, if it counts up. Where the stop less 1 might wrap, the stop bounds it too."""
         start, stop, step = self[op.start], self[op.stop], self[op.step]
         if start is None or stop is None or step is None or known(step.low).lo <= 0:
             return None
         dtype = op.start.type.dtype
         if not (known(stop.high) - Interval.exactly(1)).fits(dtype):
-            return Range(start.low, stop.high)
-        return Range(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))
+            return Bounds(start.low, stop.high)
+        return Bounds(start.low, scalar(self._w, BinaryKind.SUB, dtype, stop.high, number(1)))
 
-    def constant(self, value: int) -> Range:
+    def constant(self, value: int) -> Bounds:
         return _point(number(value))
 
-    def intrinsic(self, op: ops.IntrinsicOp) -> Range | None:
+    def intrinsic(self, op: ops.IntrinsicOp) -> Bounds | None:
         place, native = self._place, op.spec.lower["cpu"]
         if native not in _INDICES:
             return None
         axis = "xyz".index(op.params[0])
         if native is Native.THREAD_IDX:
-            return Range(number(0), number(place.block[axis] - 1))
+            return Bounds(number(0), number(place.block[axis] - 1))
         if native is Native.BLOCK_IDX:
             return place.blocks[axis]
         return _point(place.grid[axis] if native is Native.GRID_DIM else number(place.block[axis]))
 
-    def binary(self, kind: BinaryKind, dtype: DType, a: Range | None, b: Range | None) -> Range | None:
+    def binary(self, kind: BinaryKind, dtype: DType, a: Bounds | None, b: Bounds | None) -> Bounds | None:
         if a is None or b is None:
             return None
         if a.is_point and b.is_point:
@@ -165,9 +165,9 @@ class _Ranges(IntegerAnalysis[Range | None]):
             if found is None or not found.fits(dtype):
                 return None
         low, high = (scalar(self._w, kind, dtype, *pair) for pair in ends)
-        return Range(low, high)
+        return Bounds(low, high)
 
-    def cast(self, source: DType, target: DType, a: Range | None) -> Range | None:
+    def cast(self, source: DType, target: DType, a: Bounds | None) -> Bounds | None:
         if a is None:
             return None
         if a.is_point:
@@ -175,7 +175,7 @@ class _Ranges(IntegerAnalysis[Range | None]):
         if not all(known(end).fits(target) for end in (a.low, a.high)):
             return None
         low, high = (extended_scalar(self._w, source, target, end) for end in (a.low, a.high))
-        return Range(low, high)
+        return Bounds(low, high)
 
 
 _INDICES = (Native.THREAD_IDX, Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM)
@@ -183,7 +183,7 @@ _INDICES = (Native.THREAD_IDX, Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_D
 _Pair = tuple[Uniform, Uniform]
 
 
-def _ends(kind: BinaryKind, a: Range, b: Range) -> tuple[_Pair, _Pair] | None:
+def _ends(kind: BinaryKind, a: Bounds, b: Bounds) -> tuple[_Pair, _Pair] | None:
     """The operands that give the least and the greatest `a kind b`; None where it may rise or fall with an operand."""
     if kind is BinaryKind.ADD:
         return (a.low, b.low), (a.high, b.high)

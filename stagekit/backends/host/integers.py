@@ -1,6 +1,6 @@
 """Integer arithmetic and conversions over forms: as scalars, as patterns over the lanes, or as vectors.
 
-    add Linear, Uniform   ->  one scalar add            add Vector, Uniform  ->  splat, vector add
+    add Linear, Uniform   ->  one scalar add            add Varying, Uniform  ->  splat, vector add
 
 A 64-bit operation is done on 32-bit lanes where the intervals say that operands and result fit. Quotients and remainders of
 neighbours by a number that is known only at run time take one scalar division for a warp:
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host import linear
-from stagekit.backends.host.forms import LANES, Form, Index, Linear, Steps, Uniform, Vector, known, number
+from stagekit.backends.host.forms import LANES, Form, Index, Linear, Steps, Uniform, Varying, known, number
 from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.linear import scalar
 from stagekit.backends.host.vectors import as_vector, constant_vector, splat
-from stagekit.backends.host.warp import Row, Warp
+from stagekit.backends.host.warp import SharedQuotient, Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi
 from stagekit.backends.llvm.types import scalar_type, vector_of
@@ -35,7 +35,7 @@ from stagekit.ir import BinaryKind, CompareKind, intervals, ops
 from stagekit.ir.intervals import Interval
 
 
-def pattern_of(form: Form) -> linear.Pattern:
+def regular(form: Form) -> linear.Regular:
     if not isinstance(form, Uniform | Linear):
         raise InternalError(f"{form} is not regular over the lanes")
     return form
@@ -45,44 +45,44 @@ def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form)
     """`a kind b` in the cheapest form that can hold it."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return linear.scalar(warp.w, kind, dtype, a, b)
-    if not isinstance(a, Vector) and not isinstance(b, Vector):
-        pattern = linear.binary(warp.w, kind, dtype, pattern_of(a), pattern_of(b))
+    if not isinstance(a, Varying) and not isinstance(b, Varying):
+        pattern = linear.binary(warp.w, kind, dtype, regular(a), regular(b))
         if pattern is not None:
             return pattern
     if isinstance(a, Linear) and isinstance(b, Uniform) and divides_by_neighbours(kind, dtype, a, b):
-        return in_one_row(warp, kind, a, b) or divide(warp, kind, dtype, a, b)
+        return known_division(warp, kind, a, b) or divide(warp, kind, dtype, a, b)
     return _vector_binary(warp, kind, dtype, as_vector(warp.w, dtype, a), as_vector(warp.w, dtype, b))
 
 
-def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Vector, b: Vector) -> Vector:
+def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Varying, b: Varying) -> Varying:
     interval = intervals.binary(kind, dtype, known(a), known(b))
     if dtype.bits == 64 and all(each.fits(dtypes.int32) for each in (known(a), known(b), interval)):
         text = arith.binary(warp.w, kind, dtypes.int32, LANES, narrowed(warp, dtype, a), narrowed(warp, dtype, b))
-        return Vector(text, interval, is_narrow=True)
+        return Varying(text, interval, is_narrow=True)
     text = arith.binary(warp.w, kind, dtype, LANES, a.widened(warp.w, dtype), b.widened(warp.w, dtype))
-    return Vector(text, interval)
+    return Varying(text, interval)
 
 
-def narrowed(warp: Warp, dtype: DType, form: Vector) -> str:
+def narrowed(warp: Warp, dtype: DType, form: Varying) -> str:
     """A 64-bit integer whose interval fits, in 32 bits."""
     return form.text if form.is_narrow else arith.cast(warp.w, dtype, dtypes.int32, LANES, form.text)
 
 
 def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
     """Between integer dtypes: extend, cut, or reinterpret the sign."""
-    if not isinstance(a, Vector):
-        pattern = linear.extended(warp.w, source, target, pattern_of(a))
+    if not isinstance(a, Varying):
+        pattern = linear.extended(warp.w, source, target, regular(a))
         if pattern is not None:
             return pattern
     return _vector_cast(warp, source, target, as_vector(warp.w, source, a))
 
 
-def _vector_cast(warp: Warp, source: DType, target: DType, a: Vector) -> Vector:
+def _vector_cast(warp: Warp, source: DType, target: DType, a: Varying) -> Varying:
     interval, held = known(a).wrapped(target), a.held(source)
     if target.bits == 64 and known(a).fits(dtypes.int32) and known(a).fits(target):
-        return Vector(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), interval, is_narrow=True)
+        return Varying(arith.cast(warp.w, held, dtypes.int32, LANES, a.text), interval, is_narrow=True)
     # A narrow form is extended by its sign, as the number it holds asks for, whatever the target.
-    return Vector(arith.cast(warp.w, held, target, LANES, a.text), interval)
+    return Varying(arith.cast(warp.w, held, target, LANES, a.text), interval)
 
 
 # -- quotients of neighbours ------------------------------------------------------------------------------------------
@@ -99,33 +99,33 @@ def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform)
     return not a.scaled and b.constant is None and a.interval.fits(dtype) and _span(a.offsets) <= MAX_SPAN
 
 
-def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Vector:
+def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> Varying:
     w, held = warp.w, vector_of(scalar_type(dtype), LANES)
     is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
     ways = [functools.partial(way, warp, kind, dtype, a, b) for way in (_by_positive, _lane_by_lane)]
     ends, texts = branch(w, is_positive, ("positive", "other", "divided"), ways)
     quotients = phi(w, held, [(text, end.label) for text, end in zip(texts, ends, strict=True)])
-    return Vector(quotients, intervals.binary(kind, dtype, known(a), known(b)))
+    return Varying(quotients, intervals.binary(kind, dtype, known(a), known(b)))
 
 
-def same_row(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> Row:
+def shared_quotient(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> SharedQuotient:
     """What quotient and remainders are if the quotient is the same in all lanes, and whether it is."""
-    w, element, parts = warp.w, scalar_type(dtype), _parts(warp, dtype, a, b)
+    w, element, lowest = warp.w, scalar_type(dtype), _lowest_lane(warp, dtype, a, b)
     is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
-    to_next = w.emit(f"sub {element} {b.text}, {parts.rest}")
-    is_near = arith.compare(w, CompareKind.GT, dtype, None, to_next, str(max(parts.steps)))
+    to_next = w.emit(f"sub {element} {b.text}, {lowest.rest}")
+    is_near = arith.compare(w, CompareKind.GT, dtype, None, to_next, str(max(lowest.steps)))
     highest = max(known(b).hi - 1, 0)
-    first = Uniform(parts.first, Interval(0, known(a).hi) if known(a).lo >= 0 else Interval.of(dtype))
-    remainders = Linear(Uniform(parts.rest, Interval(0, max(highest - max(parts.steps), 0))), parts.steps)
-    return Row(first, remainders, w.emit(f"and i1 {is_positive}, {is_near}"))
+    first = Uniform(lowest.first, Interval(0, known(a).hi) if known(a).lo >= 0 else Interval.of(dtype))
+    remainders = Linear(Uniform(lowest.rest, Interval(0, max(highest - max(lowest.steps), 0))), lowest.steps)
+    return SharedQuotient(first, remainders, w.emit(f"and i1 {is_positive}, {is_near}"))
 
 
-def in_one_row(warp: Warp, kind: BinaryKind, a: Linear, b: Uniform) -> Uniform | Linear | None:
+def known_division(warp: Warp, kind: BinaryKind, a: Linear, b: Uniform) -> Uniform | Linear | None:
     """`a kind b` where it is known to be of one row."""
-    row = warp.rows.get((a, b.text))
-    if row is None:
+    shared = warp.quotients.get((a, b.text))
+    if shared is None:
         return None
-    return row.quotient if kind is BinaryKind.FLOORDIV else row.remainders
+    return shared.quotient if kind is BinaryKind.FLOORDIV else shared.remainders
 
 
 def _span(offsets: Steps) -> int:
@@ -134,12 +134,12 @@ def _span(offsets: Steps) -> int:
 
 def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
     """A divisor beyond `MAX_SPAN` counts as that, as far behind the lowest lane as it is: then no lane is beyond a second."""
-    w, element, parts = warp.w, scalar_type(dtype), _parts(warp, dtype, a, b)
-    held, first, rest = vector_of(element, LANES), parts.first, parts.rest
+    w, element, lowest = warp.w, scalar_type(dtype), _lowest_lane(warp, dtype, a, b)
+    held, first, rest = vector_of(element, LANES), lowest.first, lowest.rest
     divisor = _at_most(warp, element, b.text, str(MAX_SPAN))
     to_next = _at_most(warp, element, w.emit(f"sub {element} {b.text}, {rest}"), divisor)
     near_rest = w.emit(f"sub {element} {divisor}, {to_next}")
-    steps = constant_vector("i32", parts.steps)
+    steps = constant_vector("i32", lowest.steps)
     moved = w.emit(f"add {_I32S} {_as_i32s(warp, element, near_rest)}, {steps}")
     divisors = _as_i32s(warp, element, divisor)
     floats = [w.emit(f"sitofp {_I32S} {text} to {_FLOATS}") for text in (moved, divisors)]
@@ -154,7 +154,7 @@ def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Unifo
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _LowestLane:
     """Quotient and remainder of the lowest lane, and how far the others are above it."""
 
     first: str
@@ -162,12 +162,12 @@ class _Parts:
     steps: Steps
 
 
-def _parts(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> _Parts:
+def _lowest_lane(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> _LowestLane:
     w, element, least = warp.w, scalar_type(dtype), min(a.offsets)
     base = scalar(w, BinaryKind.ADD, dtype, a.base, number(least))
     first = arith.binary(w, BinaryKind.FLOORDIV, dtype, None, base.text, b.text)
     rest = w.emit(f"sub {element} {base.text}, {w.emit(f'mul {element} {first}, {b.text}')}")
-    return _Parts(first, rest, tuple(offset - least for offset in a.offsets))
+    return _LowestLane(first, rest, tuple(offset - least for offset in a.offsets))
 
 
 def _at_most(warp: Warp, element: str, text: str, most: str) -> str:

@@ -17,27 +17,19 @@ from dataclasses import replace
 from stagekit import dtypes
 from stagekit.backends.host.forms import (
     LANES,
-    Address,
     Form,
+    Gep,
     Linear,
     Mask,
     Uniform,
-    Vector,
+    Varying,
     known,
     known_truth,
     scalar_text,
     unknown,
 )
 from stagekit.backends.host.integers import narrowed
-from stagekit.backends.host.pointers import (
-    address_of,
-    as_index,
-    at,
-    full_vector,
-    lane_pointers,
-    scalar_pointer,
-    select_address,
-)
+from stagekit.backends.host.pointers import address_of, as_index, at, full_vector, lane_pointers, scalar_pointer
 from stagekit.backends.host.vectors import as_mask, as_vector, mask_and
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
@@ -72,9 +64,9 @@ def join(warp: Warp, type_: Type, ends: Sequence[Predecessor], forms: Sequence[F
         return replace(first, base=Uniform(_phi(warp, held, ends, bases, scalar_text), merged))
     if dtype.bits == 64 and interval is not None and interval.fits(dtypes.int32):
         narrow = lambda form: narrowed(warp, dtype, as_vector(warp.w, dtype, form))  # noqa: E731
-        return Vector(_phi(warp, f"<{LANES} x i32>", ends, forms, narrow), interval, is_narrow=True)
+        return Varying(_phi(warp, f"<{LANES} x i32>", ends, forms, narrow), interval, is_narrow=True)
     text = _phi(warp, llvm_type(dtype, LANES), ends, forms, lambda form: full_vector(warp, type_, form))
-    return Mask(text) if dtype is dtypes.bool_ else Vector(text, unknown(dtype))
+    return Mask(text) if dtype is dtypes.bool_ else Varying(text, unknown(dtype))
 
 
 def _phi(
@@ -92,10 +84,10 @@ def has_pattern_of(first: Linear, form: Form) -> bool:
     return isinstance(form, Linear) and (form.offsets, form.scaled) == (first.offsets, first.scaled)
 
 
-def _join_addresses(warp: Warp, type_: Pointer, ends: Sequence[Predecessor], addresses: tuple[Address, ...]) -> Address:
+def _join_addresses(warp: Warp, type_: Pointer, ends: Sequence[Predecessor], addresses: tuple[Gep, ...]) -> Gep:
     base = addresses[0].base
     if isinstance(base, Uniform) and all(a.base == base for a in addresses):
-        return Address(base, as_index(join(warp, INDEX, ends, tuple(a.index for a in addresses))))
+        return Gep(base, as_index(join(warp, INDEX, ends, tuple(a.index for a in addresses))))
     scalars: list[tuple[str, str]] = []
     for end, address in zip(ends, addresses, strict=True):
         with warp.w.into(end.hole):
@@ -122,7 +114,7 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
     if (holds := known_truth(condition)) is not None:
         return if_true if holds else if_false
     if isinstance(type_, Pointer):
-        return select_address(warp, type_, condition, if_true, if_false)
+        return _select_address(warp, type_, condition, if_true, if_false)
     if isinstance(condition, Uniform) and isinstance(if_true, Uniform) and isinstance(if_false, Uniform):
         dtype = type_.dtype
         interval = known(if_true) | known(if_false) if dtype.is_integer else None
@@ -130,7 +122,17 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
     return _vector_select(warp, type_.dtype, as_mask(warp.w, condition), if_true, if_false)
 
 
-def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Vector | Mask:
+def _select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, if_false: Form) -> Gep:
+    """One of two addresses, per lane unless everything is uniform."""
+    a, b = address_of(if_true), address_of(if_false)
+    one, other = scalar_pointer(warp, type_, a), scalar_pointer(warp, type_, b)
+    if isinstance(condition, Uniform) and one and other:
+        return at(arith.select(warp.w, type_, None, condition.text, one, other))
+    mask, texts = as_mask(warp.w, condition), (full_vector(warp, type_, a), full_vector(warp, type_, b))
+    return lane_pointers(arith.select(warp.w, type_, LANES, mask.text, *texts))
+
+
+def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Varying | Mask:
     """A selection per lane; the result is narrow where both sides can be."""
     w = warp.w
     if dtype is dtypes.bool_:
@@ -138,9 +140,9 @@ def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false
     left, right = as_vector(warp.w, dtype, if_true), as_vector(warp.w, dtype, if_false)
     interval = known(left) | known(right) if dtype.is_integer else None
     if left.is_narrow and right.is_narrow:
-        return Vector(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
+        return Varying(arith.select(w, dtypes.int32, LANES, mask.text, left.text, right.text), interval, is_narrow=True)
     wide = (left.widened(w, dtype), right.widened(w, dtype))
-    return Vector(arith.select(w, dtype, LANES, mask.text, *wide), interval)
+    return Varying(arith.select(w, dtype, LANES, mask.text, *wide), interval)
 
 
 def _mask_select(warp: Warp, mask: Mask, if_true: Form, if_false: Form) -> Mask:

@@ -19,7 +19,7 @@ from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, intervals
 from stagekit.passes import identities
 
-Pattern = Uniform | Linear
+Regular = Uniform | Linear
 CACHED_SUMS = 1024  # of steps: few different ones occur
 
 
@@ -34,7 +34,7 @@ def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) ->
     return Uniform(arith.binary(w, kind, dtype, None, a.text, b.text), held)
 
 
-def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Pattern:
+def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Regular:
     """The simplest form of a sum: equal coefficients merged, what is the same in every lane in the base."""
     merged: dict[str, tuple[Uniform, Steps]] = {}
     for coefficient, steps in scaled:
@@ -72,14 +72,14 @@ def times(a: Steps, factor: int) -> Steps:
 NO_STEPS: Steps = (0,) * LANES
 
 
-def parts(x: Pattern) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]]:
+def parts(x: Regular) -> tuple[Uniform, Steps, tuple[tuple[Uniform, Steps], ...]]:
     return (x, NO_STEPS, ()) if isinstance(x, Uniform) else (x.base, x.offsets, x.scaled)
 
 
-def _sum(kind: BinaryKind) -> Callable[[Writer, DType, Pattern, Pattern], Pattern | None]:
+def _sum(kind: BinaryKind) -> Callable[[Writer, DType, Regular, Regular], Regular | None]:
     sign = -1 if kind is BinaryKind.SUB else 1
 
-    def combined(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+    def combined(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
         (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
         base = scalar(w, kind, dtype, base_a, base_b)
         terms = (*scaled_a, *((c, times(s, sign)) for c, s in scaled_b))
@@ -88,7 +88,7 @@ def _sum(kind: BinaryKind) -> Callable[[Writer, DType, Pattern, Pattern], Patter
     return combined
 
 
-def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _multiply(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     if isinstance(a, Uniform):
         a, b = b, a
     if isinstance(a, Uniform) or not isinstance(b, Uniform):
@@ -100,14 +100,14 @@ def _multiply(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None
     return made(w, dtype, base, NO_STEPS, (*products, (b, a.offsets)))
 
 
-def _shift_left(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _shift_left(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     amount = b.constant if isinstance(b, Uniform) else None
     if amount is None or not 0 <= amount < dtype.bits:
         return None
     return _multiply(w, dtype, a, number(dtype.wrap(1 << amount)))
 
 
-def _floor_divide(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _floor_divide(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     divisor = _positive_constant(b)
     if divisor is None or not _divides_by_parts(a, dtype):
         return None
@@ -118,7 +118,7 @@ def _floor_divide(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | 
     return quotient if _stays_within(base, offsets, divisor) else None
 
 
-def _modulo(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _modulo(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     divisor = _positive_constant(b)
     if divisor is None or not _divides_by_parts(a, dtype):
         return None
@@ -130,12 +130,12 @@ def _modulo(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
     return made(w, dtype, scalar(w, BinaryKind.MOD, dtype, base, number(divisor)), offsets, ())
 
 
-def _positive_constant(form: Pattern) -> int | None:
+def _positive_constant(form: Regular) -> int | None:
     value = form.constant if isinstance(form, Uniform) else None
     return value if value is not None and value > 0 else None
 
 
-def _divides_by_parts(a: Pattern, dtype: DType) -> bool:
+def _divides_by_parts(a: Regular, dtype: DType) -> bool:
     """Is `a` a base plus known offsets, which never wraps?"""
     return isinstance(a, Linear) and not a.scaled and a.interval.fits(dtype)
 
@@ -146,7 +146,7 @@ def _stays_within(base: Uniform, offsets: Steps, divisor: int) -> bool:
     return min(offsets) >= 0 and max(offsets) < grain and divisor % grain == 0
 
 
-def _and(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _and(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     """`x & (2**k - 1)` is `x % 2**k`."""
     low_bits = b.constant if isinstance(b, Uniform) else None
     if low_bits is None or low_bits < 0 or low_bits & (low_bits + 1):
@@ -154,14 +154,14 @@ def _and(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
     return _modulo(w, dtype, a, number(low_bits + 1))
 
 
-def _shift_right(w: Writer, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def _shift_right(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     amount = b.constant if isinstance(b, Uniform) else None
     if amount is None or not 0 <= amount < dtype.bits - 1:
         return None
     return _floor_divide(w, dtype, a, number(1 << amount))
 
 
-_RULES: dict[BinaryKind, Callable[[Writer, DType, Pattern, Pattern], Pattern | None]] = {
+_RULES: dict[BinaryKind, Callable[[Writer, DType, Regular, Regular], Regular | None]] = {
     BinaryKind.ADD: _sum(BinaryKind.ADD),
     BinaryKind.SUB: _sum(BinaryKind.SUB),
     BinaryKind.MUL: _multiply,
@@ -173,13 +173,13 @@ _RULES: dict[BinaryKind, Callable[[Writer, DType, Pattern, Pattern], Pattern | N
 }
 
 
-def binary(w: Writer, kind: BinaryKind, dtype: DType, a: Pattern, b: Pattern) -> Pattern | None:
+def binary(w: Writer, kind: BinaryKind, dtype: DType, a: Regular, b: Regular) -> Regular | None:
     """`a kind b`, at least one of them a `Linear`; None where the result is not one."""
     rule = _RULES.get(kind)
     return rule(w, dtype, a, b) if rule else None
 
 
-def extended(w: Writer, source: DType, target: DType, a: Pattern) -> Pattern | None:
+def extended(w: Writer, source: DType, target: DType, a: Regular) -> Regular | None:
     """`a` cast from one integer dtype to another; None where widening could come between a wrap and its sum."""
     if target.bits > source.bits and not known(a).fits(source):
         return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.conditional import choose, run_masked, size_of
-from stagekit.backends.host.counting import Range, Stride, Trip, WholeTrips, stride_of, trip_of
+from stagekit.backends.host.counting import ScalarTrips, Stride, Trip, WholeTrips, stride_of, trip_of
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import as_full, full_vector
@@ -48,7 +48,7 @@ def emit_for(warp: Warp, op: ops.For) -> None:
     trip = trip_of(warp, op.start.type.dtype, [warp.decider(op, v) for v in (op.start, op.stop, op.step)])
     inits = _inits(warp, op.inits, op.loop_body.params[1:])
     if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
-        forms = _scalar_for(warp, op, Range(trip), inits)
+        forms = _scalar_for(warp, op, ScalarTrips(trip), inits)
     elif (stride := stride_of(warp, trip)) and 2 * warp.copies * size_of(op.loop_body) <= MAX_COPIED_OPS:
         forms = _strided_for(warp, op, stride, inits)
     else:
@@ -62,11 +62,11 @@ def _inits(warp: Warp, inits: Sequence[Value], params: Sequence[Value]) -> Forms
     return tuple([warp[init] for init, param in zip(inits, params, strict=True) if param in held])
 
 
-def _scalar_for(warp: Warp, op: ops.For, trips: Range | WholeTrips, inits: Forms) -> Forms:
+def _scalar_for(warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms) -> Forms:
     return inits if trips.begins == "false" else until_it_fits(warp, lambda: _scalar_loop(warp, op, trips, inits))
 
 
-def _scalar_loop(warp: Warp, op: ops.For, trips: Range | WholeTrips, inits: Forms) -> Forms | None:
+def _scalar_loop(warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms) -> Forms | None:
     """A loop that `trips` counts. None if a carried value did not keep its form."""
     w, params = warp.w, warp.kept(op.loop_body.params[1:])
     body, end = w.new_label("for"), w.new_label("endfor")

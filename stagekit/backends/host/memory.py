@@ -17,12 +17,12 @@ from stagekit.backends.host.forms import (
     ALL_LANES,
     LANES,
     TRUE,
-    Address,
     Form,
+    Gep,
     Linear,
     Mask,
     Uniform,
-    Vector,
+    Varying,
     known_truth,
     number,
     unknown,
@@ -30,14 +30,7 @@ from stagekit.backends.host.forms import (
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.lanes import PerLane, for_each_lane
-from stagekit.backends.host.pointers import (
-    address_of,
-    at,
-    element_pointer,
-    full_vector,
-    lane_elements,
-    local_element,
-)
+from stagekit.backends.host.pointers import address_of, at, element_pointer, full_vector, lane_elements, local_element
 from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
 from stagekit.backends.host.vectors import as_mask, as_vector, mask_and, splat
 from stagekit.backends.host.warp import Warp
@@ -48,7 +41,7 @@ from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops
 
 
-def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Address]:
+def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Gep]:
     """The type of `pointer`, and the address of each lane's element."""
     type_, address = pointer.type, address_of(warp[pointer])
     assert isinstance(type_, Pointer)
@@ -63,7 +56,7 @@ def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
     base = at(warp.part_of(place.base, place.warp_bytes))
     if warp.kernel.retypes_local:
         pitch = warp.kernel.local_pitch(op)
-        base = Address(base.base, Linear(number(0), tuple(lane * pitch for lane in range(LANES))))
+        base = Gep(base.base, Linear(number(0), tuple(lane * pitch for lane in range(LANES))))
     warp[op.result] = base
 
 
@@ -89,13 +82,13 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
 
 def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
     """A value read from the stack as some number: what nobody wrote would otherwise be LLVM's `undef`."""
-    if not isinstance(form, Vector | Mask):
+    if not isinstance(form, Varying | Mask):
         return form
     text = warp.w.emit(f"freeze {warp.w.type(type_.dtype, LANES)} {full_vector(warp, Scalar(type_.dtype), form)}")
     return Mask(text) if isinstance(form, Mask) else replace(form, text=text, is_narrow=False)
 
 
-def _masked_load(warp: Warp, dtype: DType, address: Address, asked: Mask, other: Form) -> Form:
+def _masked_load(warp: Warp, dtype: DType, address: Gep, asked: Mask, other: Form) -> Form:
     on = mask_and(warp.w, warp.mask, asked)
     if address.is_uniform:
         pointer = element_pointer(warp, dtype, address.base.text, address.index)
@@ -104,7 +97,7 @@ def _masked_load(warp: Warp, dtype: DType, address: Address, asked: Mask, other:
     return _load(warp, dtype, address, on, other)
 
 
-def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Form | None) -> Form:
+def _load(warp: Warp, dtype: DType, address: Gep, on: Mask | None, other: Form | None) -> Form:
     """The element of each lane in `on`; `other`, or anything, in the rest. Not all lanes are off."""
     if address.is_uniform:
         return _scalar_load(warp, dtype, element_pointer(warp, dtype, address.base.text, address.index))
@@ -116,7 +109,7 @@ def _load(warp: Warp, dtype: DType, address: Address, on: Mask | None, other: Fo
         text = _gather(warp, dtype, address, on, fill)
     if dtype is dtypes.bool_:
         return Mask(warp.w.emit(f"icmp ne <{LANES} x i8> {text}, zeroinitializer"))
-    return Vector(text, unknown(dtype))
+    return Varying(text, unknown(dtype))
 
 
 def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Mask | None, fill: str) -> str:
@@ -124,7 +117,7 @@ def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Ma
     lanes, asked = _known_lanes(on)
     found = stretches_of(pattern_of(index), lanes) if asked is None else runs_of(pattern_of(index), lanes)
     if not found:  # too many, or none at all
-        return fill if found is not None else _gather(warp, dtype, Address(base, index), on, fill)
+        return fill if found is not None else _gather(warp, dtype, Gep(base, index), on, fill)
     w, element = warp.w, memory_type(dtype, None)
     pointers = [_stretch_pointer(warp, dtype, base, index, stretch) for stretch in found]
     if asked is not None and not warp.kernel.features.has_avx512:
@@ -158,7 +151,7 @@ def _known_lanes(on: Mask | None) -> tuple[int, Mask | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _LoadedVector:
     """A vector of `count` elements: the lane `i` takes the one at `places[i]`, if any."""
 
     text: str
@@ -166,7 +159,7 @@ class _Part:
     places: tuple[int | None, ...]
 
 
-def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: Mask | None) -> _Part:
+def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: Mask | None) -> _LoadedVector:
     w, element = warp.w, memory_type(dtype, None)
     if stretch.count == 1:
         used = "true"
@@ -175,13 +168,13 @@ def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: 
             used = w.emit(f"icmp ne i32 {w.emit(f'and i32 {on.word(w)}, {bits}')}, 0")
         text = w.emit(f"load {element}, ptr {_safe_pointer(warp, pointer, used)}, align {dtype.itemsize}")
         places = tuple(None if place is None else lane for lane, place in enumerate(stretch.places))
-        return _Part(splat(w, element, text), LANES, places)
+        return _LoadedVector(splat(w, element, text), LANES, places)
     mask = None if on is None else _slice(w, "i1", on.text, stretch)
     text = _load_vector(w, element, stretch.count, pointer, dtype.itemsize, mask, "zeroinitializer")
-    return _Part(text, stretch.count, stretch.places)
+    return _LoadedVector(text, stretch.count, stretch.places)
 
 
-def _joined(w: Writer, element: str, parts: list[_Part]) -> str:
+def _joined(w: Writer, element: str, parts: list[_LoadedVector]) -> str:
     """`<32 x T>`: each lane's element. A lane that no part is for gets any: poison would spoil a whole mask."""
     result, *others = parts
     if not others and result.places == tuple(range(result.count)):
@@ -195,7 +188,7 @@ def _joined(w: Writer, element: str, parts: list[_Part]) -> str:
     return result.text
 
 
-def _shuffled(w: Writer, element: str, a: _Part, b: _Part | None) -> _Part:
+def _shuffled(w: Writer, element: str, a: _LoadedVector, b: _LoadedVector | None) -> _LoadedVector:
     """One vector with a place for each lane, from one or from two of the same length."""
     held = vector_of(element, a.count)
     others = (None,) * LANES if b is None else b.places
@@ -204,7 +197,7 @@ def _shuffled(w: Writer, element: str, a: _Part, b: _Part | None) -> _Part:
         f"shufflevector {held} {a.text}, {held} {b.text if b else 'poison'}, "
         f"<{LANES} x i32> <{', '.join(f'i32 {pick or 0}' for pick in picks)}>"
     )
-    return _Part(text, LANES, tuple(None if pick is None else lane for lane, pick in enumerate(picks)))
+    return _LoadedVector(text, LANES, tuple(None if pick is None else lane for lane, pick in enumerate(picks)))
 
 
 def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:
@@ -254,11 +247,11 @@ def _slice(w: Writer, element: str, text: str, run: Stretch) -> str:
     return w.emit(f"shufflevector {held} {text}, {held} poison, <{run.count} x i32> <{places}>")
 
 
-def _lane_pointers(warp: Warp, dtype: DType, address: Address) -> str:
+def _lane_pointers(warp: Warp, dtype: DType, address: Gep) -> str:
     return lane_elements(warp, dtype, address.base, as_vector(warp.w, dtypes.INDEX, address.index))
 
 
-def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: str) -> str:
+def _gather(warp: Warp, dtype: DType, address: Gep, on: Mask | None, fill: str) -> str:
     if on is not None and _is_branchy(dtype, on, warp.kernel.features.least_gathered_bytes):
         return _gather_by_lane(warp, dtype, address, on, fill)
     held = memory_type(dtype, LANES)
@@ -270,7 +263,7 @@ def _gather(warp: Warp, dtype: DType, address: Address, on: Mask | None, fill: s
     return warp.w.call(held, f"llvm.masked.gather.{suffix(held)}.v{LANES}p0", args)
 
 
-def _gather_by_lane(warp: Warp, dtype: DType, address: Address, on: Mask, fill: str) -> str:
+def _gather_by_lane(warp: Warp, dtype: DType, address: Gep, on: Mask, fill: str) -> str:
     w, element, held = warp.w, memory_type(dtype, None), memory_type(dtype, LANES)
     pointers = PerLane("ptr", _lane_pointers(warp, dtype, address), False)
     load = lambda scalars: w.emit(f"load {element}, ptr {scalars[0]}, align {dtype.itemsize}")  # noqa: E731
@@ -294,7 +287,7 @@ def emit_store(warp: Warp, op: ops.Store) -> None:
             _store(warp, type_.dtype, address, value, on)
 
 
-def _store(warp: Warp, dtype: DType, address: Address, value: Form, on: Mask | None) -> None:
+def _store(warp: Warp, dtype: DType, address: Gep, value: Form, on: Mask | None) -> None:
     """Store the lanes in `on`. Not all lanes are off where the address is uniform."""
     if address.is_uniform:
         pointer = element_pointer(warp, dtype, address.base.text, address.index)

@@ -125,7 +125,7 @@ class Piece:
 
 
 @dataclass(eq=False)
-class Once:
+class OncePerBlock:
     """An op without effect on values that are the same in every warp: computed once per block, before the next piece."""
 
     op: Op
@@ -144,7 +144,7 @@ class Split:
         return flow.deciders(self.op) if is_test else ()
 
 
-Step = Piece | Once | Split
+Step = Piece | OncePerBlock | Split
 Region = list[Step]
 
 
@@ -206,7 +206,7 @@ class _Planner:
                 steps.append(Split(op, self._bodies(op)))
                 piece = Piece()
             elif op.results and self.plan.varying.isdisjoint(op.results):  # an effect makes a result vary
-                steps.append(Once(op))
+                steps.append(OncePerBlock(op))
             else:
                 piece.ops.append(op)
         values = block.ops[-1].operands()

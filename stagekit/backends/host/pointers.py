@@ -1,6 +1,6 @@
 """Addresses: a base pointer and an index that keeps its form, until an access needs one pointer per lane.
 
-    A + (row * n + col)     Address("%A", Linear(...))
+    A + (row * n + col)     Gep("%A", Linear(...))
 
 Elements of LOCAL memory lie side by side for the lanes: element i of lane l is at `base + i * 32 + l`; only an access knows that.
 In a kernel that retypes such memory each lane has its elements side by side instead, at an ordinary address that says which lane.
@@ -13,20 +13,20 @@ from collections.abc import Callable, Sequence
 from stagekit import dtypes
 from stagekit.backends.host.forms import (
     LANES,
-    Address,
     Form,
+    Gep,
     Index,
     Linear,
     Mask,
     Uniform,
-    Vector,
+    Varying,
     number,
     scalar_text,
     unknown,
 )
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import PerLane
-from stagekit.backends.host.vectors import as_mask, as_vector, scalar_vector
+from stagekit.backends.host.vectors import as_vector, scalar_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes, llvm_type, memory_type
@@ -36,75 +36,64 @@ from stagekit.ir import BinaryKind, CompareKind, Pointer, Space, Type, ops
 from stagekit.ir.intervals import Interval
 
 
-def address_of(form: Form) -> Address:
-    if not isinstance(form, Address):
+def address_of(form: Form) -> Gep:
+    if not isinstance(form, Gep):
         raise InternalError(f"{form} is not an address")
     return form
 
 
 def as_index(form: Form) -> Index:
-    if not isinstance(form, Uniform | Linear | Vector):
+    if not isinstance(form, Uniform | Linear | Varying):
         raise InternalError(f"{form} as an index")
     return form
 
 
-def at(text: str) -> Address:
+def at(text: str) -> Gep:
     """The address that a scalar pointer holds."""
-    return Address(Uniform(text), number(0))
+    return Gep(Uniform(text), number(0))
 
 
-def lane_pointers(text: str) -> Address:
+def lane_pointers(text: str) -> Gep:
     """The addresses that a `<32 x ptr>` holds."""
-    return Address(Vector(text), number(0))
+    return Gep(Varying(text), number(0))
 
 
 def emit_offset(warp: Warp, op: ops.Offset) -> None:
     address = address_of(warp[op.pointer])
     index = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, address.index, warp[op.index])
-    warp[op.result] = Address(address.base, index)
+    warp[op.result] = Gep(address.base, index)
 
 
-def scalar_pointer(warp: Warp, type_: Pointer, address: Address) -> str | None:
+def scalar_pointer(warp: Warp, type_: Pointer, address: Gep) -> str | None:
     """The one pointer that all lanes hold, or None."""
     placed = _placed(warp, type_, address)
     return element_pointer(warp, type_.dtype, placed.base.text, placed.index) if placed.is_uniform else None
 
 
-def vector_pointers(warp: Warp, type_: Pointer, address: Address) -> str:
+def vector_pointers(warp: Warp, type_: Pointer, address: Gep) -> str:
     """`<32 x ptr>`: the pointer of each lane."""
     placed = _placed(warp, type_, address)
     return lane_elements(warp, type_.dtype, placed.base, as_vector(warp.w, dtypes.INDEX, placed.index))
 
 
-def lane_elements(warp: Warp, dtype: DType, base: Uniform | Vector, index: Vector) -> str:
+def lane_elements(warp: Warp, dtype: DType, base: Uniform | Varying, index: Varying) -> str:
     """`base` moved by `index` elements, lane by lane."""
     held = llvm_type(index.held(dtypes.INDEX), LANES)
     start = f"ptr {base.text}" if isinstance(base, Uniform) else f"<{LANES} x ptr> {base.text}"
     return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, {start}, {held} {index.text}")
 
 
-def _placed(warp: Warp, type_: Pointer, address: Address) -> Address:
+def _placed(warp: Warp, type_: Pointer, address: Gep) -> Gep:
     """The address with its index as memory is laid out: an element of LOCAL memory is a row of 32."""
     if type_.space is not Space.LOCAL or warp.kernel.retypes_local:
         return address
-    return Address(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
+    return Gep(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
 
 
 def element_pointer(warp: Warp, dtype: DType, base: str, index: Form) -> str:
     """`base` moved by `index` elements, both scalars."""
     moved = scalar_text(index)
     return base if moved == "0" else warp.w.emit(f"getelementptr {memory_type(dtype, None)}, ptr {base}, i64 {moved}")
-
-
-def select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, if_false: Form) -> Address:
-    """One of two addresses, per lane unless everything is uniform."""
-    a, b = address_of(if_true), address_of(if_false)
-    one, other = scalar_pointer(warp, type_, a), scalar_pointer(warp, type_, b)
-    if isinstance(condition, Uniform) and one and other:
-        return at(arith.select(warp.w, type_, None, condition.text, one, other))
-    mask = as_mask(warp.w, condition)
-    texts = (vector_pointers(warp, type_, a), vector_pointers(warp, type_, b))
-    return lane_pointers(arith.select(warp.w, type_, LANES, mask.text, *texts))
 
 
 def emit_pointer_compare(warp: Warp, kind: CompareKind, type_: Pointer, a: Form, b: Form) -> Uniform | Mask:
@@ -117,16 +106,14 @@ def emit_pointer_compare(warp: Warp, kind: CompareKind, type_: Pointer, a: Form,
     return Mask(arith.compare(warp.w, kind, type_, LANES, *texts))
 
 
-def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address:
+def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Gep:
     """The same address as a pointer to another dtype."""
     address = address_of(form)
     old, new = source.dtype.itemsize, target.dtype.itemsize
     if old == new:
         return address
     if old % new == 0:
-        return Address(
-            address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(old // new))
-        )
+        return Gep(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(old // new)))
     if pointer := scalar_pointer(warp, source, address):
         return at(pointer)
     return lane_pointers(vector_pointers(warp, source, address))
@@ -135,22 +122,22 @@ def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Address
 def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
     """The address in bytes, as an int64."""
     address, interval = address_of(form), Interval.of(dtypes.INDEX)
-    if isinstance(address.base, Vector) or source.space is Space.LOCAL:
+    if isinstance(address.base, Varying) or source.space is Space.LOCAL:
         text = warp.w.emit(f"ptrtoint <{LANES} x ptr> {vector_pointers(warp, source, address)} to <{LANES} x i64>")
-        return Vector(text, interval)
+        return Varying(text, interval)
     base = Uniform(warp.w.emit(f"ptrtoint ptr {address.base.text} to i64"), interval)
     size = number(source.dtype.itemsize)
     offset = integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, size)
     return integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, base, offset)
 
 
-def local_element(warp: Warp, type_: Pointer, address: Address) -> Address:
+def local_element(warp: Warp, type_: Pointer, address: Gep) -> Gep:
     """Where the lanes' own copies of an element of LOCAL memory are, as an ordinary address."""
     if warp.kernel.retypes_local:
         return address
     placed = _placed(warp, type_, address)
     lanes = Linear(number(0), tuple(range(LANES)))
-    return Address(placed.base, integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, placed.index, lanes))
+    return Gep(placed.base, integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, placed.index, lanes))
 
 
 def full_vector(warp: Warp, type_: Type, form: Form) -> str:
@@ -172,7 +159,7 @@ def as_full(type_: Type, text: str) -> Form:
     """The form of a vector in the full width of its type."""
     if isinstance(type_, Pointer):
         return lane_pointers(text)
-    return Mask(text) if type_.dtype is dtypes.bool_ else Vector(text, unknown(type_.dtype))
+    return Mask(text) if type_.dtype is dtypes.bool_ else Varying(text, unknown(type_.dtype))
 
 
 def elementwise(

@@ -19,34 +19,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Form, Mask, Vector, unknown
-from stagekit.backends.host.pieces import Once, Piece, Plan, Region, Split
+from stagekit.backends.host.forms import LANES, Form, Mask, Varying, unknown
+from stagekit.backends.host.pieces import OncePerBlock, Piece, Plan, Region, Split
 from stagekit.backends.host.pointers import full_vector, lane_pointers
 from stagekit.backends.host.vectors import as_mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
+from stagekit.backends.shared_memory import BumpAllocator
 from stagekit.ir import Pointer, Scalar, Type, Value, ops
 
 ALIGN = 64  # bytes: a cache line, and the widest vector
 _POINTER_BYTES = 8
-
-
-class Layout:
-    """Hands out scratch memory from its beginning."""
-
-    def __init__(self, size_bytes: int = 0) -> None:
-        self.size_bytes = size_bytes
-
-    def take(self, size_bytes: int, align: int) -> int:
-        """The offset of a new area."""
-        step = max(align, 1)
-        start = -(-self.size_bytes // step) * step
-        self.size_bytes = start + size_bytes
-        return start
-
-    @property
-    def padded_bytes(self) -> int:
-        return -(-self.size_bytes // ALIGN) * ALIGN
 
 
 def is_bool(type_: Type) -> bool:
@@ -69,7 +52,7 @@ def load_slot(warp: Warp, value: Value, offset_bytes: int) -> Form:
     text = warp.w.emit(f"load {llvm_type(type_, LANES)}, ptr {pointer}, align {_alignment(type_)}")
     if isinstance(type_, Pointer):
         return lane_pointers(text)
-    return Vector(text, unknown(type_.dtype))
+    return Varying(text, unknown(type_.dtype))
 
 
 def store_slot(warp: Warp, value: Value, offset_bytes: int, form: Form) -> None:
@@ -94,7 +77,7 @@ def _pointer(warp: Warp, value: Value, offset_bytes: int) -> str:
 # -- when each slot is in use -----------------------------------------------------------------------------------------
 
 
-def place_slots(plan: Plan, warps: int, layout: Layout) -> dict[Value, int]:
+def place_slots(plan: Plan, warps: int, layout: BumpAllocator) -> dict[Value, int]:
     """An offset in the scratch memory for each slot."""
     times = _Times(plan)
     times.region(plan.region)
@@ -142,7 +125,7 @@ class _Times:
             elif isinstance(step, Split):
                 self._split(step)
             else:
-                assert isinstance(step, Once)
+                assert isinstance(step, OncePerBlock)
 
     def _touch_sources(self, values: Iterable[Value]) -> None:
         """A value that is computed again reads what it is made of."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from stagekit.backends.llvm import llvm
 
-_OPTIMISATION_LEVEL = 2
+OPTIMISATION_LEVEL = 2
 _NO_ELEMENT_BYTES = 16  # more than any element has
 
 
@@ -72,7 +72,7 @@ def quick_machine() -> Any:
     return machine_for(Processor("", ""), 0)
 
 
-def machine_for(processor: Processor, level: int = _OPTIMISATION_LEVEL) -> Any:
+def machine_for(processor: Processor, level: int = OPTIMISATION_LEVEL) -> Any:
     """A new LLVM target machine, for an engine, which frees it, or for one who needs his own."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(

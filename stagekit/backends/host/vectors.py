@@ -9,7 +9,7 @@ A mask made of a scalar keeps it as what holds of any and of all lanes.
 from __future__ import annotations
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Form, Linear, Mask, Uniform, Vector, constant_mask, known
+from stagekit.backends.host.forms import LANES, Form, Linear, Mask, Uniform, Varying, constant_mask, known
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.backends.llvm.writer import Writer
@@ -33,10 +33,10 @@ def constant_vector(element: str, values: tuple[int, ...]) -> str:
     return f"<{', '.join(f'{element} {v}' for v in values)}>"
 
 
-def _linear_vector(w: Writer, dtype: DType, held: DType, form: Linear) -> Vector:
+def _linear_vector(w: Writer, dtype: DType, held: DType, form: Linear) -> Varying:
     interval, is_narrow, element = form.interval, held is not dtype, scalar_type(held)
     if (lanes := form.constants) is not None:
-        return Vector(constant_vector(element, tuple(held.wrap(v) for v in lanes)), interval, is_narrow)
+        return Varying(constant_vector(element, tuple(held.wrap(v) for v in lanes)), interval, is_narrow)
     vector = vector_of(element, LANES)
     total = constant_vector(element, tuple(held.wrap(o) for o in form.offsets))
     for coefficient, steps in form.scaled:
@@ -45,7 +45,7 @@ def _linear_vector(w: Writer, dtype: DType, held: DType, form: Linear) -> Vector
         total = w.emit(f"add {vector} {total}, {product}")
     base = _held_scalar(w, dtype, held, form.base)
     total = w.emit(f"add {vector} {splat(w, element, base)}, {total}")
-    return Vector(total, interval if interval.fits(dtype) else Interval.of(dtype), is_narrow)
+    return Varying(total, interval if interval.fits(dtype) else Interval.of(dtype), is_narrow)
 
 
 def _held_scalar(w: Writer, dtype: DType, held: DType, form: Uniform) -> str:
@@ -54,9 +54,9 @@ def _held_scalar(w: Writer, dtype: DType, held: DType, form: Uniform) -> str:
     return arith.cast(w, dtype, held, None, form.text)
 
 
-def as_vector(w: Writer, dtype: DType, form: Form) -> Vector:
+def as_vector(w: Writer, dtype: DType, form: Form) -> Varying:
     """Return any scalar form but a bool as a vector, narrow where it can be."""
-    if isinstance(form, Vector):
+    if isinstance(form, Varying):
         return form
     if not isinstance(form, Uniform | Linear):
         raise InternalError(f"no vector of {dtype.name} can be made of {form}")
@@ -65,7 +65,7 @@ def as_vector(w: Writer, dtype: DType, form: Form) -> Vector:
     if isinstance(form, Linear):
         return _linear_vector(w, dtype, held, form)
     text = _held_scalar(w, dtype, held, form) if is_narrow else form.text
-    return Vector(splat(w, scalar_type(held), text), form.interval, is_narrow)
+    return Varying(splat(w, scalar_type(held), text), form.interval, is_narrow)
 
 
 def as_mask(w: Writer, form: Form) -> Mask:

@@ -1,6 +1,6 @@
 """Where code is being written: one warp at one point of the kernel, its values and the lanes that are on there.
 
-`Kernel` is what one compilation shares; `Warp` is what the op emitters are given. The code that runs once per block is
+`KernelContext` is what one compilation shares; `Warp` is what the op emitters are given. The code that runs once per block is
 written through a `Warp` too, one all of whose values are `Uniform`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, number
-from stagekit.backends.host.linear import Pattern, scalar
+from stagekit.backends.host.linear import Regular, scalar
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
@@ -33,7 +33,7 @@ class LocalPlace:
 
 
 @dataclass
-class Kernel:
+class KernelContext:
     """One compilation. block: threads per axis.
 
     emitters: how each kind of op is written (`compiler.py`). fork: tried before each (`conditional.py`). block_idx, grid_dim:
@@ -96,7 +96,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SharedQuotient:
     """Where all lanes have one quotient: it, and their remainders. condition: the scalar that tells."""
 
     quotient: Uniform
@@ -109,18 +109,18 @@ class Warp:
     """What the emitters work on.
 
     number: of this warp in its block. values: the form of every value in sight. mask: the lanes that are on, None for
-    all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block. rows: by
-    dividends and divisor, whether their quotients are known to be one, as far as that was asked.
+    all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block. quotients: by
+    dividends and divisor, the one quotient that they are known to have; None where they are known to have several.
     """
 
-    kernel: Kernel
+    kernel: KernelContext
     w: Writer
     number: Uniform
     values: dict[Value, Form]
     mask: Mask | None
     full: Mask | None
     copies: int = 1  # how often the code being written is there already, for loops written twice
-    rows: dict[tuple[Linear, str], Row | None] = field(default_factory=dict)
+    quotients: dict[tuple[Linear, str], SharedQuotient | None] = field(default_factory=dict)
 
     def __getitem__(self, value: Value) -> Form:
         form = self.values.get(value) or self.kernel.block_values.get(value)
@@ -141,15 +141,15 @@ class Warp:
             self.mask = outer
 
     @contextmanager
-    def in_row(self, division: tuple[Linear, str], row: Row | None) -> Iterator[None]:
+    def with_quotient(self, division: tuple[Linear, str], quotient: SharedQuotient | None) -> Iterator[None]:
         """Write code, one of two copies, where `division` is known to give one quotient, or None: to give several."""
-        self.rows[division] = row
+        self.quotients[division] = quotient
         self.copies *= 2
         try:
             yield
         finally:
             self.copies //= 2
-            del self.rows[division]
+            del self.quotients[division]
 
     def run(self, block: Block) -> tuple[Form, ...]:
         """Write the ops of `block`; gives the forms of what its terminator hands on."""
@@ -180,7 +180,7 @@ class Warp:
     def emit(self, op: Op) -> None:
         self.kernel.emitters[type(op)](self, op)
 
-    def thread(self) -> Pattern:
+    def thread(self) -> Regular:
         """The number of each thread in its block, x fastest."""
         base = self._scaled(LANES)
         if base.constant is not None:
