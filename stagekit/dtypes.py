@@ -98,6 +98,9 @@ class DType:
     @hide_frames
     def __call__(self, value: Any) -> Any:
         """Convert a Python or NumPy number to a NumPy scalar of this dtype (in a kernel: convert a traced value)."""
+        in_kernel = diagnostics.language_call.get()
+        if in_kernel is not None:
+            return in_kernel(self, (value,), {})
         try:
             from_python = np.asarray(value)
             with np.errstate(all="ignore"):

@@ -196,8 +196,8 @@ class Arithmetic:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def binary(self, symbol: str, left: Numeric, right: Numeric) -> Number | Static:
-        """Return `left symbol right` for numbers of which at least one is not a literal."""
+    def operand_dtype(self, symbol: str, left: Numeric, right: Numeric) -> tuple[DType, bool]:
+        """Return the dtype in which `left symbol right` is computed, and whether the result is weak."""
         dtype, is_weak = meet(left, right, self.builder.loc)
         if symbol == "/":
             dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
@@ -209,12 +209,18 @@ class Arithmetic:
             raise StagingError(
                 BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), self.builder.loc
             )
+        return dtype, is_weak
+
+    def binary(self, symbol: str, left: Numeric, right: Numeric) -> Number | Static:
+        """Return `left symbol right` for numbers of which at least one is not a literal."""
+        dtype, is_weak = self.operand_dtype(symbol, left, right)
         kind = SYMBOLS[symbol].kind
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.binary(kind, dtype, self._static(left, dtype), self._static(right, dtype))
+            return semantics.binary(kind, dtype, self.static(left, dtype), self.static(right, dtype))
         return Number(self.builder.binary(kind, *self.pair(left, right, dtype)), is_weak)
 
-    def _static(self, value: Literal | np.generic, dtype: DType) -> Static:
+    def static(self, value: Literal | np.generic, dtype: DType) -> Static:
+        """Return a compile-time number as a NumPy scalar of `dtype`; an integer literal must fit."""
         self._check_range(value, dtype)
         return semantics.typed(self.payload(value, dtype), dtype)
 
@@ -229,7 +235,7 @@ class Arithmetic:
                     return np.bool_(outcome)
                 return Number(self.builder.constant(bool(outcome), of_dtype(dtypes.bool_, other.value.type)))
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.compare(kind, dtype, self._static(left, dtype), self._static(right, dtype))
+            return semantics.compare(kind, dtype, self.static(left, dtype), self.static(right, dtype))
         return Number(self.builder.compare(kind, *self.pair(left, right, dtype)))
 
     def negate(self, operand: Number | np.generic) -> Number | Static:

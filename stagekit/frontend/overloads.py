@@ -27,16 +27,16 @@ from stagekit.ir import PURE, Intrinsic, Param, Pointer, Scalar, Sig, Type, Valu
 
 def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return the results of `spec(*args, **kwargs)`: None, one value, or a tuple."""
-    values, params = _bind(site, spec, args, kwargs)
+    values, params = bind(site, spec, args, kwargs)
     site.at()
     for value in values:
         if not is_numeric(value) and not isinstance(value, (Address, Array)):
             raise _no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
-        return _fold(site, spec, values, params)
+        return fold(site, spec, values, params)
     if spec.level and not site.frame.source.file.startswith(LIBRARY):
         site.tracer.uses[spec.name] = spec.level
-    sig = _resolve(site, spec, values)
+    sig = resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.broadcast(*operands))
@@ -58,7 +58,7 @@ def signature_text(spec: Intrinsic) -> str:
     return f"{spec.name}({', '.join(parts)})"
 
 
-def _bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
+def bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """Return the run-time arguments and the compile-time parameters, each in order. By position, parameters come last."""
     if not kwargs and not spec.params and len(args) == len(spec.args):
         return args, ()
@@ -103,7 +103,7 @@ def _param(site: Site, spec: Intrinsic, param: Param, value: Any) -> Any:
 # -- overloads ----------------------------------------------------------------------------------------------------------
 
 
-def _resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
+def resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
     """Return the signature that fits `values`, after the conversions that an operator would make."""
     key = (spec, *[_overload_key(site, v) for v in values])
     found = _RESOLVED.get(key)
@@ -190,7 +190,7 @@ def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
 # -- folding ------------------------------------------------------------------------------------------------------------
 
 
-def _fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
+def fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
     """Compute the result of known arguments. Literals give literals, computed in float64 or int64."""
     is_weak = all(is_literal(v) for v in values)
     candidates = [dtypes.int64, dtypes.float64] if is_weak else _candidates(site, spec, values)

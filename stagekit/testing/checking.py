@@ -26,6 +26,7 @@ from stagekit.frontend.tracer import suggest
 from stagekit.jit.sanitizing import CHECKS, Sanitizer
 from stagekit.jit.sanitizing import sanitize as make_sanitizer
 from stagekit.testing.launching import Array, Launch
+from stagekit.testing.oracle import run_in_python
 
 TARGETS = ("interp", "cpu", "cuda")  # the first catches what would write over our memory on the second
 _DEFINED = (
@@ -59,7 +60,8 @@ def check(
     """Compare `kernel` with `reference` on launches that are drawn; raise `CheckFailed` for the smallest that differs.
 
     reference: takes parameters of the kernel by name, arrays as NumPy arrays of its own, and either writes the expected contents
-    into them or gives a mapping from name to array. Every array must end as it says, and those that it does not take unchanged;
+    into them or gives a mapping from name to array; or it is `run_in_python`, by which a block-level kernel is its own reference.
+    Every array must end as it says, and those that it does not take unchanged;
     ignore: names of arrays that may hold anything. tolerance: None for the one of each dtype. targets: one or some of "cpu",
     "interp" and "cuda"; None for all that there are. sanitize: look for faults too, on the interpreter. examples: how many
     launches to try.
@@ -86,7 +88,7 @@ def check(
     @given(launches)
     def holds(launch: Launch) -> None:
         __tracebackhide__ = True
-        expected = _expected(reference, launch)
+        expected = _in_python(kernel, launch) if reference is run_in_python else _expected(reference, launch)
         for target in chosen:
             _compare(kernel, launch.of(kernel), target, expected, tolerance, ignore, watch)
 
@@ -104,6 +106,17 @@ def _targets(given: Any) -> tuple[str, ...]:
             hint = f"{suggest(str(name), TARGETS)}targets are {', '.join(map(repr, TARGETS))}"
             raise SpecializeError(BadOption("check", f"`targets` holds {shown(name)}", hint))
     return tuple(names)
+
+
+def _in_python(kernel: Any, launch: Launch) -> dict[str, Array]:
+    """Return what every array holds after the kernel's own function ran in CPython."""
+    __tracebackhide__ = True
+    fresh = launch.fresh()
+    try:
+        run_in_python(kernel, launch.brackets, **fresh.of(kernel).arguments)
+    except StagekitError as error:
+        raise _failure(kernel, launch, "Python", str(error)) from error
+    return fresh.arrays
 
 
 def _expected(reference: Callable[..., Any], launch: Launch) -> dict[str, Array]:

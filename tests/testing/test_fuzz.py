@@ -13,24 +13,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagekit as sk
 from stagekit.dtypes import dtype_from_numpy, promote
 from stagekit.ir import BinaryKind, semantics
-from tools.fuzz import parallel, staging_run, staging_types
+from stagekit.testing import oracle
+from tools.fuzz import blocks, parallel, staging_run, staging_types
 from tools.fuzz.__main__ import main
+from tools.fuzz.blocks import FEATURES
+from tools.fuzz.blocks_run import BlocksFuzzer
 from tools.fuzz.fuzzers import FUZZERS
 from tools.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
 
 TARGETS = ("interp", "cpu")
-SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8}
-LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000}
+SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8, "blocks": 200}
+LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000, "blocks": 5000}
+MOST_SECONDS = 10.0  # of a short run
 
 
 @pytest.mark.stagekit_unchecked
 @pytest.mark.parametrize("name", list(FUZZERS))
 def test_a_short_run_finds_nothing(name: str) -> None:
-    outcome = run(FUZZERS[name](), 10_000, SHORT[name], TARGETS, None)
+    outcome = run(FUZZERS[name](), 10_000, SHORT[name], TARGETS, None, MOST_SECONDS)
 
     assert [] == [failure.problem.text for failure in outcome.failed]
+    assert outcome.counts
 
 
 @pytest.mark.slow
@@ -70,6 +76,45 @@ def test_what_ever_failed_is_right_on_the_gpu(name: str, path: Path) -> None:
     found = problems_of(FUZZERS[name](), path.read_text(encoding="utf-8"), ("cuda",))
 
     assert [] == [problem.text for problem in found]
+
+
+def test_a_short_run_of_every_feature_has_a_meaning_in_cpython() -> None:
+    """Most programs have one, and those that have none are counted by the reason."""
+    fuzzer = BlocksFuzzer(frozenset(FEATURES))
+
+    outcome = run(fuzzer, 10_000, 200, (), None)
+
+    without = {what: count for what, count in outcome.counts.items() if what.startswith("without meaning")}
+    assert [] == outcome.failed
+    assert 0 < sum(without.values()) < 60
+
+
+def test_blocks_finds_a_wrong_meaning_and_shows_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython is made to leave out the last element of every maximum."""
+    reduce_max = sk.reduce_max.__stagekit_fragment__  # type: ignore[attr-defined]
+    honest = oracle._LANGUAGE[reduce_max]
+    wrong = lambda programs, tile: honest(programs, type(tile)(tile.elements[:-1], tile.dtype))  # noqa: E731
+    monkeypatch.setitem(oracle._LANGUAGE, reduce_max, wrong)
+    fuzzer = BlocksFuzzer()
+    case = blocks.Case(
+        extents=[100], grid=2, tiles=[[0, "int32"]], scalars=["int32"], arrays=[["own", "int32", 5]], shared=[],
+        views=[[0, 0]], seed=1,
+        body=[
+            ["let", "t0", ["cast", "int32", ["i", 0]]],
+            ["let", "s0", ["cast", "int32", ["lit", 3]]],
+            ["if", ["cmp", ">", ["n"], ["lit", 2]], [["let", "s0", ["reduce", "max", ["bin", "+", ["t", 0], ["lit", 1]]]]], []],
+            ["barrier"],
+            ["put", "a0", ["own", 5, ["lit", 2]], ["bin", "+", ["s", 0], ["pid"]]],
+        ],
+    ).text()  # fmt: skip
+
+    found = [p for p in problems_of(fuzzer, case, TARGETS) if p.kind == "cpu differs"]
+    small, _ = shrink(fuzzer, case, found[0], TARGETS)
+
+    text = blocks.kernel_text(blocks.Case.parse(small))
+    assert "reduce_max" in text
+    assert "syncthreads" not in text
+    assert len(small) < len(case)
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------

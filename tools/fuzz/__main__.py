@@ -12,6 +12,8 @@ from pathlib import Path
 
 from stagekit import cuda
 from tools.fuzz.arithmetic_run import ArithmeticFuzzer
+from tools.fuzz.blocks import FEATURES, SETTLED
+from tools.fuzz.blocks_run import BlocksFuzzer
 from tools.fuzz.fleet import Fleet, Plan
 from tools.fuzz.fuzzers import FUZZERS
 from tools.fuzz.harness import CORPUS, Fuzzer
@@ -40,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--failures", type=int, default=20, help="stop when so many cases have failed")
     parser.add_argument("--expressions", type=int, help="of a batch, for the arithmetic fuzzer")
+    parser.add_argument(
+        "--features", type=_features, help=f"of the blocks fuzzer, comma separated: {', '.join(FEATURES)}"
+    )
     parser.add_argument("--targets", type=_split, help="comma separated; all that there are by default")
     parser.add_argument("--corpus", help="folder that keeps what fails, shrunk; that of the tests by default")
     return parser
@@ -60,6 +65,8 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _make(options: argparse.Namespace) -> Callable[[], Fuzzer]:
     make = FUZZERS[options.fuzzer]
+    if options.features is not None:
+        return functools.partial(BlocksFuzzer, SETTLED | options.features)
     return make if options.expressions is None else functools.partial(ArithmeticFuzzer, options.expressions)
 
 
@@ -68,6 +75,13 @@ def _split(text: str) -> tuple[str, ...]:
     if not set(targets) <= set(_ALL_TARGETS):
         raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(_ALL_TARGETS)}")
     return targets
+
+
+def _features(text: str) -> frozenset[str]:
+    features = frozenset(text.split(","))
+    if not features <= FEATURES.keys():
+        raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(FEATURES)}")
+    return features
 
 
 def _targets() -> tuple[str, ...]:

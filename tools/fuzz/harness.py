@@ -6,6 +6,7 @@ read, kept and replayed without the generator that drew it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -68,8 +69,14 @@ class Outcome:
     failed: list[Failure] = field(default_factory=list)
 
 
-def run(fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: Path | None) -> Outcome:
-    """Cases of `count` seeds from `first` on, in this process. corpus: where failures go, None for nowhere."""
+def run(
+    fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: Path | None, most_seconds: float = math.inf
+) -> Outcome:
+    """Cases of `count` seeds from `first` on, in this process, until `most_seconds` of its time have passed.
+
+    corpus: where failures go, None for nowhere.
+    """
+    began_s = time.process_time()
     outcome, start = Outcome(), time.perf_counter()
     trial = Trial(fuzzer, targets)
     for seed in range(first, first + count):
@@ -78,7 +85,7 @@ def run(fuzzer: Fuzzer, first: int, count: int, targets: Sequence[str], corpus: 
         if failure:
             outcome.failed.append(failure)
             keep(fuzzer, failure, corpus)
-        if len(outcome.failed) >= MOST_FAILURES:
+        if len(outcome.failed) >= MOST_FAILURES or time.process_time() - began_s > most_seconds:
             break
     outcome.counts = trial.taken_counts()
     outcome.seconds = time.perf_counter() - start

@@ -66,7 +66,7 @@ class ParallelFuzzer:
 
     def smaller(self, case: str) -> Iterator[str]:
         parsed = Case.parse(case)
-        for body in _smaller_bodies(parsed.body):
+        for body in smaller_bodies(parsed.body):
             yield parsed.with_body(body).text()
         for threads, blocks, rows in itertools.product((32, 64, parsed.threads), (1, parsed.blocks), (1, parsed.rows)):
             smaller = Case(threads, blocks, parsed.body, rows)
@@ -74,14 +74,14 @@ class ParallelFuzzer:
                 yield smaller.text()
 
 
-def _smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
+def smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
     """Statements left out, and blocks in place of the statement around them."""
     yield from without(body)
     for index, statement in enumerate(body):
         for position, part in enumerate(statement):
             if isinstance(part, list):
                 yield [*body[:index], *part, *body[index + 1 :]]
-                for inner in _smaller_bodies(part):
+                for inner in smaller_bodies(part):
                     yield [
                         *body[:index],
                         [*statement[:position], inner, *statement[position + 1 :]],

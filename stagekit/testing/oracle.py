@@ -1,0 +1,472 @@
+"""`run_in_python`: what a block-level kernel means. CPython runs the user's own function, program after program, on NumPy arrays.
+
+    run_in_python(softmax, (rows,), src, dst, columns, BLOCK=64)
+
+Nothing is traced. A call of a function of the language comes here. Functions of Python's own to which kernels give another
+meaning (`range`, `min`, `int`, `math.exp`, ...) are exchanged in a copy of the user's function and of those that it calls;
+methods of the user's classes have Python's own. Where two paths meet, and round a loop, a variable keeps the dtype that it has.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import functools
+import itertools
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import stagekit as sk
+from stagekit import dtypes
+from stagekit.diagnostics import UNKNOWN, Diagnostic, Loc, StagekitError, hide_frames, language_call
+from stagekit.dtypes import INDEX, DType, dtype_from_numpy
+from stagekit.frontend import overloads
+from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
+from stagekit.frontend.familiar import familiar
+from stagekit.frontend.markers import Optional, Pointer, Tensor
+from stagekit.frontend.numbers import default_dtype
+from stagekit.frontend.values import is_fixed
+from stagekit.ir import Intrinsic, semantics
+from stagekit.runtime.args import describe
+from stagekit.runtime.checks import convert
+from stagekit.runtime.errors import ArgumentError, AssertionFailed, KernelAssertionError, NotAnArray
+from stagekit.runtime.launch_config import LaunchConfig, launch_size, missing_brackets
+from stagekit.signature import ScalarSpec
+from stagekit.testing import oracle_memory as memory
+from stagekit.testing.oracle_memory import Meetings, OracleArray, OracleMemory, OraclePointer
+from stagekit.testing.oracle_values import (
+    PLACE,
+    Array,
+    OracleScalar,
+    OracleTile,
+    OracleValue,
+    as_float,
+    as_int,
+    call_intrinsic,
+    choose,
+    extreme,
+    refused,
+    value_of,
+)  # fmt: skip
+
+Axes = tuple[int, ...]
+
+
+class NotOfBlocks(Diagnostic):
+    title: ClassVar[str] = "No operation of a block-level program"
+    label: ClassVar[str] = "`{name}` has no meaning where a block is one program"
+    help: ClassVar[str] = "`run_in_python` runs block-level kernels; kernels of threads are checked by `sk.sanitize`"
+
+
+@hide_frames
+def run_in_python(kernel: Any, brackets: Any, /, *args: Any, **kwargs: Any) -> None:
+    """Run a block-level kernel in CPython, its programs one after the other: the meaning that it has on every target.
+
+    brackets: the grid, as in a launch; None for a kernel with `device_entry`. The arguments are those of a launch; arrays are
+    NumPy's, written in place. Raises `NoMeaning` for a step that has none (an access out of bounds, a store of two values to one
+    element, programs that race, ...), and KernelAssertionError for the first assert that fails.
+    """
+    run_programs(kernel, brackets, args, kwargs)
+
+
+def run_programs(
+    kernel: Any, brackets: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_reversed: bool = False
+) -> None:
+    """Do what `run_in_python` does. is_reversed: from the last program to the first, which must make no difference."""
+    specialization, values, _ = kernel._resolve(args, kwargs)
+    meanings = specialization.meanings
+    given = {name: _argument(name, value, meanings[name]) for name, value in zip(meanings, values)}
+    known = {name: _counterpart(value, {}) for name, value in specialization.constexprs.items()}
+    by_name = {**specialization.constexprs, **dict(zip(meanings, values))}
+    function = _counterpart(kernel.function, {})
+    programs = _Programs(kernel.name, functools.partial(function, **given, **known))
+    grid = programs.entry_grid() if brackets is None else _grid(brackets, by_name)
+    arrays = [each.memory for each in given.values() if isinstance(each, OracleArray | OraclePointer)]
+    programs.run(grid, arrays, is_reversed=is_reversed)
+
+
+def _grid(brackets: Any, by_name: Mapping[str, Any]) -> Axes:
+    given = brackets.grid if isinstance(brackets, LaunchConfig) else brackets
+    return launch_size(given(by_name) if callable(given) else given, 1).grid
+
+
+# -- programs -----------------------------------------------------------------------------------------------------------
+
+
+class _EntryFound(BaseException):
+    """Ends a program at its `device_entry`. grid: what it says."""
+
+    def __init__(self, grid: Axes) -> None:
+        super().__init__(grid)
+        self.grid = grid
+
+
+class _Programs:
+    """Runs the programs of a launch. run_one: the user's function with its arguments. index: that of the program that runs."""
+
+    def __init__(self, name: str, run_one: Callable[[], None]) -> None:
+        self.name, self.run_one = name, run_one
+        self.grid: Axes = (1, 1, 1)
+        self.index: Axes = (0, 0, 0)
+        self.is_asked = False  # for the grid that it computes itself
+
+    def entry_grid(self) -> Axes:
+        """Return the grid that the kernel computes itself."""
+        self.is_asked = True
+        try:
+            self._program()
+        except _EntryFound as found:
+            return found.grid
+        finally:
+            self.is_asked = False
+        raise missing_brackets("block", self.name)
+
+    def run(self, grid: Axes, memories: Sequence[OracleMemory], *, is_reversed: bool) -> None:
+        self.grid = grid
+        indices = [xyz[::-1] for xyz in itertools.product(*map(range, grid[::-1]))]
+        meetings = Meetings(memories) if len(indices) > 1 else None
+        order = list(enumerate(indices))
+        for number, self.index in reversed(order) if is_reversed else order:
+            if meetings is not None:
+                meetings.program = number
+            self._program()
+
+    def _program(self) -> None:
+        token = language_call.set(self.call)
+        try:
+            self.run_one()
+        except StagekitError as error:
+            error.loc = error.loc if error.loc not in (None, UNKNOWN) else _place_in_user_code(error)
+            error.context = (f"while running `{self.name}` in Python, program {self.index}",)
+            raise
+        except AssertionError as error:
+            failed = AssertionFailed(str(error), self.index, (0, 0, 0), "")
+            raise KernelAssertionError(failed, _place_in_user_code(error)) from None
+        finally:
+            language_call.reset(token)
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Carry out a call of a function of the language."""
+        if isinstance(function, DType):
+            (value,) = args
+            return (
+                value.to(function)
+                if isinstance(value, OracleValue)
+                else value_of(semantics.typed(value, function), function)
+            )
+        if isinstance(function, Intrinsic):
+            return self._intrinsic(function, args, kwargs)
+        run = _LANGUAGE.get(function)
+        if run is None:
+            raise StagingError(NotOfBlocks(getattr(function, "name", function.__name__)), UNKNOWN)
+        return run(self, *args, **kwargs)
+
+    def _intrinsic(self, spec: Intrinsic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        place = _INDICES.get(spec)
+        if place is not None:
+            axis = [*args, *kwargs.values(), 0][0]
+            return value_of(getattr(self, place)["xyz".index(axis) if isinstance(axis, str) else axis], INDEX)
+        if spec in memory.ATOMICS:
+            mask = kwargs.pop("mask", None)
+            values, _ = overloads.bind(PLACE, spec, list(args), kwargs)
+            return memory.atomic(spec, *values, mask=mask)
+        if spec.is_elementwise and spec.evaluate is not None:
+            return call_intrinsic(spec, *args, **kwargs)
+        if spec.args or any(sig.results for sig in spec.sigs):
+            raise StagingError(NotOfBlocks(spec.name), UNKNOWN)
+        return None  # a barrier or a fence: one program has no threads that wait
+
+
+def _place_in_user_code(error: BaseException) -> Loc | None:
+    """Return the innermost line of the user's functions that an exception came through."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_fixed(trace.tb_frame.f_globals.get("__name__")):
+            line, end, col, end_col = list(code.co_positions())[trace.tb_lasti // 2]
+            found = Loc(code.co_filename, line or 0, col or 0, end or line or 0, end_col or 0, code.co_name)
+        trace = trace.tb_next
+    return found
+
+
+# -- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def _argument(name: str, value: Any, meaning: Any) -> Any:
+    """Return an argument as the kernel sees it."""
+    inner = meaning.inner if isinstance(meaning, Optional) else meaning
+    if value is None:
+        return None
+    if isinstance(value, np.ndarray):
+        return _array(name, value, inner)
+    if isinstance(inner, Tensor | Pointer) or not isinstance(value, int | float | np.generic):
+        raise ArgumentError(NotAnArray(name, "NumPy's" if inner is None else inner.dtype.name, describe(value)))
+    dtype = inner if isinstance(inner, DType) else _own_dtype(value)
+    convert(ScalarSpec(name, dtype), value)  # refuses what does not fit
+    return value_of(semantics.typed(value, dtype), dtype)
+
+
+def _own_dtype(value: Any) -> DType:
+    """Return the dtype of a number without an annotation, which does not depend on how large it is."""
+    if isinstance(value, np.generic):
+        return default_dtype(value)
+    return dtypes.bool_ if isinstance(value, bool) else dtypes.int32 if isinstance(value, int) else dtypes.float32
+
+
+def _array(name: str, array: Array, meaning: Any) -> OracleArray | OraclePointer:
+    dtype = dtype_from_numpy(array.dtype)
+    if dtype is None or (meaning is not None and meaning.dtype is not dtype):
+        wanted = "a dtype of kernels" if meaning is None else meaning.dtype.name
+        raise ArgumentError(NotAnArray(name, wanted, describe(array)))
+    places = sum(
+        (step // array.itemsize * index for step, index in zip(array.strides, np.indices(array.shape, np.int64))),
+        start=np.zeros(array.shape, np.int64),
+    )
+    places -= places.min(initial=0)
+    count = int(places.max(initial=-1)) + 1
+    lowest = array[tuple(slice(None, 1) if step >= 0 else slice(-1, None) for step in array.strides)].reshape(-1)
+    elements = np.lib.stride_tricks.as_strided(lowest, (count,), (array.itemsize,)) if count else lowest
+    owned = None
+    if count > array.size:
+        owned = np.isin(np.arange(count), places)
+    found = OracleArray(OracleMemory(name, elements, dtype, owned=owned), places, is_static=_has_known_shape(meaning))
+    return found.ptr if isinstance(meaning, Pointer) else found
+
+
+def _has_known_shape(meaning: Any) -> bool:
+    return isinstance(meaning, Tensor) and all(isinstance(size, int) for size in meaning.shape)
+
+
+# -- the language -------------------------------------------------------------------------------------------------------
+
+
+def _static_int(what: str, value: Any) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise StagingError(BadCall(f"{what} is {describe(value)}", "a Python int is needed"), UNKNOWN)
+    return int(value)
+
+
+def _arange(_: _Programs, start: int, stop: int) -> OracleValue:
+    return value_of(np.arange(_static_int("`start`", start), _static_int("`stop`", stop)), INDEX)
+
+
+def _full(_: _Programs, shape: Any, value: Any, dtype: DType) -> OracleValue:
+    (extent,) = shape if isinstance(shape, tuple | list) else (shape,)
+    number = value.to(dtype).elements if isinstance(value, OracleScalar) else semantics.typed(value, dtype)
+    return value_of(np.full(_static_int("`shape`", extent), number), dtype)
+
+
+def _alloc_shared(_: _Programs, shape: Any, dtype: DType, *, align: int | None = None) -> OracleArray:
+    sizes = [_static_int("`shape`", size) for size in (shape if isinstance(shape, tuple | list) else (shape,))]
+    count = math.prod(sizes)
+    shared = OracleMemory("shared", np.zeros(count, dtype.numpy), dtype, "shared")
+    return OracleArray(shared, np.arange(count).reshape(sizes), is_static=True)
+
+
+def _window(_: _Programs, array: OracleArray, start: Any, shape: Any) -> Any:
+    starts, sizes = (each if isinstance(each, tuple | list) else (each,) for each in (start, shape))
+    return array[tuple(slice(first, first + size) for first, size in zip(starts, sizes))]
+
+
+def _reduce_sum(_: _Programs, tile: OracleTile) -> OracleValue:
+    """Integers below 32 bits are summed in 32, 16-bit floats in float32; a float sum is rounded once."""
+    own = _tile(tile).dtype
+    if own.is_float:
+        total = math.fsum(tile.elements.astype(np.float64).tolist())
+        wide = dtypes.float64 if own is dtypes.float64 else dtypes.float32
+        return value_of(np.float64(total), dtypes.float64).to(wide).to(own)
+    working = own if own.bits >= 32 else dtypes.uint32 if own.kind == "uint" else dtypes.int32
+    return value_of(tile.elements_as(working).sum(dtype=working.numpy), working)
+
+
+def _reduced(spec: Any) -> Callable[..., OracleValue]:
+    """Return the reduction by `minimum` or `maximum`, to which it does not matter if an element takes part twice."""
+
+    def run(_: _Programs, tile: OracleTile) -> OracleValue:
+        elements = _tile(tile).elements
+        while len(elements) > 1:
+            half = (len(elements) + 1) // 2
+            elements = spec.evaluate(elements[:half], elements[-half:])
+        return value_of(elements[0], tile.dtype)
+
+    return run
+
+
+def _tile(value: Any) -> OracleTile:
+    if not isinstance(value, OracleTile):
+        raise refused("a reduction", describe(value), "it takes a tile")
+    return value
+
+
+def _static_assert(_: _Programs, condition: Any, message: Any = "") -> None:
+    if not condition:
+        raise StagingError(StaticAssertion(str(message) or "the condition is false"), UNKNOWN)
+
+
+def _device_entry(programs: _Programs, *, launch: LaunchConfig) -> None:
+    """Take note of the grid, where the kernel is asked for it."""
+    if programs.is_asked:
+        raise _EntryFound(launch_size(tuple(map(_plain, launch.grid)), 1).grid)
+
+
+def _fragment(function: Any) -> Any:
+    """Return what a function of the library calls itself when it comes here."""
+    return function.__stagekit_fragment__
+
+
+_LANGUAGE: dict[Any, Callable[..., Any]] = {
+    sk.load: lambda _, *args, **kwargs: memory.load(*args, **kwargs),
+    sk.store: lambda _, *args, **kwargs: memory.store(*args, **kwargs),
+    sk.where: lambda _, condition, if_true, if_false: choose(condition, if_true, if_false),
+    sk.static_range: lambda _, *bounds: range(*bounds),
+    sk.static_assert: _static_assert,
+    sk.static_print: lambda _, *values: None,  # what a specialisation prints is no part of a run
+    sk.alloc_shared: _alloc_shared,
+    sk.window: _window,
+    sk.device_entry: _device_entry,
+    _fragment(sk.arange): _arange,
+    _fragment(sk.full): _full,
+    _fragment(sk.zeros): lambda _, shape, dtype: _full(_, shape, 0, dtype),
+    _fragment(sk.reduce_sum): _reduce_sum,
+    _fragment(sk.reduce_max): _reduced(sk.maximum),
+    _fragment(sk.reduce_min): _reduced(sk.minimum),
+}
+_INDICES = {
+    sk.program_id: "index", sk.num_programs: "grid", sk.cuda.block_idx: "index", sk.cuda.grid_dim: "grid",
+}  # fmt: skip
+
+
+# -- Python's own, with the meaning that kernels give them ------------------------------------------------------------------
+
+
+class _Range:
+    """`range(...)`: its numbers are int64, uint64 where a bound is one."""
+
+    def __init__(self, *bounds: Any, unroll: int | None = None) -> None:
+        is_unsigned = any(isinstance(b, OracleScalar) and b.dtype is dtypes.uint64 for b in bounds)
+        self.dtype = dtypes.uint64 if is_unsigned else INDEX
+        self.values = range(*(_plain(bound) for bound in bounds))
+
+    def __iter__(self) -> Iterator[OracleValue]:
+        return (value_of(value, self.dtype) for value in self.values)
+
+    def __reversed__(self) -> Iterator[OracleValue]:
+        return (value_of(value, self.dtype) for value in reversed(self.values))
+
+    def __contains__(self, value: Any) -> bool:
+        return _plain(value) in self.values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as Python's own."""
+    return value.number() if isinstance(value, OracleScalar) else value
+
+
+class _Exchanged(type):
+    """The class of what stands for one of Python's own types: it makes other objects, and has the same instances."""
+
+    python: type
+    make: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.python)
+
+
+def _exchanged(python: type, make: Callable[..., Any]) -> Any:
+    return _Exchanged(python.__name__, (), {"python": python, "make": staticmethod(make)})
+
+
+def _where_traced(python: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does `run` if an argument is a value of the kernel, else what Python's does."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        return (
+            run(*args, **kwargs)
+            if any(isinstance(a, OracleValue | OracleArray) for a in args)
+            else python(*args, **kwargs)
+        )
+
+    return either
+
+
+_OTHERS: dict[Any, Any] = {
+    builtins.range: _exchanged(range, _Range),
+    builtins.int: _exchanged(int, _where_traced(int, as_int)),
+    builtins.float: _exchanged(float, _where_traced(float, as_float)),
+    builtins.min: _where_traced(min, functools.partial(extreme, ast.Lt)),
+    builtins.max: _where_traced(max, functools.partial(extreme, ast.Gt)),
+    builtins.len: _where_traced(len, lambda value: value.shape[0]),
+    np.where: _where_traced(np.where, choose),
+}
+_BUILTINS = {name: _OTHERS.get(value, value) if callable(value) else value for name, value in vars(builtins).items()}
+
+
+class _Module:
+    """A module as kernels see it."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return _counterpart(getattr(self._module, name), {})
+
+
+def _counterpart(value: Any, made: dict[int, Any]) -> Any:
+    """Return what stands for an object that a kernel reaches: functions are copied, with what they reach. made: copies, by id."""
+    if isinstance(value, types.ModuleType):
+        return value if value.__name__.partition(".")[0] == "stagekit" else _Module(value)
+    if type(value) in (tuple, list):
+        return type(value)(_counterpart(item, made) for item in value)
+    if isinstance(value, functools.partial):
+        return functools.partial(_counterpart(value.func, made), *value.args, **value.keywords)
+    if isinstance(value, types.MethodType):
+        return types.MethodType(_counterpart(value.__func__, made), value.__self__)
+    if not callable(value) or is_fixed(getattr(value, "__module__", None)):
+        return _known_counterpart(value)
+    fixed = getattr(value, "__stagekit_fixed__", {})
+    fragment = getattr(value, "__stagekit_fragment__", value)
+    if not isinstance(fragment, types.FunctionType):
+        return value
+    function = made[id(fragment)] if id(fragment) in made else _copy(fragment, made)
+    return functools.partial(function, **fixed) if fixed else function
+
+
+def _known_counterpart(value: Any) -> Any:
+    """Return what stands for an object of Python's own, NumPy's or ours."""
+    spec = familiar(value)
+    if spec is not None:
+        return _where_traced(value, functools.partial(call_intrinsic, spec))
+    return _OTHERS.get(value, value) if isinstance(value, type | types.BuiltinFunctionType) else value
+
+
+def _copy(fn: types.FunctionType, made: dict[int, Any]) -> types.FunctionType:
+    """Return a copy of a function that reaches counterparts by its globals, its closure and its defaults."""
+    namespace: dict[str, Any] = {"__builtins__": _BUILTINS, "__name__": fn.__module__}
+    cells = tuple(types.CellType() for _ in fn.__closure__ or ())
+    copied = types.FunctionType(fn.__code__, namespace, fn.__name__, _counterpart(fn.__defaults__, made), cells)
+    made[id(fn)] = copied
+    copied.__kwdefaults__ = {name: _counterpart(value, made) for name, value in (fn.__kwdefaults__ or {}).items()}
+    for name in _names_of(fn.__code__) & fn.__globals__.keys():
+        is_own = name.isidentifier()  # pytest puts other names into the asserts of tests
+        namespace[name] = _counterpart(fn.__globals__[name], made) if is_own else fn.__globals__[name]
+    for cell, outer in zip(cells, fn.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # it is empty yet
+            cell.cell_contents = _counterpart(outer.cell_contents, made)
+    return copied
+
+
+def _names_of(code: types.CodeType) -> set[str]:
+    """Return the names that a function and those inside it use as globals and attributes."""
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return set(code.co_names).union(*map(_names_of, inner))

@@ -1,0 +1,303 @@
+"""Numbers and tiles of numbers for a kernel that CPython runs: NumPy's elements with the language's dtypes.
+
+In which dtype operands meet is said by `frontend/numbers`, what an operation means there by `ir/semantics`, and what a function
+means by its record. Nothing is shared with `lib/`, whose tiles these are held against.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError, shown
+from stagekit.dtypes import DType
+from stagekit.frontend import overloads
+from stagekit.frontend.errors import BadOperands, StagingError
+from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, Arithmetic, default_dtype, is_literal, meet
+from stagekit.intrinsics import registry
+from stagekit.ir import Builder, Intrinsic, UnaryKind, semantics
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Elements = Any  # a NumPy scalar, or an array of one axis
+
+
+class _Place:
+    """What the front end asks of a place in a program. An error gets its line where it leaves the user's function."""
+
+    loc = UNKNOWN
+    tracer = SimpleNamespace(arithmetic=Arithmetic(Builder(UNKNOWN)))
+
+    def at(self) -> None:
+        """Nothing is emitted at a place."""
+
+    def error(self, diagnostic: Diagnostic) -> StagingError:
+        return StagingError(diagnostic, self.loc)
+
+
+PLACE: Any = _Place()
+_ARITHMETIC: Arithmetic = PLACE.tracer.arithmetic
+
+
+def refused(what: str, values: str, hint: str) -> StagingError:
+    """Return the error for operands that an operation does not take."""
+    return StagingError(BadOperands(what, values, hint), UNKNOWN)
+
+
+class NoMeaning(StagekitError):
+    """Raised for a step of a block-level program that has no meaning; `.id` names the rule that it breaks."""
+
+
+class OracleValue:
+    """A number, or a tile of numbers, of one dtype. Immutable.
+
+    elements: a NumPy scalar or an array of one axis. is_weak: it was chosen among literals, so it takes another operand's dtype.
+    """
+
+    __array_ufunc__ = None  # NumPy's scalars leave operators to this class
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, elements: Elements, dtype: DType, is_weak: bool = False) -> None:
+        self.elements = elements
+        self.dtype = dtype
+        self.is_weak = is_weak
+
+    @property
+    def extent(self) -> int | None:
+        """The number of elements of a tile; None for a number."""
+        return None
+
+    def elements_as(self, dtype: DType) -> Elements:
+        return semantics.cast(self.elements, self.dtype, dtype)
+
+    def to(self, dtype: DType) -> OracleValue:
+        """Return these elements converted to `dtype`; integers wrap."""
+        if not isinstance(dtype, DType):
+            raise refused(".to", shown(dtype), "give a dtype, such as sk.float32")
+        return value_of(self.elements_as(dtype), dtype)
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise TypeError("NumPy cannot compute with a value of a kernel")
+
+    def __neg__(self) -> OracleValue:
+        dtype = dtypes.int32 if self.dtype is dtypes.bool_ else self.dtype
+        return value_of(semantics.unary(UnaryKind.NEG, dtype, self.elements_as(dtype)), dtype, self.is_weak)
+
+    def __pos__(self) -> Any:
+        return binary("+", self, 0) if self.dtype is dtypes.bool_ else self
+
+    def __invert__(self) -> OracleValue:
+        if self.dtype.is_float:
+            raise refused("~", self.dtype.name, "bit operations need integers")
+        return value_of(semantics.unary(UnaryKind.NOT, self.dtype, self.elements), self.dtype, self.is_weak)
+
+    def __abs__(self) -> Any:
+        return call_intrinsic(registry.by_name("abs"), self)
+
+    def __round__(self) -> Any:
+        return as_int(call_intrinsic(registry.by_name("rint"), self) if self.dtype.is_float else self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return binary("//", self, other), binary("%", self, other)
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return binary("//", other, self), binary("%", other, self)
+
+
+class OracleScalar(OracleValue):
+    """One number. It has no `__int__`, `__index__` or `__float__`: Python's own numbers would forget its dtype."""
+
+    def number(self) -> bool | int | float:
+        return semantics.to_python(self.elements, self.dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self.elements != 0)
+
+    def __format__(self, spec: str) -> str:
+        return format(dtypes.shown(self.number(), self.dtype), spec)
+
+    def __str__(self) -> str:
+        return f"{self}"
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}({self})"
+
+
+class OracleTile(OracleValue):
+    """Numbers along one axis."""
+
+    @property
+    def extent(self) -> int:
+        return len(self.elements)
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.extent,)
+
+    def __len__(self) -> int:
+        return self.extent
+
+    def __bool__(self) -> bool:
+        hint = "a tile has no single truth value: combine masks with & | ~, choose with sk.where"
+        raise refused("a condition", "a tile", hint)
+
+
+def value_of(elements: Any, dtype: DType, is_weak: bool = False) -> OracleValue:
+    """Return the number or the tile that these elements are."""
+    array = np.asarray(elements, dtype.numpy)
+    return OracleTile(array, dtype, is_weak) if array.ndim else OracleScalar(array[()], dtype, is_weak)
+
+
+def is_numeric(value: Any) -> bool:
+    return isinstance(value, OracleValue | int | float | np.generic)
+
+
+_LITERALS = {dtypes.bool_: False, dtypes.int32: 0, dtypes.int64: dtypes.int64.max, dtypes.float64: 0.0}
+
+
+def representative(value: Any) -> Any:
+    """Return a NumPy scalar or a literal that meets other operands in the same dtype."""
+    if not isinstance(value, OracleValue):
+        return value
+    return _LITERALS[value.dtype] if value.is_weak else value.dtype.numpy.type(0)
+
+
+def dtype_of(value: Any) -> DType:
+    return default_dtype(representative(value))
+
+
+def elements_in(value: Any, dtype: DType) -> Elements:
+    """Return a number or a tile in `dtype`; an integer literal must fit."""
+    return value.elements_as(dtype) if isinstance(value, OracleValue) else _ARITHMETIC.static(value, dtype)
+
+
+def check_extents(what: str, *values: Any) -> int | None:
+    """Return the extent of the tiles among operands, None without tiles; refuse tiles of different extents."""
+    extents = sorted({extent for value in values if (extent := getattr(value, "extent", None)) is not None})
+    if len(extents) > 1:
+        hint = "tiles of one operation have one extent; numbers go with every element"
+        raise refused(what, f"tiles with extents {' and '.join(map(str, extents))}", hint)
+    return extents[0] if extents else None
+
+
+# -- operators ----------------------------------------------------------------------------------------------------------
+
+
+def binary(symbol: str, left: Any, right: Any) -> Any:
+    """Return `left symbol right`, of which at least one is a number or tile of the kernel."""
+    if not (is_numeric(left) and is_numeric(right)):
+        return NotImplemented
+    check_extents(symbol, left, right)
+    if symbol == "**":
+        return _power(left, right)
+    dtype, is_weak = _ARITHMETIC.operand_dtype(symbol, representative(left), representative(right))
+    found = semantics.binary(SYMBOLS[symbol].kind, dtype, elements_in(left, dtype), elements_in(right, dtype))
+    return value_of(found, dtype, is_weak)
+
+
+def compare(op: type[ast.cmpop], left: Any, right: Any) -> Any:
+    """Compare two operands. An integer literal may be beyond the dtype of the other."""
+    if not (is_numeric(left) and is_numeric(right)):
+        return NotImplemented
+    symbol, kind, python = COMPARISONS[op]
+    check_extents(symbol, left, right)
+    dtype, _ = meet(representative(left), representative(right), UNKNOWN)
+    if isinstance(right, int) and dtype.is_integer and not dtype.holds(right):
+        return value_of(np.full(np.shape(left.elements), python(0, right)), dtypes.bool_)
+    return value_of(semantics.compare(kind, dtype, elements_in(left, dtype), elements_in(right, dtype)), dtypes.bool_)
+
+
+def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """Return `if_true` where `condition` holds, else `if_false`, in the dtype in which the two meet."""
+    if not isinstance(condition, OracleValue):
+        return if_true if condition else if_false
+    check_extents("where", condition, if_true, if_false)
+    dtype, is_weak = meet(representative(if_true), representative(if_false), UNKNOWN)
+    both = elements_in(if_true, dtype), elements_in(if_false, dtype)
+    return value_of(np.where(condition.elements_as(dtypes.bool_), *both), dtype, is_weak)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """Return `base ** exponent`. Of integers it wraps, and a negative exponent gives 0."""
+    kinds = dtype_of(base), dtype_of(exponent)
+    is_small = isinstance(exponent, int) and 0 <= exponent <= 2
+    if any(kind.is_float for kind in kinds) and not is_small:
+        return call_intrinsic(registry.by_name("pow"), base, exponent)
+    if isinstance(exponent, int) and exponent < 0:
+        hint = "an integer has no negative power; make the base a float"
+        raise refused("**", f"{kinds[0].name} and {exponent}", hint)
+    dtype, is_weak = meet(representative(base), representative(exponent), UNKNOWN)
+    if isinstance(exponent, int):  # it does not widen the base
+        dtype, is_weak, exponent = kinds[0], base.is_weak, value_of(exponent, dtypes.int64)
+    dtype = dtypes.int32 if dtype is dtypes.bool_ else dtype
+    result, square = (
+        value_of(np.ones(np.shape(elements_in(base, dtype))), dtype),
+        value_of(elements_in(base, dtype), dtype),
+    )
+    left = exponent if isinstance(exponent, OracleValue) else value_of(exponent, dtype)
+    is_negative = compare(ast.Lt, left, 0)
+    for _ in range(left.dtype.bits):
+        if not np.any(left.elements > 0):
+            break
+        result = choose(binary("&", left, 1), binary("*", result, square), result)
+        square, left = binary("*", square, square), binary(">>", left, 1)
+    return value_of(choose(is_negative, 0, result).elements, dtype, is_weak)
+
+
+def extreme(op: type[ast.cmpop], best: Any, *others: Any) -> Any:
+    """Return what Python's `min` (op: Lt) or `max` (Gt) means: the first, unless a later one is strictly smaller or larger."""
+    for other in others:
+        best = choose(compare(op, other, best), other, best)
+    return best
+
+
+def as_int(value: OracleValue) -> OracleValue:
+    """Return `int(x)`: int32 where that holds every value of the dtype, else int64; 64-bit integers stay."""
+    if value.dtype.is_integer and value.dtype.bits == 64:
+        return value
+    fits = not value.dtype.is_float and dtypes.promote(value.dtype, dtypes.int32) is dtypes.int32
+    return value.to(dtypes.int32 if fits else dtypes.int64)
+
+
+def as_float(value: OracleValue) -> OracleValue:
+    """Return `float(x)`: float32, but a float64 stays one."""
+    return value if value.dtype is dtypes.float64 else value.to(dtypes.float32)
+
+
+def call_intrinsic(spec: Intrinsic, *args: Any, **named: Any) -> Any:
+    """Return an elementwise intrinsic of numbers and tiles, by what its record says that it means."""
+    values, params = overloads.bind(PLACE, spec, list(args), named)
+    for value in values:
+        if not is_numeric(value):
+            raise refused(spec.name, type(value).__name__, "it takes numbers and tiles of them")
+    if all(map(is_literal, values)):
+        return overloads.fold(PLACE, spec, values, params)
+    check_extents(spec.name, *values)
+    sig = overloads.resolve(PLACE, spec, [representative(value) for value in values])
+    given = [elements_in(value, type_.dtype) for value, type_ in zip(values, sig.args, strict=True)]
+    with np.errstate(all="ignore"):
+        found = spec.evaluate(*np.broadcast_arrays(*given), *params)  # type: ignore[misc]  # the caller looked
+    parts = found if isinstance(found, tuple) else (found,)
+    results = tuple(value_of(part, type_.dtype) for part, type_ in zip(parts, sig.results, strict=True))
+    return results if len(results) > 1 else results[0]
+
+
+# -- the methods of operators -------------------------------------------------------------------------------------------
+
+
+def _method(run: Callable[[Any, Any, Any], Any], what: Any, *, is_mirrored: bool = False) -> Any:
+    if is_mirrored:
+        return lambda self, other: run(what, other, self)
+    return lambda self, other: run(what, self, other)
+
+
+for _symbol, _operator in SYMBOLS.items():
+    if _symbol != "@":
+        setattr(OracleValue, f"__{_operator.method}__", _method(binary, _symbol))
+        setattr(OracleValue, f"__r{_operator.method}__", _method(binary, _symbol, is_mirrored=True))
+for _op, _comparison in COMPARISONS.items():
+    setattr(OracleValue, f"__{_comparison[2].__name__}__", _method(compare, _op))

@@ -1,0 +1,168 @@
+"""Run random block-level kernels in CPython and on the targets, and compare what they leave in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import stagekit as sk
+from stagekit.dtypes import bool_
+from stagekit.runtime.errors import KernelAssertionError
+from stagekit.testing.oracle import run_programs
+from stagekit.testing.oracle_values import NoMeaning
+from tools.fuzz.blocks import SETTLED, Case, draw, dtype_named_here, kernel_text
+from tools.fuzz.harness import Problem
+from tools.fuzz.parallel_run import smaller_bodies
+from tools.fuzz.trees import replaced
+
+Array = np.ndarray[Any, np.dtype[Any]]
+N = 5  # the scalar argument
+
+
+class BlocksFuzzer:
+    """Random programs of tiles: every target does what CPython does, statement after statement. features: see `blocks`."""
+
+    name = "blocks"
+    suffix = ".json"
+
+    def __init__(self, features: frozenset[str] = SETTLED) -> None:
+        self.counts: Counter[str] = Counter()
+        self.features = features
+
+    def draw(self, seed: int) -> str:
+        return draw(seed, self.features).text()
+
+    def problems(self, case: str, targets: Sequence[str]) -> list[Problem]:
+        from tools.fuzz.program_module import module_of
+
+        parsed = Case.parse(case)
+        with module_of(kernel_text(parsed)) as module:
+            self.counts["programs"] += 1
+            try:
+                wanted = _meaning(parsed, module.kernel)
+            except NoMeaning as error:
+                self.counts[f"without meaning: {error.id}"] += 1
+                return []
+            if wanted is None:
+                self.counts["without meaning: the order of programs shows"] += 1
+                return []
+            self.counts["an assert fails"] += wanted.has_failed
+            found = []
+            for target in targets:
+                if target == "cuda" and parsed.has_views:  # our own arrays on a GPU have none
+                    continue
+                self.counts[f"compared on {target}"] += 1
+                found += self._compared(parsed, module.kernel, target, wanted)
+        return found
+
+    def _compared(self, case: Case, kernel: Any, target: str, wanted: Outcome) -> list[Problem]:
+        try:
+            actual = _on_target(case, kernel, target)
+        except sk.StagekitError as error:
+            self.counts[f"refused: {error.id}"] += 1
+            return [Problem(f"refused {error.id}", f"{target}: {error}")]
+        return list(_differences(target, wanted, actual))
+
+    def smaller(self, case: str) -> Iterator[str]:
+        parsed = Case.parse(case)
+        for body in smaller_bodies(parsed.body):
+            yield parsed.with_body(body).text()
+        for changed in ({"grid": 1}, {"extents": [min(e, 40) for e in parsed.extents]}):
+            smaller = Case(**{**vars(parsed), **changed})
+            if smaller != parsed:
+                yield smaller.text()
+        for body in replaced(parsed.body, _parts):
+            yield parsed.with_body(body).text()
+
+
+def _parts(tree: Any) -> Iterator[Any]:
+    """A part of an expression in its place; a mask left out."""
+    if tree and tree[0] in ("bin", "cmp", "where", "cast", "neg", "call", "load", "or"):
+        yield from (part for part in tree[1:] if isinstance(part, list))
+    if tree and tree[0] == "load" and tree[4] is not None:
+        yield [*tree[:4], None]
+
+
+# -- running ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What a run leaves: the contents of memory, what it printed, and whether an assert failed."""
+
+    arrays: list[Array]
+    printed: list[str]
+    has_failed: bool
+
+
+def _memory(case: Case) -> tuple[list[Array], list[Array]]:
+    """Return the arrays that hold memory, and the arguments, which are views of them."""
+    generator = np.random.default_rng(case.seed)
+    lengths = [row[2] * (case.grid if row[0] == "own" else 1) for row in case.arrays]
+    roots = []
+    for k, (_, name, *_) in enumerate(case.arrays):
+        size = max(start + length for (root, start), length in zip(case.views, lengths) if root == k or start == 0)
+        roots.append(_contents(generator, dtype_named_here(name), size))
+    arguments = [roots[root][start : start + length] for (root, start), length in zip(case.views, lengths)]
+    return roots, arguments
+
+
+def _contents(generator: np.random.Generator, dtype: Any, size: int) -> Array:
+    numbers = generator.integers(-9 if dtype.is_signed or dtype.is_float else 0, 99, size)
+    return numbers % 2 == 0 if dtype is bool_ else numbers.astype(dtype.numpy)
+
+
+def _outcome(roots: list[Array], run: Callable[[], None]) -> Outcome:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            run()
+            has_failed = False
+        except KernelAssertionError:
+            has_failed = True
+    return Outcome(roots, sorted(printed.getvalue().splitlines()), has_failed)
+
+
+def _meaning(case: Case, kernel: Any) -> Outcome | None:
+    """Return what CPython computes; None where it differs when the last program runs first."""
+    found = []
+    for is_reversed in (False, True) if case.grid > 1 else (False,):
+        roots, arguments = _memory(case)
+        run = lambda: run_programs(kernel, case.grid, (*arguments, N), {}, is_reversed=is_reversed)  # noqa: B023, E731
+        found.append(_outcome(roots, run))
+    return found[0] if not list(_differences("reversed", found[0], found[-1])) else None
+
+
+def _on_target(case: Case, kernel: Any, target: str) -> Outcome:
+    roots, arguments = _memory(case)
+    compiled = sk.compile(kernel.specialize(), target)[case.grid]
+    if target != "cuda":
+        return _outcome(roots, lambda: compiled(*arguments, N))
+    there = [sk.cuda.to_device(root) for root in roots]
+    found = _outcome([], lambda: compiled(*there, N))
+    return Outcome([each.to_host() for each in there], found.printed, found.has_failed)
+
+
+def _differences(target: str, wanted: Outcome, actual: Outcome) -> Iterator[Problem]:
+    if wanted.has_failed or actual.has_failed:  # what else it leaves has no meaning
+        if wanted.has_failed != actual.has_failed:
+            words = "fails an assert that holds" if actual.has_failed else "passes an assert that fails"
+            yield Problem(f"{target} assert", f"{target} {words}")
+        return
+    if wanted.printed != actual.printed:
+        yield Problem(f"{target} prints", f"{target} prints {actual.printed[:9]}, CPython {wanted.printed[:9]}")
+    for k, (w, a) in enumerate(zip(wanted.arrays, actual.arrays, strict=True)):
+        differs = np.flatnonzero((_bits(w) != _bits(a)) & ~((w != w) & (a != a)))
+        if len(differs):
+            first = int(differs[0])
+            text = f"{target}: memory of a{k}[{first}] is {a[first]}, in CPython {w[first]}; {len(differs)} of {len(w)} differ"
+            yield Problem(f"{target} differs", text)
+
+
+def _bits(values: Array) -> Array:
+    return values.view(f"u{values.itemsize}")
