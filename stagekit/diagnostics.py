@@ -23,8 +23,9 @@ import linecache
 import os
 import re
 import sys
+import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,14 +186,14 @@ LIBRARY = f"{PACKAGE}lib"
 
 
 def place_of_user(loc: Loc | None) -> Loc | None:
-    """Return the place to show: an error in a fragment of our own library shows where the user called it, as for an intrinsic."""
+    """Return the place to show: an error in a fragment of our own shows where the user called it, as for an intrinsic."""
     here = loc
-    while here is not None and here.file.startswith(LIBRARY):
+    while here is not None and here.file.startswith(PACKAGE):
         here = here.call_site
     return here or loc
 
 
-def conceal(error: StagekitError) -> None:
+def conceal(error: Exception) -> None:
     """Drop the frames that an error came through; the bare `raise` that must follow adds none either."""
     error.__traceback__ = None
     error.__cause__ = None
@@ -211,6 +212,9 @@ def warn(text: str) -> None:
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, UserWarning, *place, names.get("__name__"), registry)
 
+
+DIVISION = "`/` gives a float: integers are divided by `//`"
+"""A hint where an integer is needed and a float is given."""
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
@@ -307,21 +311,22 @@ class CallError(StagekitError, TypeError):
     """A call of a public function with arguments that it does not take."""
 
 
-def hide_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a public entry point: a mistake of the user's shows the user's frames only."""
+def hide_frames(function: Callable[P, R], *mistakes: type[Exception]) -> Callable[P, R]:
+    """Make a public entry point: a mistake of the user's shows the user's frames only. mistakes: Python's own errors."""
+    concealed: tuple[type[Exception], ...] = (StagekitError, *mistakes)
 
     @functools.wraps(function)
     def entry(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except StagekitError as error:
+        except concealed as error:
             conceal(error)
             raise
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside the function
             try:
-                raise wrong_arguments(function, _problem(error)) from None
+                raise wrong_arguments(function, _misfit(function, args, kwargs) or _problem(error)) from None
             except CallError as refused:
                 conceal(refused)
                 raise
@@ -360,9 +365,18 @@ def ordinary(function: Callable[P, R]) -> Callable[P, R]:
     return _in_kernels(function, checked)
 
 
+def under_name(name: str, fragment: Callable[P, R]) -> Callable[P, R]:
+    """Return an `ordinary` fragment under a second name, by which errors call it."""
+    given = inspect.unwrap(fragment)
+    copy = types.FunctionType(given.__code__, given.__globals__)
+    functools.update_wrapper(copy, given).__dict__.clear()
+    copy.__name__ = copy.__qualname__ = name
+    return ordinary(copy)
+
+
 def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P, R]:
     """Return an entry point that kernels expand as `function`, and that calls `outside` for everybody else."""
-    entry = hide_frames(outside)
+    entry = hide_frames(outside, ZeroDivisionError)
     entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
     return entry
 
@@ -388,6 +402,15 @@ def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
     # as a call fills the parameters: without `self` and without types
     given = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
     return CallError(WrongArguments(name, problem, f"`{name}{inspect.Signature(given)}`"))
+
+
+def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return which argument a function does not take, "" if it takes them all. Python's own words count `self`."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def _problem(error: TypeError) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import counted, shown
+from stagekit.diagnostics import DIVISION, counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
@@ -54,7 +54,7 @@ def _index_hint(index: Any) -> str:
         return "give an integer for each axis, or a slice"
     if default_dtype(index) is dtypes.bool_:
         return "select by `sk.where(c, a, b)` or `if c:`; write `int(c)` if 0 or 1 is meant"
-    return "`/` gives a float: integers are divided by `//`; other floats are converted by `sk.int64(x)`"
+    return f"{DIVISION}; other floats are converted by `sk.int64(x)`"
 
 
 def distance(site: Site, left: Address, right: Address) -> Number:

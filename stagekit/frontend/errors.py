@@ -311,8 +311,8 @@ class EntryMisplaced(Diagnostic):
 
 class LaunchNotComputable(Diagnostic):
     title = "A launch that the host cannot compute"
-    label = "{what} does not depend on sizes and scalar arguments alone"
-    help = "compute grid and block from sizes, constexprs and scalar parameters"
+    label = "{what} {why}"
+    help = "{hint}"
 
 
 class BadBlockSize(Diagnostic):

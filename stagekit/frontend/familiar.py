@@ -59,7 +59,7 @@ _ABSENT = _by_name({
     "rand randn randint philox": "there is no random generator yet: pass random numbers as an array",
     "sort argsort topk": "there is none: sort in shared memory by a loop of compare and exchange, or on the host",
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
-    "flip gather cat join split permute reshape broadcast_to expand_dims": "tiles are not rearranged: compute addresses",
+    "flip gather cat join split trans permute reshape broadcast_to expand_dims": "tiles are not rearranged: compute addresses",
     "histogram": "use `sk.atomic_add`, as in examples/histogram.py",
     "clamp": "write `sk.minimum(sk.maximum(v, low), high)`",
     "wgmma mma mma_sync wmma ldmatrix tcgen05": "there are no operations of tensor cores yet; `sk.inline_asm` reaches them",

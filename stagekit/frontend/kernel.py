@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from stagekit import dtypes
 from stagekit.artifact import Style
-from stagekit.diagnostics import Loc
+from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables of expressions and statements
 from stagekit.frontend.arrays import MOST_ELEMENTS
@@ -32,7 +34,7 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.language import StagedLaunch, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
-from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
@@ -365,11 +367,13 @@ class _HostExpressions:
         self.loc = loc
 
     def convert(self, value: Any, what: str) -> HostExpr:
-        if isinstance(value, Number):
+        if isinstance(value, Number) and value.dtype.is_integer:
             return self._convert_value(value.value, what)
-        if is_numeric(value) and not isinstance(value, float) and int(value) == value:
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
             return int(value)
-        raise StagingError(LaunchNotComputable(f"{what} ({describe(value)})"), self.loc)
+        is_float = is_numeric(value) and default_dtype(value).is_float
+        hint = DIVISION if is_float else "give an integer"
+        raise StagingError(LaunchNotComputable(what, f"is no integer: {describe(value)}", hint), self.loc)
 
     def _convert_value(self, value: Value, what: str) -> HostExpr:
         if value in self.slots and _is_integer(value):
@@ -387,7 +391,9 @@ class _HostExpressions:
         elif isinstance(op, ops.IntrinsicOp):
             kind = op.spec.extreme
         if op is None or not kind:
-            raise StagingError(LaunchNotComputable(what), self.loc)
+            why = "does not depend on sizes and scalar arguments alone"
+            hint = "compute grid and block from sizes, constexprs and scalar parameters"
+            raise StagingError(LaunchNotComputable(what, why, hint), self.loc)
         return HostOp(kind, tuple(self._convert_value(v, what) for v in op.operands()))
 
 

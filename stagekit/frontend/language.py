@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import called, counted, hide_frames, shown
+from stagekit.diagnostics import DIVISION, called, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
@@ -94,17 +94,18 @@ def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr"
     if isinstance(value, np.integer) and is_numeric(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise site.error(BadCall(f"{what} is {shown(value)}", "a Python int is needed"))
+        is_float = isinstance(value, float | np.floating)
+        raise site.error(BadCall(f"{what} is {shown(value)}", DIVISION if is_float else "a Python int is needed"))
     return int(value)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------------
 
 
-def _pointer(site: Site, pointer: Any) -> Address:
+def _pointer(site: Site, name: str, pointer: Any) -> Address:
     if not isinstance(pointer, Address | Array):
         hint = "the first argument is a pointer: `A + i`, not the element `A[i]`"
-        raise site.error(BadOperands("load/store", describe(pointer), hint))
+        raise site.error(BadOperands(name, describe(pointer), hint))
     return arrays.base_of(site, pointer)
 
 
@@ -120,7 +121,7 @@ def _mask(site: Site, mask: Any) -> Value | None:
 @elementwise
 def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     """The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0)."""
-    address = _pointer(site, pointer)
+    address = _pointer(site, "load", pointer)
     on = _mask(site, mask)
     if on is None:
         return Number(site.tracer.builder.load(address.value))
@@ -146,7 +147,7 @@ def _holds_exactly(dtype: DType, fill: Any) -> bool:
 @elementwise
 def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
     """Write `value`, converted to the element dtype, where `mask` holds."""
-    address = _pointer(site, pointer)
+    address = _pointer(site, "store", pointer)
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
     on = _mask(site, mask)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, wrong_arguments
+from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, under_name, wrong_arguments
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.frontend.errors import BadOperands, SpecializeError
 
@@ -239,4 +239,4 @@ def ceildiv(a: Any, b: Any) -> Any:
     return a // b + (a % b != 0)  # without a negation, which unsigned numbers and the least signed one do not have
 
 
-cdiv = ceildiv
+cdiv = under_name("cdiv", ceildiv)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, Note
+from stagekit.diagnostics import DIVISION, Loc, Note
 from stagekit.dtypes import DType
 from stagekit.frontend.arrays import interval_of, the_number_in
 from stagekit.frontend.control import describe, join_dtype, repair_of_join
@@ -111,7 +111,9 @@ def _bounds(iterable: StagedRange, loc: Loc) -> tuple[Any, Any, Any]:
     for bound in bounds:
         if not is_numeric(bound) or not (default_dtype(bound).is_integer or isinstance(bound, bool)):
             shown = describe_type(bound) if is_numeric(bound) else describe(bound)
-            raise StagingError(BadOperands("range", shown, the_number_in(bound) or "bounds and step are integers"), loc)
+            is_float = is_numeric(bound) and default_dtype(bound).is_float
+            hint = DIVISION if is_float else the_number_in(bound) or "bounds and step are integers"
+            raise StagingError(BadOperands("range", shown, hint), loc)
     return bounds
 
 

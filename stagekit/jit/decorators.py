@@ -121,7 +121,7 @@ def _checked(fn: Any, decorator: str) -> types.FunctionType:
     for is_suspended, what in _SUSPENDED:
         if is_suspended(fn):
             hint = "write it with `def` and without `yield`; results go into arrays, or are returned by a fragment"
-            raise SpecializeError(NotAFunction(decorator, f"`{fn.__name__}`, {what}", hint))
+            raise SpecializeError(NotAFunction(decorator, f"`{fn.__name__}`, {what}", hint), Snapshot.take(fn).loc)
     return fn
 
 

@@ -145,8 +145,9 @@ def convert(spec: ScalarSpec, value: Any) -> int | float:
     except Exception:  # a subclass of int or float may answer as it likes
         number = None
     if number is None:
-        is_in_array = type(value) is np.ndarray and value.ndim == 0
-        hint = f"pass the number in the array: `{spec.name}[()]`" if is_in_array else ""
+        is_in_array = type(value) is np.ndarray and value.size == 1
+        way = f"{spec.name}{'.item()' if is_in_array and value.ndim else '[()]'}"
+        hint = f"pass the number in the array: `{way}`" if is_in_array else ""
         raise ArgumentError(errors.NotANumber(spec.name, dtype.name, args.describe(value), hint))
     if dtype.is_float:
         rounded = number_as(number, dtype.numpy)

@@ -142,7 +142,7 @@ _MOST_AXES = 64  # as NumPy has it
 def _sizes(shape: Any) -> tuple[int, ...]:
     try:
         axes = itertools.islice(shape, _MOST_AXES + 1) if isinstance(shape, Iterable) else (shape,)
-        sizes = tuple(map(operator.index, axes))
+        sizes = tuple(-1 if isinstance(axis, bool) else operator.index(axis) for axis in axes)
     except Exception:  # the methods of a user's object may raise anything
         sizes = (-1,)
     if min(sizes, default=0) < 0 or len(sizes) > _MOST_AXES:

@@ -192,6 +192,7 @@ class GridFunctionFailed(Diagnostic):
 class LaunchSizeType(Diagnostic):
     title = "A launch size must be an integer"
     label = "{what}: expected {expected}, got {received}"
+    help = "{hint}"
 
 
 class LaunchLimit(Diagnostic):

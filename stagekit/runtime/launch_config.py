@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
-from stagekit.diagnostics import Loc, StagekitError, hide_frames, public_class, shown
+from stagekit.diagnostics import DIVISION, Loc, StagekitError, hide_frames, public_class, shown
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.runtime import errors
 from stagekit.runtime.errors import LaunchError
@@ -120,7 +120,7 @@ _LAST_ADDRESS = (1 << 64) - 1  # a handle is one
 def stream_handle(stream: Any) -> int:
     """Return the driver's handle of a user's stream: an int, or an object of cuda.core, torch, CuPy or Numba."""
     with contextlib.suppress(Exception):  # an object of the user's may raise anything
-        if isinstance(stream, int) and 0 <= stream <= _LAST_ADDRESS:
+        if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream <= _LAST_ADDRESS:
             return stream
         if hasattr(stream, "__cuda_stream__"):
             protocol = stream.__cuda_stream__
@@ -129,7 +129,7 @@ def stream_handle(stream: Any) -> int:
             handle = getattr(stream, name, None)
             if handle is not None:
                 return int(getattr(handle, "value", handle) or 0)
-    raise LaunchError(errors.LaunchSizeType("stream", "a CUDA stream or its handle", shown(stream)))
+    raise _wrong_type("stream", "a CUDA stream or its handle", shown(stream))
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
@@ -165,7 +165,8 @@ def _computed_grid(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
     """Call a grid function. It is the user's code: an error points to the line that raised."""
     try:
         return grid(by_name)
-    except StagekitError:
+    except StagekitError as error:
+        error.loc = error.loc or _place_of(error)
         raise
     except Exception as error:
         names = ", ".join(by_name)
@@ -210,19 +211,21 @@ def _three_axes(what: str, value: Any, read: ReadNumber) -> Axes:
     try:
         axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     except Exception:  # an object of the user's may raise anything
-        raise LaunchError(errors.LaunchSizeType(what, "one to three axes", shown(value))) from None
+        raise _wrong_type(what, "one to three axes", shown(value)) from None
     if not 1 <= len(axes) <= 3:
-        raise LaunchError(errors.LaunchSizeType(what, "one to three axes", f"{len(axes)}: {shown(value)}"))
+        raise _wrong_type(what, "one to three axes", f"{len(axes)}: {shown(value)}")
     x, y, z = (read(f"{what} {name}", size, high) for name, size, high in zip("xyz", (*axes, 1, 1), _LIMITS[what]))
     return x, y, z
 
 
 def _integer(what: str, value: Any, high: int) -> int:
-    """Return an integer from 0 to `high`."""
-    try:
-        number = int(operator.index(value))
-    except Exception:  # an `__index__` of the user's may raise anything
-        raise LaunchError(errors.LaunchSizeType(what, "an integer", shown(value))) from None
+    """Return an integer from 0 to `high`. A bool is no size."""
+    number = None
+    if not isinstance(value, bool):
+        with contextlib.suppress(Exception):  # an `__index__` of the user's may raise anything
+            number = int(operator.index(value))
+    if number is None:
+        raise _wrong_type(what, "an integer", shown(value), DIVISION if isinstance(value, float) else "")
     if not 0 <= number <= high:
         raise LaunchError(errors.LaunchLimit(what, number, high))
     return number
@@ -235,6 +238,11 @@ def _integer_or_run_time(what: str, value: Any, high: int) -> Any:
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
+
+
+def _wrong_type(what: str, expected: str, received: str, hint: str = "") -> LaunchError:
+    return LaunchError(errors.LaunchSizeType(what, expected, received, hint))
+
 
 _TAKES: dict[Style, str] = {
     "block": "is a block-level kernel, whose brackets hold a grid of one to three axes",

@@ -100,6 +100,22 @@ def test_descriptions_that_cannot_be(call: Any) -> None:
     assert outcome(call) is not None
 
 
+@pytest.mark.parametrize("rounded_up", [sk.ceildiv, sk.cdiv])
+def test_a_division_by_zero_raises_what_python_raises(rounded_up: Any) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        rounded_up(1, 0)
+
+    assert not [f for f in traceback.extract_tb(caught.value.__traceback__) if f.filename.startswith(PACKAGE)]
+
+
+@pytest.mark.parametrize("name", ["ceildiv", "cdiv"])
+def test_a_second_name_is_the_name_in_errors(name: str) -> None:
+    error = outcome(getattr(sk, name), 1)
+
+    assert error is not None
+    assert f"`{name}(a, b)`" in str(error)
+
+
 def test_library_functions_stay_functions_to_python() -> None:
     """Their names, docs and parameters are those of the fragment."""
     assert sk.arange.__name__ == "arange"

@@ -1,0 +1,3 @@
+import stagekit as sk
+
+sk.cdiv("8", 2)
