@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stagekit.dtypes import DType, dtype_named
+from stagekit.dtypes import DType
 from stagekit.intrinsics.registry import by_name
 from stagekit.ir import semantics
 from stagekit.ir.builder import Builder
@@ -93,7 +93,7 @@ class Term:
     @property
     def bits(self) -> Term:
         """The bits as an unsigned integer of the same width."""
-        return self.bitcast(dtype_named(f"uint{self.dtype.bits}"))
+        return self.bitcast(self.dtype.unsigned)
 
     def call(self, name: str, *others: Operand) -> Term:
         """Call the intrinsic `name` on this and `others`."""

@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stagekit.dtypes import ALL_DTYPES, DType, Layout, bfloat16, float16, float32, float64, int32, uint8, uint16, uint32
+from stagekit.dtypes import ALL_DTYPES, DType, Layout, bfloat16, float16, float32, float64, int32, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value, Vector
@@ -129,7 +129,7 @@ def _to_plain(x: Term) -> Term:
     """Return a float of 16 or 8 bits as float32, exactly; anything else as it is."""
     if x.dtype in _NARROW:
         return x.cast(float32)
-    return _from_float8(x) if x.dtype in _FLOAT8 else x
+    return _from_bits(x) if x.dtype in _FLOAT8 else x
 
 
 def _from_plain(x: Term, target: DType) -> Term:
@@ -139,7 +139,7 @@ def _from_plain(x: Term, target: DType) -> Term:
     if target is float16 and not x.dtype.is_float and x.dtype.bits >= 32:
         return _clamped(x).cast(int32).cast(float32).cast(float16)
     single = _to_odd_float32(x)
-    return single.cast(target) if target in _NARROW else _to_float8(single, target)
+    return single.cast(target) if target in _NARROW else _to_bits(single, target)
 
 
 def _clamped(x: Term) -> Term:
@@ -195,12 +195,24 @@ def _is_large(x: Term, bits: int) -> Term:
     return above | (x <= -(1 << bits)) if x.dtype.is_signed else above
 
 
-# -- float8 -----------------------------------------------------------------------------------------------------------
+# -- narrow floats by their bits ---------------------------------------------------------------------------------------
 
 
-def _to_float8(x: Term, target: DType) -> Term:
-    """Round float32 to nearest even. The magnitude's bits are rounded as an integer, whose carry goes into the exponent."""
-    layout = target.layout
+def soften_halves(fn: Function) -> Function:
+    """Replace casts of float16, from and to other floats, for a processor that has no instructions for them."""
+
+    def soften(op: Cast, b: Builder) -> Replacement:
+        source, target = op.operand.type.dtype, op.result.type.dtype
+        if source is float16 and (source, target) in _LEGAL_NARROW_CASTS:
+            return (_from_bits(Term(b, op.operand)).cast(target).value,)
+        return (_to_bits(Term(b, op.operand), target).value,) if target is float16 else None
+
+    return rewrite(fn, {Cast: soften})
+
+
+def _to_bits(x: Term, target: DType) -> Term:
+    """Round float32 to a narrow float, to nearest even: as an integer, whose carry goes into the exponent."""
+    layout, dropped = target.layout, 32 - target.bits
     magnitude = x.bits & 0x7FFFFFFF
     shift = 23 - layout.fraction_bits
     rebased = magnitude - ((127 - layout.bias) << 23)
@@ -209,25 +221,29 @@ def _to_float8(x: Term, target: DType) -> Term:
     code = normal.select_if(magnitude >= smallest_normal, _subnormal_code(magnitude, layout))
     code = code.select_if(code < layout.overflow, layout.overflow)
     code = code.like(layout.nan).select_if(magnitude > 0x7F800000, code)
-    return (x.bits >> 24 & 0x80 | code).cast(uint8).bitcast(target)
+    return (x.bits >> dropped & 0x80000000 >> dropped | code).cast(target.unsigned).bitcast(target)
 
 
 def _subnormal_code(magnitude: Term, layout: Layout) -> Term:
-    """Add a power of two whose last place is the smallest float8: the sum rounds there, and its low bits are the code."""
+    """Add a power of two whose last place is the smallest narrow number: the sum rounds there, and its low bits are the code."""
     small = magnitude.bitcast(float32)
     anchor = small.like(2.0 ** (24 - layout.bias - layout.fraction_bits))
     return (small + anchor).bits - anchor.bits
 
 
-def _from_float8(x: Term) -> Term:
-    """Return a float8 as float32, exactly. One with the exponent of float16 is the upper half of a float16."""
-    layout = x.dtype.layout
-    if layout.bias == float16.layout.bias:
-        return (x.bits.cast(uint16) << float16.bits - x.dtype.bits).bitcast(float16).cast(float32)
-    code = x.bits.cast(uint32)
-    magnitude = code & 0x7F
-    normal = ((magnitude << 23 - layout.fraction_bits) + ((127 - layout.bias) << 23)).bitcast(float32)
+def _from_bits(x: Term) -> Term:
+    """Return a narrow float as float32, exactly. A float8 with the exponent of float16 is the upper half of a float16."""
+    layout, dropped = x.dtype.layout, 32 - x.dtype.bits
+    if x.dtype.bits == 8 and layout.bias == float16.layout.bias:
+        return (x.bits.cast(uint16) << 8).bitcast(float16).cast(float32)
+    code, shift = x.bits.cast(uint32), 23 - layout.fraction_bits
+    magnitude = code & (1 << x.dtype.bits - 1) - 1
+    normal = ((magnitude << shift) + ((127 - layout.bias) << 23)).bitcast(float32)
     subnormal = magnitude.cast(float32) * 2.0 ** (1 - layout.bias - layout.fraction_bits)
     value = normal.select_if(magnitude >= 1 << layout.fraction_bits, subnormal)
-    value = value.select_if(magnitude.differs(layout.nan), float("nan"))
-    return expansions.copy_sign(value, (code << 24).bitcast(float32))
+    if layout.has_infinity:  # infinity and every NaN have the highest exponent, which float32's takes the place of
+        special = ((magnitude << shift) | 0x7F800000).bitcast(float32)
+        value = value.select_if(magnitude < layout.infinity, special)
+    else:
+        value = value.select_if(magnitude.differs(layout.nan), float("nan"))
+    return expansions.copy_sign(value, (code << dropped).bitcast(float32))

@@ -34,6 +34,7 @@ from stagekit.backends.shared_memory import BumpAllocator, place_shared
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
+from stagekit.passes.legalize import soften_halves
 
 
 def _misplaced(warp: Warp, op: Op) -> None:
@@ -94,6 +95,8 @@ def compile_for(
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > MAX_THREADS:
         raise InternalError(f"a block of {block} threads")
+    if not processor.host_features.has_half_conversions:
+        fn = soften_halves(fn)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
     machine = shared_machine(processor, level)

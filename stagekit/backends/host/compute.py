@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import dtypes
-from stagekit.backends.host.conversions import convert
 from stagekit.backends.host.forms import (
     ALL_LANES,
     LANES,
@@ -184,6 +183,18 @@ def emit_cast(warp: Warp, op: ops.Cast) -> None:
     warp[op.result] = _cast(warp, op.operand.type.dtype, op.result.type.dtype, warp[op.operand])
 
 
+def _convert(w: Writer, source: DType, target: DType, lanes: Lanes, text: str) -> str:
+    """Convert as `arith.cast` does, and keep LLVM from merging two roundings, for which it would call into libgcc.
+
+    Of `copysign(x, y)` in float64, rounded to float32 and then to float16, LLVM 22.1 rounds x and y alone, and y at once: by a
+    call. A fence around the first rounding hides it from the second. (Of vectors LLVM does not take the sign apart.)
+    """
+    converted = arith.cast(w, source, target, lanes, text)
+    if lanes is None and (source, target) == (dtypes.float64, dtypes.float32):
+        return w.call("float", "llvm.arithmetic.fence.f32", [("float", converted)])
+    return converted
+
+
 def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     if source.is_integer and target.is_integer:
         return integer_cast(warp, source, target, a)
@@ -193,12 +204,12 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     if target.is_integer and (known_bool := known_truth(a)) is not None:
         return number(int(known_bool))
     if isinstance(a, Uniform):
-        return Uniform(convert(warp, source, target, None, a.text), interval)
+        return Uniform(_convert(warp.w, source, target, None, a.text), interval)
     if source is dtypes.bool_:
-        text = convert(warp, source, target, LANES, as_mask(warp.w, a).text)
+        text = _convert(warp.w, source, target, LANES, as_mask(warp.w, a).text)
     else:
         vector = as_vector(warp.w, source, a)
-        text = convert(warp, vector.held(source), target, LANES, vector.text)
+        text = _convert(warp.w, vector.held(source), target, LANES, vector.text)
     return Mask(text) if target is dtypes.bool_ else Varying(text, interval)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from stagekit.backends.host.conversions import without_calls
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Writer
@@ -111,7 +110,7 @@ class Value:
         """Convert the number, or the address that a pointer holds, to another dtype."""
         if not isinstance(self.type, DType):
             return self.bits(dtype)
-        return Value(self._w, dtype, without_calls(self._w, self.type, dtype, None, self.text))
+        return Value(self._w, dtype, arith.cast(self._w, self.type, dtype, None, self.text))
 
     def bits(self, dtype: DType) -> Value:
         """Reinterpret the bits as another dtype of the same size."""

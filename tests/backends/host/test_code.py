@@ -23,9 +23,21 @@ from stagekit.backends.host.target import Processor, machine_for, this_processor
 from stagekit.backends.llvm import optimize
 from stagekit.diagnostics import InternalError
 from stagekit.intrinsics import all_intrinsics
-from stagekit.ir import INDEX, PURE, BinaryKind, Builder, CompareKind, Function, Pointer, Scalar, Space, Value
+from stagekit.ir import (
+    INDEX,
+    PURE,
+    BinaryKind,
+    Builder,
+    CompareKind,
+    Function,
+    Pointer,
+    Scalar,
+    Space,
+    Value,
+    semantics,
+)
 from tests.backends.host import programs
-from tests.backends.host.kernels import array, barrier, call, f32, i32, kernel, loop, thread, when
+from tests.backends.host.kernels import array, barrier, call, f32, global_thread, i32, kernel, loop, thread, when
 from tests.backends.host.running import CPU, Runner, Triple, lower
 from tests.backends.host.test_random import INTERP
 
@@ -233,6 +245,42 @@ def test_loads_under_masks_that_llvm_comes_to_know(processor: Processor, dtype: 
                         np.testing.assert_array_equal(result[:threads], np.where(mask, src[:threads], fill))
                         assert np.all(result[threads:] == 7)
         runner.close()
+
+
+@x86_only
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_every_half_is_converted_bit_by_bit(processor: Processor) -> None:
+    """Also by a processor without F16C: every half to wider floats, and floats at, between and beside the halves back."""
+    if not runs_here(processor):
+        pytest.skip(f"this machine does not run code for {processor.name}")
+    half, single, double = dtypes.float16, dtypes.float32, dtypes.float64
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    between = np.frombuffer((np.arange(1 << 16, dtype=np.uint32) * 65537).tobytes(), np.float32)
+    with np.errstate(all="ignore"):
+        ties = (halves.astype(np.float32) + np.nextafter(halves, np.float16(np.inf)).astype(np.float32)) / 2
+        beside = [np.nextafter(ties, np.float32(end)) for end in (-np.inf, np.inf)]
+
+    def body(b: Builder, narrow: Value, wide: Value, up: Value, further: Value, down: Value) -> None:
+        i = global_thread(b)
+        x = b.load(b.offset(narrow, i))
+        b.store(b.offset(up, i), b.cast(x, single))
+        b.store(b.offset(further, i), b.cast(x, double))
+        b.store(b.offset(down, i), b.cast(b.load(b.offset(wide, i)), half))
+
+    fn = kernel(array(half), array(single), array(single), array(double), array(half), body=body)
+    runner = Runner(compile_for(lower(fn, CPU, ()), (64, 1, 1), processor))
+    for wide in (ties, between, *beside):
+        results = [np.zeros(1 << 16, dtype.numpy) for dtype in (single, double, half)]
+        runner([halves, wide, *results], (1024, 1, 1))
+        wanted = (
+            semantics.cast(halves, half, single),
+            semantics.cast(halves, half, double),
+            semantics.cast(wide, single, half),
+        )
+        for found, expected in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(np.signbit(found[expected == 0]), np.signbit(expected[expected == 0]))
+    runner.close()
 
 
 EQUAL_STORES = """

@@ -7,7 +7,19 @@ from functools import partial
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.routine import Routine, function
 from stagekit.backends.launcher.values import PTR, Value
-from stagekit.dtypes import ALL_DTYPES, DType, bool_, float16, float32, float64, int32, int64, uint8, uint16, uint64
+from stagekit.dtypes import (
+    ALL_DTYPES,
+    DType,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint64,
+)
 
 _EXACT_IN_FLOAT64 = 1 << 53
 
@@ -106,13 +118,12 @@ def _store_scalar(r: Routine, dtype: DType, place: Value, out: Value, wanted: Va
 
 
 def _float64_at(r: Routine, dtype: DType, place: Value) -> Value:
-    real = place.load(dtype)
-    if dtype is float64:
+    if dtype is float16:  # by CPython, since not every processor converts one
+        real = r.call(float64, "PyFloat_Unpack2", place, r.number(1, int32))
+        r.require(real == real)  # the bits of a NaN are the general way's to choose
         return real
-    wide = real.to(float32).to(float64)
-    if dtype is float16:
-        r.require(wide == wide)  # the bits of a NaN are the general way's to choose
-    return wide
+    real = place.load(dtype)
+    return real if dtype is float64 else real.to(float32).to(float64)
 
 
 @function(bool_, int64, PTR, tables.WANTED_NUMBER)
@@ -144,7 +155,10 @@ def _store_float_as(r: Routine, dtype: DType, real: Value, out: Value) -> None:
         out.store(real.to(dtype))
         return
     r.require(real == real)
-    out.store(_rounded_to_odd(real).to(dtype).bits(uint16))
+    if dtype is float16:  # by CPython; one that is too large goes the general way
+        r.require_no_error(r.call(int32, "PyFloat_Pack2", real, out, r.number(1, int32)) == 0)
+    else:
+        out.store(_rounded_to_odd(real).to(dtype).bits(uint16))
 
 
 def _rounded_to_odd(real: Value) -> Value:
