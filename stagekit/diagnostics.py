@@ -200,14 +200,20 @@ def conceal(error: Exception) -> None:
     error.__suppress_context__ = True
 
 
-def warn(text: str) -> None:
-    """Warn at the line of the user's that called us: that of the innermost frame that is not ours.
+def frame_of_user() -> types.FrameType:
+    """Return the frame of the user's that called us, the innermost that is not ours.
 
     Functions of ours that are decorated with a context manager are called by `contextlib`.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
         frame = frame.f_back
+    return frame
+
+
+def warn(text: str) -> None:
+    """Warn at the line of the user's that called us."""
+    frame = frame_of_user()
     place, names = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, UserWarning, *place, names.get("__name__"), registry)
@@ -387,12 +393,21 @@ language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] 
 """Traces `function(*args, **kwargs)` of the language; set while CPython runs a function of the library in a trace."""
 
 
+# Type of a function of the language -> `(function, args, kwargs)` to its result outside kernels, or to NotImplemented where it
+# means something only inside. The front end fills it.
+OUTSIDE: dict[type, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
+
+
 def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Trace a call that CPython makes of a function of the language, where the library makes it; else refuse it."""
+    """Carry out a call that CPython makes of a function of the language: trace it where the library makes it, else compute it."""
     traced = language_call.get()
-    if traced is None:
+    if traced is not None:
+        return traced(function, args, kwargs)
+    compute = OUTSIDE.get(type(function))
+    result = NotImplemented if compute is None else compute(function, args, kwargs)
+    if result is NotImplemented:
         raise StagekitError(OutsideKernel(name))
-    return traced(function, args, kwargs)
+    return result
 
 
 def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal
 import ml_dtypes
 import numpy as np
 
-from stagekit import diagnostics
-from stagekit.diagnostics import CallError, Diagnostic, hide_frames
+from stagekit.diagnostics import Diagnostic, called, hide_frames
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -98,15 +97,7 @@ class DType:
     @hide_frames
     def __call__(self, value: Any) -> Any:
         """Convert a Python or NumPy number to a NumPy scalar of this dtype (in a kernel: convert a traced value)."""
-        in_kernel = diagnostics.language_call.get()
-        if in_kernel is not None:
-            return in_kernel(self, (value,), {})
-        try:
-            from_python = np.asarray(value)
-            with np.errstate(all="ignore"):
-                return (rounded(from_python, self.numpy) if self.is_float else from_python.astype(self.numpy))[()]
-        except Exception:  # the methods of a user's object may raise anything
-            raise CallError(NotConvertible(self.name, diagnostics.shown(value))) from None
+        return called(self, self.name, (value,), {})
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:

@@ -75,6 +75,7 @@ def describe(value: Any) -> str:
 
 
 _KINDS: dict[type, str] = {
+    np.ndarray: "a NumPy array",
     StagedRange: "a range with run-time bounds",
     Generator: "an iterator",
     Text: "a text with run-time numbers in it",

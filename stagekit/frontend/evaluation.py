@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
@@ -84,17 +84,21 @@ class Site:
             for value in (fn, None if is_native else getattr(fn, "__self__", None), *args, *kwargs.values()):
                 if not is_atomic(value) and (is_noted or not is_fixed(type(value).__module__)):
                     captures.note_given(value, journal.is_born)
+        made = self.by_python(fn, args, kwargs)
+        if not is_atomic(made) and not (is_native and _reads_no_state(journal, fn, args)):
+            captures.note_derived(made)
+        return made
+
+    def by_python(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Return `fn(*args, **kwargs)`; an exception becomes an error at this place."""
         try:
-            made = fn(*args, **kwargs)
+            return fn(*args, **kwargs)
         except (StagekitError, InternalError, NeedMoreThreads):
             raise
         except Exception as error:
             if isinstance(error, RecursionError) and not is_deep():
                 raise  # it may end with a larger stack
             raise self.error(failure(error)) from error
-        if not is_atomic(made) and not (is_native and _reads_no_state(journal, fn, args)):
-            captures.note_derived(made)
-        return made
 
 
 def _reads_no_state(journal: Journal, fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:

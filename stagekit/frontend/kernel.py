@@ -20,7 +20,7 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
-from stagekit.frontend import expressions, loop_statements  # noqa: F401  they fill the tables of expressions and statements
+from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
 from stagekit.frontend.arrays import MOST_ELEMENTS
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe

@@ -1,6 +1,6 @@
 """The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs.
 
-Called outside a kernel they raise an error.
+Called outside a kernel they raise an error, but for the few that `outside` lists.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
 def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     """`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do."""
     if not isinstance(condition, Number):
-        return if_true if condition else if_false
+        return if_true if site.static(bool, condition) else if_false
     if not is_numeric(if_true) or not is_numeric(if_false):
         shown = f"{describe(if_true)} and {describe(if_false)}"
         raise site.error(BadOperands("where", shown, "use `a if c else b` for other values"))

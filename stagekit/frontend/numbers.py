@@ -138,6 +138,19 @@ def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     return common or a, not a_insists
 
 
+def converted(value: Literal | Static, dtype: DType) -> Static:
+    """Return `dtype(value)` of a number that is known, or of an array of them, an explicit conversion: integers wrap."""
+    source = dtype_from_numpy(value.dtype) if isinstance(value, np.generic | np.ndarray) else None
+    return semantics.typed(value, dtype) if source is None else semantics.cast(value, source, dtype)
+
+
+def out_of_range(value: Literal | Static, dtype: DType) -> LiteralRange | None:
+    """Return what is wrong where `dtype` cannot hold an integer literal; a float can, unless the literal is beyond all floats."""
+    if not isinstance(value, int) or not (is_huge(value) if dtype.is_float else not dtype.holds(value)):
+        return None
+    return LiteralRange(value=shown(int(value)), dtype=dtype.name, low=str(dtype.min), high=str(dtype.max))
+
+
 _NOT = "write `not x`: Python takes a bool that is known for 0 or 1 here; `~x` of a run-time bool is its opposite"
 
 
@@ -158,12 +171,8 @@ class Arithmetic:
         return self.builder.constant(self.payload(value, dtype), dtype)
 
     def _check_range(self, value: Literal | np.generic, dtype: DType) -> None:
-        """Raise an error where `dtype` cannot hold an integer literal; a float can, unless the literal is beyond all floats."""
-        if isinstance(value, int) and (is_huge(value) if dtype.is_float else not dtype.holds(value)):
-            low, high = str(dtype.min), str(dtype.max)
-            raise StagingError(
-                LiteralRange(value=shown(int(value)), dtype=dtype.name, low=low, high=high), self.builder.loc
-            )
+        if problem := out_of_range(value, dtype):
+            raise StagingError(problem, self.builder.loc)
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """Convert a compile-time number to what a `Constant` of `dtype` holds."""
@@ -183,9 +192,7 @@ class Arithmetic:
         """Return `dtype(value)`, an explicit conversion: integers wrap."""
         if isinstance(value, Number):
             return Number(self.builder.cast(value.value, dtype))
-        if isinstance(value, np.generic) and (source := dtype_from_numpy(value.dtype)) is not None:
-            return semantics.cast(value, source, dtype)
-        return semantics.typed(value, dtype)
+        return converted(value, dtype)
 
     def number(self, value: Numeric) -> Number:
         """Return a numeric value as a run-time one, in its own or default dtype."""

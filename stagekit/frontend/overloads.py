@@ -14,15 +14,15 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import LIBRARY, counted, shown
-from stagekit.dtypes import DType, true_divide_dtype
+from stagekit.dtypes import DType, dtype_from_numpy, true_divide_dtype
 from stagekit.frontend import arrays
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NoOverload
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet
+from stagekit.frontend.numbers import converted, default_dtype, is_literal, is_numeric, meet, out_of_range
 from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
-from stagekit.ir import PURE, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value, semantics
+from stagekit.ir import PURE, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value
 
 
 def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -31,7 +31,7 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     site.at()
     for value in values:
         if not is_numeric(value) and not isinstance(value, (Address, Array)):
-            raise _no_overload(site, spec, values)
+            raise no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return fold(site, spec, values, params)
     if spec.level and not site.frame.source.file.startswith(LIBRARY):
@@ -127,8 +127,10 @@ def _own_type(site: Site, value: Any) -> Type:
     return arrays.base_of(site, value).type if isinstance(value, (Address, Array)) else Scalar(default_dtype(value))
 
 
-def _fitting(site: Site, spec: Intrinsic, values: list[Any], candidates: Iterable[DType]) -> Sig:
-    """Return the first signature that fits when the free scalar positions have one of these dtypes."""
+def _fitting(
+    site: Site, spec: Intrinsic, values: list[Any], candidates: Iterable[DType], otherwise: Sig | None = None
+) -> Sig:
+    """Return the first signature that fits when the free scalar positions have one of these dtypes, else `otherwise`."""
     fixed = _fixed_types(spec)
     for dtype in candidates:
         wanted = [
@@ -138,7 +140,9 @@ def _fitting(site: Site, spec: Intrinsic, values: list[Any], candidates: Iterabl
         sig = spec.overload(tuple(wanted))
         if sig is not None:
             return sig
-    raise _no_overload(site, spec, values)
+    if otherwise is not None:
+        return otherwise
+    raise no_overload(site, spec, values)
 
 
 @functools.cache
@@ -176,7 +180,7 @@ def _operand(site: Site, value: Any, type_: Type) -> Value:
     return site.tracer.arithmetic.to_value(value, type_.dtype)
 
 
-def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
+def no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
     types = ", ".join(map(describe, values))
     for place, value in enumerate(values):
         if is_numeric(value) and all(isinstance(sig.args[place], Pointer) for sig in spec.sigs):
@@ -191,21 +195,49 @@ def _no_overload(site: Site, spec: Intrinsic, values: list[Any]) -> Exception:
 
 
 def fold(site: Site, spec: Intrinsic, values: list[Any], params: tuple[Any, ...]) -> Any:
-    """Compute the result of known arguments. Literals give literals, computed in float64 or int64."""
-    is_weak = all(is_literal(v) for v in values)
-    candidates = [dtypes.int64, dtypes.float64] if is_weak else _candidates(site, spec, values)
-    if any(isinstance(v, float) for v in values) and is_weak:
-        candidates.reverse()
-    sig = _fitting(site, spec, values, candidates)
-    typed = [site.tracer.arithmetic.convert(v, t.dtype) for v, t in zip(values, sig.args, strict=True)]
+    """Return the result of numbers that are known, or of arrays. Literals give literals, computed in float64 or int64."""
+    is_weak = all(map(is_literal, values))
+    samples = [sample(value) for value in values]
+    sig = _resolve_literals(site, spec, samples) if is_weak else resolve(site, spec, samples)
+    typed = same_shape(site, spec.name, [known(site, v, t.dtype) for v, t in zip(values, sig.args, strict=True)])
     assert spec.evaluate is not None
     with np.errstate(all="ignore"):
         results = spec.evaluate(*typed, *params)
     unpacked = results if isinstance(results, tuple) else (results,)
-    found = [
-        semantics.typed(np.asarray(r)[()], t.dtype)
-        for r, t in zip(unpacked, sig.results, strict=True)
-        if isinstance(t, Scalar)
-    ]
+    # copies, since a function that changes nothing returns its argument
+    found = [np.array(r, t.dtype.numpy)[()] for r, t in zip(unpacked, sig.results, strict=True)]
     folded = [r.item() if is_weak else r for r in found]
     return folded[0] if len(folded) == 1 else tuple(folded)
+
+
+def _resolve_literals(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
+    """Return the signature in which literals are computed: all of 64 bits, or where there is none, each in its own dtype."""
+    wide = [dtypes.float64] if any(isinstance(value, float) for value in values) else [dtypes.int64, dtypes.float64]
+    own = spec.overload(tuple([_own_type(site, value) for value in values]))
+    return _fitting(site, spec, values, wide, own)
+
+
+def sample(value: Any) -> Any:
+    """Return a number of the type of a number, or of the elements of a NumPy array; None for anything else."""
+    if type(value) is np.ndarray and dtype_from_numpy(value.dtype) is not None:
+        return np.zeros((), value.dtype)[()]
+    return value if is_numeric(value) else None
+
+
+def known(site: Site, value: Any, dtype: DType) -> Any:
+    """Return a number that is known, or an array, as an operand of `dtype`: an integer literal must fit."""
+    if problem := out_of_range(value, dtype):
+        raise site.error(problem)
+    return converted(value, dtype)
+
+
+def same_shape(site: Site, name: str, values: list[Any]) -> list[Any]:
+    """Return operands of one shape: numbers stay as they are, arrays are broadcast."""
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return values
+    try:
+        return list(np.broadcast_arrays(*values))
+    except ValueError:
+        shapes = " and ".join(str(np.shape(value)) for value in values)
+        hint = "arrays of several shapes are broadcast as in NumPy, where each axis is equal or 1"
+        raise site.error(BadOperands(name, f"arrays of the shapes {shapes}", hint)) from None

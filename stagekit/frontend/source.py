@@ -185,12 +185,12 @@ def _parse(snapshot: Snapshot) -> list[Any]:
     for node in [] if text.isascii() else nodes:
         if hasattr(node, "end_lineno") and 0 < node.lineno <= node.end_lineno <= len(lines):
             # `ast` counts columns in utf-8 bytes; carets need characters
-            node.col_offset = _characters(lines[node.lineno - 1], node.col_offset)
-            node.end_col_offset = _characters(lines[node.end_lineno - 1], node.end_col_offset)
+            node.col_offset = characters(lines[node.lineno - 1], node.col_offset)
+            node.end_col_offset = characters(lines[node.end_lineno - 1], node.end_col_offset)
     return nodes
 
 
-def _characters(line: str, byte_offset: int) -> int:
+def characters(line: str, byte_offset: int) -> int:
     return len(line.encode()[:byte_offset].decode(errors="ignore"))
 
 

@@ -495,7 +495,6 @@ def test_the_language_outside_a_kernel_says_so():
     for attempt in (
         lambda: sk.load(1),
         lambda: sk.cuda.thread_idx("x"),
-        lambda: sk.static_range(3),
         lambda: sk.cuda.syncthreads(),
     ):
         refused(attempt)

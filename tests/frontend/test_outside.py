@@ -20,17 +20,26 @@ PUBLIC = {
     **{f"sk.cuda.{name}": getattr(sk.cuda, name) for name in sk.cuda.__all__},
 }
 ANYWHERE = {"ceildiv", "cdiv"}
+PURE = {
+    name: value
+    for name, value in PUBLIC.items()
+    if (isinstance(value, Intrinsic) and value.is_elementwise)
+    or value in (sk.where, sk.static_range, sk.static_assert, sk.static_print)
+}
 KERNEL_ONLY = {
     name: value
     for name, value in PUBLIC.items()
-    if isinstance(value, Intrinsic | Staged)
-    or (hasattr(value, "__stagekit_fragment__") and not isinstance(value, type) and value.__name__ not in ANYWHERE)
+    if name not in PURE
+    and (
+        isinstance(value, Intrinsic | Staged)
+        or (hasattr(value, "__stagekit_fragment__") and not isinstance(value, type) and value.__name__ not in ANYWHERE)
+    )
 }
 DESCRIPTIONS = (sk.cuda.LaunchConfig, sk.Tensor, sk.Pointer, sk.constexpr, sk.dynamic)
 HOST = {
     name: value
     for name, value in PUBLIC.items()
-    if name not in KERNEL_ONLY
+    if name not in PURE | KERNEL_ONLY
     and (isinstance(value, sk.DType) or value in DESCRIPTIONS or hasattr(value, "__stagekit_host__"))
 }
 
@@ -60,6 +69,15 @@ def test_what_means_something_only_in_a_kernel_says_so(name: str) -> None:
         assert error is not None
         assert error.id == "OUTSIDE_KERNEL"
         assert f"`{name.rpartition('.')[2]}`" in str(error)
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_is_pure_computes_or_says_what_does_not_fit(name: str) -> None:
+    """`test_outside_meaning` says what it computes."""
+    errors = [outcome(PURE[name], *arguments) for arguments in ARGUMENTS]
+
+    assert "OUTSIDE_KERNEL" not in [error.id for error in errors if error is not None]
+    assert None in errors
 
 
 @pytest.mark.parametrize("name", HOST)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from stagekit import dtypes
 from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type, scalar_type
-from stagekit.dtypes import DType
+from stagekit.dtypes import DType, number_as
 from stagekit.ir import Space, Type
 
 FAST_FLAGS = "reassoc nsz arcp contract afn "
@@ -250,7 +250,7 @@ def _bool_constant(dtype: DType, value: float) -> str:
 
 def _bits_constant(dtype: DType, value: float) -> str:
     """Integers as they are; floats that are held as bits by their bits."""
-    return str(int.from_bytes(dtype(value).tobytes(), "little") if dtype.is_float else int(value))
+    return str(int.from_bytes(number_as(value, dtype.numpy).tobytes(), "little") if dtype.is_float else int(value))
 
 
 _CONSTANTS: dict[DType, Callable[[DType, float], str]] = {
