@@ -13,7 +13,7 @@
 checking     `check`: a kernel against a reference, with the smallest failing call; tolerances by dtype
 strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
 launching    one launch as a value, and as text to paste
-oracle       `run_in_python`: a block-level kernel run by CPython; with _values and _memory
+oracle       `run_in_python`: a block-level kernel run by CPython
 
 The pytest plugin, with options and markers, is `pytest_stagekit.py` beside the package. Names are imported when first used:
 Hypothesis only where there is a check.
@@ -27,15 +27,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stagekit.testing.checking import CheckFailed, Tolerance, check, tolerance_of
     from stagekit.testing.launching import Launch, strided
-    from stagekit.testing.oracle import run_in_python
-    from stagekit.testing.oracle_values import NoMeaning
+    from stagekit.testing.oracle import NoMeaning, run_in_python
     from stagekit.testing.strategies import arrays, block_sizes, dtypes, launches, lengths, outputs
 
 _HOMES = {
     "checking": ("CheckFailed", "Tolerance", "check", "tolerance_of"),
     "launching": ("Launch", "strided"),
-    "oracle": ("run_in_python",),
-    "oracle_values": ("NoMeaning",),
+    "oracle": ("NoMeaning", "run_in_python"),
     "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
 }
 chosen_targets: tuple[str, ...] = ()  # what `check` runs on where it is given no targets; empty for all that there are

@@ -16,7 +16,7 @@ import pytest
 import stagekit as sk
 from stagekit.dtypes import dtype_from_numpy, promote
 from stagekit.ir import BinaryKind, semantics
-from stagekit.testing import oracle
+from stagekit.testing.oracle import programs
 from tools.fuzz import blocks, parallel, staging_run, staging_types
 from tools.fuzz.__main__ import main
 from tools.fuzz.blocks import FEATURES
@@ -92,9 +92,9 @@ def test_a_short_run_of_every_feature_has_a_meaning_in_cpython() -> None:
 def test_blocks_finds_a_wrong_meaning_and_shows_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPython is made to leave out the last element of every maximum."""
     reduce_max = sk.reduce_max.__stagekit_fragment__  # type: ignore[attr-defined]
-    honest = oracle._LANGUAGE[reduce_max]
-    wrong = lambda programs, tile: honest(programs, type(tile)(tile.elements[:-1], tile.dtype))  # noqa: E731
-    monkeypatch.setitem(oracle._LANGUAGE, reduce_max, wrong)
+    honest = programs.LANGUAGE[reduce_max]
+    wrong = lambda _, tile: honest(_, type(tile)(tile.elements[:-1], tile.dtype))  # noqa: E731
+    monkeypatch.setitem(programs.LANGUAGE, reduce_max, wrong)
     fuzzer = BlocksFuzzer()
     case = blocks.Case(
         extents=[100], grid=2, tiles=[[0, "int32"]], scalars=["int32"], arrays=[["own", "int32", 5]], shared=[],

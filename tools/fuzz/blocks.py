@@ -464,8 +464,10 @@ class Drawing:
             return ["call", self.random.choice(("abs", "floor", "ceil", "rint", "sqrt")), a], a_dtype
         if dtype is bool_:
             return (["bin", self.random.choice("&|^"), a, b], bool_) if not is_literal else (["bin", "+", a, b], int32)
-        operators = _FLOAT_OPERATORS if dtype.is_float else _INTEGER_OPERATORS
-        return ["bin", self.random.choice(operators), a, b], dtype
+        operator = self.random.choice(_FLOAT_OPERATORS if dtype.is_float else _INTEGER_OPERATORS)
+        if operator in ("min", "max") and not is_literal:  # known ones are chosen as they are, in their own dtypes
+            b, dtype = ["cast", spelled(a_dtype), b], a_dtype
+        return ["bin", operator, a, b], dtype
 
     def comparison(self, left: Typed, right: Typed) -> Tree:
         (a, a_dtype), (b, b_dtype) = left, right

@@ -14,8 +14,7 @@ import numpy as np
 import stagekit as sk
 from stagekit.dtypes import bool_
 from stagekit.runtime.errors import KernelAssertionError
-from stagekit.testing.oracle import run_programs
-from stagekit.testing.oracle_values import NoMeaning
+from stagekit.testing.oracle import NoMeaning, run_programs
 from tools.fuzz.blocks import SETTLED, Case, draw, dtype_named_here, kernel_text
 from tools.fuzz.harness import Problem
 from tools.fuzz.parallel_run import smaller_bodies

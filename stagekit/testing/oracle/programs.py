@@ -1,55 +1,43 @@
-"""`run_in_python`: what a block-level kernel means. CPython runs the user's own function, program after program, on NumPy arrays.
-
-    run_in_python(softmax, (rows,), src, dst, columns, BLOCK=64)
-
-Nothing is traced. A call of a function of the language comes here. Functions of Python's own to which kernels give another
-meaning (`range`, `min`, `int`, `math.exp`, ...) are exchanged in a copy of the user's function and of those that it calls;
-methods of the user's classes have Python's own. Where two paths meet, and round a loop, a variable keeps the dtype that it has.
-"""
+"""Programs of a kernel, run by CPython one after the other, and what the functions of the language do in them."""
 
 from __future__ import annotations
 
-import ast
-import builtins
-import contextlib
 import functools
 import itertools
 import math
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 import stagekit as sk
 from stagekit import dtypes
-from stagekit.diagnostics import UNKNOWN, Diagnostic, Loc, StagekitError, hide_frames, language_call
+from stagekit.diagnostics import UNKNOWN, Diagnostic, Loc, StagekitError, hide_frames, language_call, wrong_arguments
 from stagekit.dtypes import INDEX, DType, dtype_from_numpy
 from stagekit.frontend import overloads
 from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
-from stagekit.frontend.familiar import familiar
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.numbers import default_dtype
 from stagekit.frontend.values import is_fixed
 from stagekit.ir import Intrinsic, semantics
+from stagekit.jit.launchable import Launchable
 from stagekit.runtime.args import describe
 from stagekit.runtime.checks import convert
 from stagekit.runtime.errors import ArgumentError, AssertionFailed, KernelAssertionError, NotAnArray
 from stagekit.runtime.launch_config import LaunchConfig, launch_size, missing_brackets
 from stagekit.signature import ScalarSpec
-from stagekit.testing import oracle_memory as memory
-from stagekit.testing.oracle_memory import Meetings, OracleArray, OracleMemory, OraclePointer
-from stagekit.testing.oracle_values import (
+from stagekit.testing.oracle import memory
+from stagekit.testing.oracle.memory import Meetings, OracleArray, OracleMemory, OraclePointer
+from stagekit.testing.oracle.python import counterpart
+from stagekit.testing.oracle.values import (
     PLACE,
     Array,
     OracleScalar,
     OracleTile,
     OracleValue,
-    as_float,
-    as_int,
     call_intrinsic,
     choose,
-    extreme,
+    plain,
     refused,
     value_of,
 )  # fmt: skip
@@ -78,12 +66,15 @@ def run_programs(
     kernel: Any, brackets: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_reversed: bool = False
 ) -> None:
     """Do what `run_in_python` does. is_reversed: from the last program to the first, which must make no difference."""
-    specialization, values, _ = kernel._resolve(args, kwargs)
+    if not isinstance(kernel, Launchable):
+        raise wrong_arguments(run_in_python, f"takes a kernel, got {describe(kernel)}")
+    resolved: Any = kernel._resolve(args, kwargs)
+    specialization, values, _ = resolved
     meanings = specialization.meanings
     given = {name: _argument(name, value, meanings[name]) for name, value in zip(meanings, values)}
-    known = {name: _counterpart(value, {}) for name, value in specialization.constexprs.items()}
+    known = {name: counterpart(value) for name, value in specialization.constexprs.items()}
     by_name = {**specialization.constexprs, **dict(zip(meanings, values))}
-    function = _counterpart(kernel.function, {})
+    function = counterpart(kernel.function)
     programs = _Programs(kernel.name, functools.partial(function, **given, **known))
     grid = programs.entry_grid() if brackets is None else _grid(brackets, by_name)
     arrays = [each.memory for each in given.values() if isinstance(each, OracleArray | OraclePointer)]
@@ -154,14 +145,11 @@ class _Programs:
         """Carry out a call of a function of the language."""
         if isinstance(function, DType):
             (value,) = args
-            return (
-                value.to(function)
-                if isinstance(value, OracleValue)
-                else value_of(semantics.typed(value, function), function)
-            )
+            number = value if isinstance(value, OracleValue) else value_of(semantics.typed(value, function), function)
+            return number.to(function)
         if isinstance(function, Intrinsic):
             return self._intrinsic(function, args, kwargs)
-        run = _LANGUAGE.get(function)
+        run = LANGUAGE.get(function)
         if run is None:
             raise StagingError(NotOfBlocks(getattr(function, "name", function.__name__)), UNKNOWN)
         return run(self, *args, **kwargs)
@@ -311,7 +299,7 @@ def _static_assert(_: _Programs, condition: Any, message: Any = "") -> None:
 def _device_entry(programs: _Programs, *, launch: LaunchConfig) -> None:
     """Take note of the grid, where the kernel is asked for it."""
     if programs.is_asked:
-        raise _EntryFound(launch_size(tuple(map(_plain, launch.grid)), 1).grid)
+        raise _EntryFound(launch_size(tuple(map(plain, launch.grid)), 1).grid)
 
 
 def _fragment(function: Any) -> Any:
@@ -319,7 +307,7 @@ def _fragment(function: Any) -> Any:
     return function.__stagekit_fragment__
 
 
-_LANGUAGE: dict[Any, Callable[..., Any]] = {
+LANGUAGE: dict[Any, Callable[..., Any]] = {
     sk.load: lambda _, *args, **kwargs: memory.load(*args, **kwargs),
     sk.store: lambda _, *args, **kwargs: memory.store(*args, **kwargs),
     sk.where: lambda _, condition, if_true, if_false: choose(condition, if_true, if_false),
@@ -339,134 +327,3 @@ _LANGUAGE: dict[Any, Callable[..., Any]] = {
 _INDICES = {
     sk.program_id: "index", sk.num_programs: "grid", sk.cuda.block_idx: "index", sk.cuda.grid_dim: "grid",
 }  # fmt: skip
-
-
-# -- Python's own, with the meaning that kernels give them ------------------------------------------------------------------
-
-
-class _Range:
-    """`range(...)`: its numbers are int64, uint64 where a bound is one."""
-
-    def __init__(self, *bounds: Any, unroll: int | None = None) -> None:
-        is_unsigned = any(isinstance(b, OracleScalar) and b.dtype is dtypes.uint64 for b in bounds)
-        self.dtype = dtypes.uint64 if is_unsigned else INDEX
-        self.values = range(*(_plain(bound) for bound in bounds))
-
-    def __iter__(self) -> Iterator[OracleValue]:
-        return (value_of(value, self.dtype) for value in self.values)
-
-    def __reversed__(self) -> Iterator[OracleValue]:
-        return (value_of(value, self.dtype) for value in reversed(self.values))
-
-    def __contains__(self, value: Any) -> bool:
-        return _plain(value) in self.values
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def _plain(value: Any) -> Any:
-    """Return a number as Python's own."""
-    return value.number() if isinstance(value, OracleScalar) else value
-
-
-class _Exchanged(type):
-    """The class of what stands for one of Python's own types: it makes other objects, and has the same instances."""
-
-    python: type
-    make: Callable[..., Any]
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls.make(*args, **kwargs)
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, cls.python)
-
-
-def _exchanged(python: type, make: Callable[..., Any]) -> Any:
-    return _Exchanged(python.__name__, (), {"python": python, "make": staticmethod(make)})
-
-
-def _where_traced(python: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does `run` if an argument is a value of the kernel, else what Python's does."""
-
-    def either(*args: Any, **kwargs: Any) -> Any:
-        return (
-            run(*args, **kwargs)
-            if any(isinstance(a, OracleValue | OracleArray) for a in args)
-            else python(*args, **kwargs)
-        )
-
-    return either
-
-
-_OTHERS: dict[Any, Any] = {
-    builtins.range: _exchanged(range, _Range),
-    builtins.int: _exchanged(int, _where_traced(int, as_int)),
-    builtins.float: _exchanged(float, _where_traced(float, as_float)),
-    builtins.min: _where_traced(min, functools.partial(extreme, ast.Lt)),
-    builtins.max: _where_traced(max, functools.partial(extreme, ast.Gt)),
-    builtins.len: _where_traced(len, lambda value: value.shape[0]),
-    np.where: _where_traced(np.where, choose),
-}
-_BUILTINS = {name: _OTHERS.get(value, value) if callable(value) else value for name, value in vars(builtins).items()}
-
-
-class _Module:
-    """A module as kernels see it."""
-
-    def __init__(self, module: types.ModuleType) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return _counterpart(getattr(self._module, name), {})
-
-
-def _counterpart(value: Any, made: dict[int, Any]) -> Any:
-    """Return what stands for an object that a kernel reaches: functions are copied, with what they reach. made: copies, by id."""
-    if isinstance(value, types.ModuleType):
-        return value if value.__name__.partition(".")[0] == "stagekit" else _Module(value)
-    if type(value) in (tuple, list):
-        return type(value)(_counterpart(item, made) for item in value)
-    if isinstance(value, functools.partial):
-        return functools.partial(_counterpart(value.func, made), *value.args, **value.keywords)
-    if isinstance(value, types.MethodType):
-        return types.MethodType(_counterpart(value.__func__, made), value.__self__)
-    if not callable(value) or is_fixed(getattr(value, "__module__", None)):
-        return _known_counterpart(value)
-    fixed = getattr(value, "__stagekit_fixed__", {})
-    fragment = getattr(value, "__stagekit_fragment__", value)
-    if not isinstance(fragment, types.FunctionType):
-        return value
-    function = made[id(fragment)] if id(fragment) in made else _copy(fragment, made)
-    return functools.partial(function, **fixed) if fixed else function
-
-
-def _known_counterpart(value: Any) -> Any:
-    """Return what stands for an object of Python's own, NumPy's or ours."""
-    spec = familiar(value)
-    if spec is not None:
-        return _where_traced(value, functools.partial(call_intrinsic, spec))
-    return _OTHERS.get(value, value) if isinstance(value, type | types.BuiltinFunctionType) else value
-
-
-def _copy(fn: types.FunctionType, made: dict[int, Any]) -> types.FunctionType:
-    """Return a copy of a function that reaches counterparts by its globals, its closure and its defaults."""
-    namespace: dict[str, Any] = {"__builtins__": _BUILTINS, "__name__": fn.__module__}
-    cells = tuple(types.CellType() for _ in fn.__closure__ or ())
-    copied = types.FunctionType(fn.__code__, namespace, fn.__name__, _counterpart(fn.__defaults__, made), cells)
-    made[id(fn)] = copied
-    copied.__kwdefaults__ = {name: _counterpart(value, made) for name, value in (fn.__kwdefaults__ or {}).items()}
-    for name in _names_of(fn.__code__) & fn.__globals__.keys():
-        is_own = name.isidentifier()  # pytest puts other names into the asserts of tests
-        namespace[name] = _counterpart(fn.__globals__[name], made) if is_own else fn.__globals__[name]
-    for cell, outer in zip(cells, fn.__closure__ or ()):
-        with contextlib.suppress(ValueError):  # it is empty yet
-            cell.cell_contents = _counterpart(outer.cell_contents, made)
-    return copied
-
-
-def _names_of(code: types.CodeType) -> set[str]:
-    """Return the names that a function and those inside it use as globals and attributes."""
-    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    return set(code.co_names).union(*map(_names_of, inner))

@@ -18,7 +18,7 @@ from stagekit.dtypes import INDEX, DType
 from stagekit.frontend.errors import BadIndex, NonContiguous
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Intrinsic, semantics
-from stagekit.testing.oracle_values import (
+from stagekit.testing.oracle.values import (
     PLACE,
     Array,
     NoMeaning,
@@ -31,7 +31,7 @@ from stagekit.testing.oracle_values import (
     is_numeric,
     refused,
     value_of,
-)
+)  # fmt: skip
 
 
 class StoresDiffer(Diagnostic):

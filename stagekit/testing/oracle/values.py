@@ -152,6 +152,11 @@ def value_of(elements: Any, dtype: DType, is_weak: bool = False) -> OracleValue:
     return OracleTile(array, dtype, is_weak) if array.ndim else OracleScalar(array[()], dtype, is_weak)
 
 
+def plain(value: Any) -> Any:
+    """Return a number of the kernel as Python's own; anything else unchanged."""
+    return value.number() if isinstance(value, OracleScalar) else value
+
+
 def is_numeric(value: Any) -> bool:
     return isinstance(value, OracleValue | int | float | np.generic)
 
