@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, DType, bfloat16, float16, float32, float64
 from stagekit.intrinsics.expansions import absolute, polynomial
@@ -66,21 +66,21 @@ def define_exact(
     evaluate: Meaning,
     doc: str,
     source: str,
-    *,
-    integers_as_float: bool = False,
-    extreme: Literal["min", "max"] | None = None,
+    **fields: Any,
 ) -> Intrinsic:
-    """Define a function whose arguments and result have one dtype, exact, with the same lowering on every target."""
+    """Define a function whose arguments and result have one dtype, exact, with the same lowering on every target.
+
+    fields: more of the record's.
+    """
     return define(
         name=name,
         args=args,
         sigs=each_dtype(lowering, len(args)),
         lower=everywhere(lowering),
         evaluate=evaluate,
-        integers_as_float=integers_as_float,
-        extreme=extreme,
         doc=doc,
         source=source,
+        **fields,
     )
 
 

@@ -9,14 +9,15 @@ Source: PTX ISA, section "Special Registers" (%tid, %ctaid, %ntid, %nctaid, %lan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from stagekit.intrinsics.registry import define
-from stagekit.ir import INDEX, PURE, TARGETS, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Value
+from stagekit.ir import INDEX, TARGETS, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Value
 from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 AXES = ("x", "y", "z")
 _AXIS = (Param("axis", AXES, "x"),)
+_VARYING = frozenset({Effect.VARYING})
 _AXIS_NUMBER = (Param("axis", (0, 1, 2), 0),)
 
 
@@ -26,24 +27,13 @@ def _index(
     bounds: tuple[int, int] | None,
     doc: str,
     source: str,
-    *,
-    params: tuple[Param, ...] = (),
-    is_varying: bool = False,
-    level: Literal["thread", "block"] | None = None,
-    public_in: tuple[str, ...] = ("stagekit.cuda",),
+    **fields: Any,
 ) -> Intrinsic:
+    """Define an index, found in `stagekit.cuda` unless `fields`, more of the record's, say otherwise."""
+    places = {"public_in": ("stagekit.cuda",), **fields}
+    how = dict.fromkeys(TARGETS, lowering)
     return define(
-        name=name,
-        args=(),
-        params=params,
-        sigs=(Sig((), (INDEX,)),),
-        effects=frozenset({Effect.VARYING}) if is_varying else PURE,
-        lower=dict.fromkeys(TARGETS, lowering),
-        bounds=bounds,
-        level=level,
-        public_in=public_in,
-        doc=doc,
-        source=source,
+        name=name, args=(), sigs=(Sig((), (INDEX,)),), lower=how, bounds=bounds, doc=doc, source=source, **places
     )
 
 
@@ -54,7 +44,7 @@ thread_idx = _index(
     'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.',
     "PTX ISA, Special Registers: %tid",
     params=_AXIS,
-    is_varying=True,
+    effects=_VARYING,
     level="thread",
 )
 block_idx = _index(
@@ -88,7 +78,7 @@ lane_id = _index(
     (0, WARP - 1),
     "Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.",
     "PTX ISA, Special Registers: %laneid",
-    is_varying=True,
+    effects=_VARYING,
     level="thread",
     public_in=("stagekit", "stagekit.cuda"),
 )
@@ -98,7 +88,7 @@ warp_id = _index(
     (0, MAX_THREADS // WARP - 1),
     "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32.",
     "CUDA C++ Programming Guide, Thread Hierarchy and SIMT Architecture (PTX's %warpid may change while a kernel runs)",
-    is_varying=True,
+    effects=_VARYING,
     level="thread",
     public_in=("stagekit", "stagekit.cuda"),
 )

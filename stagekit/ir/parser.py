@@ -1,7 +1,6 @@
 """Text to IR: reads whatever `printer.py` writes (grammar in `docs/ir.md`).
 
-    parse_function(text, registry.by_name) -> Function
-    same_ir(parse_function(print_function(fn), registry.by_name), fn)        # always true
+    parse_function(print_function(fn), registry.by_name)        a function that prints the same text
 
 The parser checks syntax and scopes; the verifier checks types. Line breaks and comments mean nothing. An error shows the
 line with a caret. An op without `loc(...)` gets `UNKNOWN`.
@@ -315,35 +314,3 @@ def _loc(
 
 
 _RECORDS: dict[str, Callable[..., Any]] = {"loc": _loc, "site": lambda *fields: RecordSite(*(*fields, UNKNOWN)[:4])}
-
-
-# -- comparing --------------------------------------------------------------------------------------------------------
-
-
-def same_ir(a: Function, b: Function) -> bool:
-    """Return whether `a` and `b` are the same program. Names of values and places do not count; floats do bit by bit."""
-    return bool(_canonical(a, {}) == _canonical(b, {}))
-
-
-def _canonical(part: Any, numbers: dict[Value, int]) -> Any:
-    """Return a part of a function as nested tuples that are equal exactly for equal parts: 1, 1.0 and True differ.
-
-    numbers: those of the values met so far, in the order in which they are met.
-    """
-    match part:
-        case Value():
-            return part.type, numbers.setdefault(part, len(numbers))
-        case Function():
-            return part.name, _canonical((part.attributes, part.body), numbers)
-        case Block():
-            return _canonical((part.params, part.ops), numbers)
-        case Op():
-            names = (*(name for name, _ in part.OPERAND_FIELDS), *part.ATTRIBUTE_FIELDS, *part.BODY_FIELDS, "results")
-            return type(part), _canonical(tuple(getattr(part, name) for name in names), numbers)
-        case tuple():
-            return tuple(_canonical(each, numbers) for each in part)
-        case float():
-            return float, part.hex()  # 0.0 == -0.0, and nan != nan
-        case RecordSite():
-            return part.kind, part.format, part.dtypes
-    return type(part), part

@@ -92,11 +92,6 @@ def print_function(fn: Function, *, locations: bool = False, notes: Mapping[Op, 
     return "\n".join(_Printer(locations, notes).function(fn)) + "\n"
 
 
-def print_op(op: Op) -> str:
-    """Return the text of one op and what is nested in it; the values it reads are numbered as they come."""
-    return "\n".join(_Printer(False, _NO_NOTES).lines_of(Block((), (op,)), ""))
-
-
 Writing = Iterator["Writing"]
 """Writes the lines of a block, and gives that of each body where its lines belong: bodies nest deeper than calls may."""
 
