@@ -223,11 +223,10 @@ class Arithmetic:
         dtype, is_weak = self.operand_dtype(symbol, left, right)
         kind = SYMBOLS[symbol].kind
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.binary(kind, dtype, self.static(left, dtype), self.static(right, dtype))
+            return semantics.binary(kind, dtype, self._static(left, dtype), self._static(right, dtype))
         return Number(self.builder.binary(kind, *self.pair(left, right, dtype)), is_weak)
 
-    def static(self, value: Literal | np.generic, dtype: DType) -> Static:
-        """Return a compile-time number as a NumPy scalar of `dtype`; an integer literal must fit."""
+    def _static(self, value: Literal | np.generic, dtype: DType) -> Static:
         self._check_range(value, dtype)
         return semantics.typed(self.payload(value, dtype), dtype)
 
@@ -242,7 +241,7 @@ class Arithmetic:
                     return np.bool_(outcome)
                 return Number(self.builder.constant(bool(outcome), of_dtype(dtypes.bool_, other.value.type)))
         if not isinstance(left, Number) and not isinstance(right, Number):
-            return semantics.compare(kind, dtype, self.static(left, dtype), self.static(right, dtype))
+            return semantics.compare(kind, dtype, self._static(left, dtype), self._static(right, dtype))
         return Number(self.builder.compare(kind, *self.pair(left, right, dtype)))
 
     def negate(self, operand: Number | np.generic) -> Number | Static:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -40,15 +41,20 @@ class Outside(Site):
     @property
     def loc(self) -> Loc:
         caller = frame_of_user()
-        code = caller.f_code
-        spans = itertools.islice(code.co_positions(), caller.f_lasti // 2, None)
-        first, last, start, end = (n or 0 for n in next(spans, (0, 0, 0, 0)))
-        first, last = first or caller.f_lineno, last or caller.f_lineno
-        start, end = (characters(linecache.getline(code.co_filename, n), at) for n, at in ((first, start), (last, end)))
-        return Loc(code.co_filename, first, start, last, end, code.co_name)
+        return place_in(caller.f_code, caller.f_lasti, caller.f_lineno)
 
     def static(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return self.by_python(fn, args, kwargs)
+
+
+def place_in(code: types.CodeType, lasti: int, line: int) -> Loc:
+    """Return the place of an instruction of CPython's. line: that of the frame, where the code tells no span."""
+    first, last, start, end = (
+        n or 0 for n in next(itertools.islice(code.co_positions(), lasti // 2, None), (0, 0, 0, 0))
+    )
+    first, last = first or line, last or line
+    start, end = (characters(linecache.getline(code.co_filename, n), at) for n, at in ((first, start), (last, end)))
+    return Loc(code.co_filename, first, start, last, end, code.co_name)
 
 
 def _intrinsic(spec: Intrinsic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,7 +17,8 @@ from stagekit.dtypes import INDEX, DType, dtype_from_numpy
 from stagekit.frontend import overloads
 from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
 from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.numbers import default_dtype
+from stagekit.frontend.numbers import converted, default_dtype
+from stagekit.frontend.outside import place_in
 from stagekit.frontend.values import is_fixed
 from stagekit.ir import Intrinsic, semantics
 from stagekit.jit.launchable import Launchable
@@ -145,8 +146,9 @@ class _Programs:
         """Carry out a call of a function of the language."""
         if isinstance(function, DType):
             (value,) = args
-            number = value if isinstance(value, OracleValue) else value_of(semantics.typed(value, function), function)
-            return number.to(function)
+            return (
+                value.to(function) if isinstance(value, OracleValue) else value_of(converted(value, function), function)
+            )
         if isinstance(function, Intrinsic):
             return self._intrinsic(function, args, kwargs)
         run = LANGUAGE.get(function)
@@ -172,13 +174,11 @@ class _Programs:
 
 def _place_in_user_code(error: BaseException) -> Loc | None:
     """Return the innermost line of the user's functions that an exception came through."""
-    found, trace = None, error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not is_fixed(trace.tb_frame.f_globals.get("__name__")):
-            line, end, col, end_col = list(code.co_positions())[trace.tb_lasti // 2]
-            found = Loc(code.co_filename, line or 0, col or 0, end or line or 0, end_col or 0, code.co_name)
-        trace = trace.tb_next
+    found, step = None, error.__traceback__
+    while step is not None:
+        if not is_fixed(step.tb_frame.f_globals.get("__name__")):
+            found = place_in(step.tb_frame.f_code, step.tb_lasti, step.tb_lineno)
+        step = step.tb_next
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,17 +29,13 @@ class _Place:
     """What the front end asks of a place in a program. An error gets its line where it leaves the user's function."""
 
     loc = UNKNOWN
-    tracer = SimpleNamespace(arithmetic=Arithmetic(Builder(UNKNOWN)))
-
-    def at(self) -> None:
-        """Nothing is emitted at a place."""
 
     def error(self, diagnostic: Diagnostic) -> StagingError:
         return StagingError(diagnostic, self.loc)
 
 
 PLACE: Any = _Place()
-_ARITHMETIC: Arithmetic = PLACE.tracer.arithmetic
+_ARITHMETIC = Arithmetic(Builder(UNKNOWN))
 
 
 def refused(what: str, values: str, hint: str) -> StagingError:
@@ -177,7 +172,7 @@ def dtype_of(value: Any) -> DType:
 
 def elements_in(value: Any, dtype: DType) -> Elements:
     """Return a number or a tile in `dtype`; an integer literal must fit."""
-    return value.elements_as(dtype) if isinstance(value, OracleValue) else _ARITHMETIC.static(value, dtype)
+    return value.elements_as(dtype) if isinstance(value, OracleValue) else overloads.known(PLACE, value, dtype)
 
 
 def check_extents(what: str, *values: Any) -> int | None:
