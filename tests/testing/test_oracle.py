@@ -18,6 +18,16 @@ from tests.places import on_cpu, run
 from tests.testing import oracle_fragments
 
 SIZES = (1, 7, 32, 33, 100, 1024, 3000)
+PLACES = ("python",)  # where the meaning is held, of "python", "interp" and "cpu"
+
+
+def launch(place: str, kernel: Any, grid: Any, *arguments: Any) -> None:
+    """Run a kernel in CPython, or launch it on a target."""
+    if place == "python":
+        run_in_python(kernel, grid, *arguments)
+    else:
+        sk.compile(kernel.specialize(BLOCK=arguments[-1]), place)[grid](*arguments[:-1])
+
 
 # -- once for each program, one statement after the other ---------------------------------------------------------------
 
@@ -30,11 +40,14 @@ def effects_of_scalars(x, totals, row, BLOCK: sk.constexpr):
     print("total", total)  # noqa: T201
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("block", SIZES)
-def test_a_scalar_statement_acts_once_for_each_program(block: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scalar_statement_acts_once_for_each_program(
+    place: str, block: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     totals, row = np.zeros(1, np.int32), np.zeros(2, np.int32)
 
-    run_in_python(effects_of_scalars, 1, np.ones(block, np.int32), totals, row, block)
+    launch(place, effects_of_scalars, 1, np.ones(block, np.int32), totals, row, block)
 
     assert [block] == totals.tolist()
     assert [0, 1] == row.tolist()
@@ -48,11 +61,12 @@ def store_and_read_reversed(t, out, BLOCK: sk.constexpr):
     sk.store(out + i, sk.load(t + (BLOCK - 1 - i)))
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("block", SIZES)
-def test_a_program_reads_back_what_it_wrote(block: int) -> None:
+def test_a_program_reads_back_what_it_wrote(place: str, block: int) -> None:
     t, out = np.zeros((2, block), np.int32)
 
-    run_in_python(store_and_read_reversed, 1, t, out, block)
+    launch(place, store_and_read_reversed, 1, t, out, block)
 
     np.testing.assert_array_equal(out, 3 * np.arange(block)[::-1])
 

@@ -71,7 +71,6 @@ _OF_FLOATS = ("add", "max", "min", "sub")
 _INTEGER_OPERATORS = ("+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
 _FLOAT_OPERATORS = ("+", "-", "*", "/", "min", "max")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_CALLS = ("abs", "floor", "ceil", "rint", "sqrt", "maximum", "minimum")
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class Drawing:
         if "alias" not in self.features:
             return found
         for k, (_, dtype, *_) in enumerate(self.arrays):
-            like = [j for j in range(k) if self.arrays[j][1] == dtype and found[j][0] == j]
+            like = [j for j in range(k) if _may_share(self.arrays[j][1], dtype) and found[j][0] == j]
             if self.random.random() < 0.5 and like:
                 found[k] = [self.random.choice(like), self.random.choice((0, 0, 1, 7, self.length()))]
         return found
@@ -409,6 +408,7 @@ class Drawing:
         if depth <= 0 or roll < 0.2:
             k = self.random.randrange(len(self.scalars))
             leaves: list[Typed] = [(["s", k], dtype_named_here(self.scalars[k])), (["pid"], int64), (["n"], int32)]
+            leaves.append((["len", self.random.randrange(len(self.arrays))], int64))
             leaves += [(["cast", "int64", ["k", level]], int64) for level in range(self.loops)]
             return self.random.choice([leaves[0], *leaves])
         if roll < 0.4:
@@ -460,8 +460,10 @@ class Drawing:
             return self.comparison((a, a_dtype), (b, dtype)), bool_
         if roll < 0.35 and a_dtype is not bool_:
             return ["neg", a], a_dtype
-        if roll < 0.45 and a_dtype.is_float:
-            return ["call", self.random.choice(("abs", "floor", "ceil", "rint", "sqrt")), a], a_dtype
+        if roll < 0.4 and a_dtype is not bool_:
+            return ["call", *self.random.choice((("abs",), ("between", 2), ("mixed", 3))), a], a_dtype
+        if roll < 0.48 and a_dtype.is_float:
+            return ["call", self.random.choice(("sk.floor", "sk.ceil", "sk.rint", "sk.sqrt")), a], a_dtype
         if dtype is bool_:
             return (["bin", self.random.choice("&|^"), a, b], bool_) if not is_literal else (["bin", "+", a, b], int32)
         operator = self.random.choice(_FLOAT_OPERATORS if dtype.is_float else _INTEGER_OPERATORS)
@@ -485,6 +487,12 @@ _ONCE: tuple[_Form, ...] = (Drawing.count_one, Drawing.count_one, Drawing.add_to
 _NESTED: tuple[_Form, ...] = (Drawing.branch, Drawing.loop, Drawing.loop, Drawing.end_early)
 
 
+def _may_share(a: str, b: str) -> bool:
+    """Return whether elements of one dtype may be those of the other: of floats, no bits are compared."""
+    first, second = dtype_named_here(a), dtype_named_here(b)
+    return first is second or (first.is_integer and second.is_integer and first.bits == second.bits)
+
+
 def dtype_named_here(name: str) -> DType:
     """Return the dtype that a kernel calls `sk.name`."""
     return dtype_named(name.rstrip("_"))
@@ -502,6 +510,18 @@ def draw(seed: int, features: frozenset[str]) -> Case:
 # -- as a kernel --------------------------------------------------------------------------------------------------------
 
 _HEAD = """from __future__ import annotations
+
+
+@sk.inline
+def between(low, x):
+    return max(min(x, low + 9), low)
+
+
+def mixed(n, x):
+    for k in range(n):
+        if k == 1:
+            x = x * n
+    return -x
 
 
 @sk.jit
@@ -554,6 +574,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "k": lambda level: f"k{level}",
     "n": lambda: "n",
     "pid": lambda: "pid",
+    "len": lambda k: f"len(a{k})",
     "lit": lambda number: str(number),
     "full": lambda x, value: f"(i{x} * 0 + {_of(value)})",
     "cast": lambda dtype, a: f"sk.{dtype}({_of(a)})",
@@ -562,7 +583,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "or": lambda a, b: f"({_of(a)} or {_of(b)})",
     "neg": lambda a: f"(-{_of(a)})",
     "where": lambda c, a, b: f"sk.where({_of(c)}, {_of(a)}, {_of(b)})",
-    "call": lambda name, a: f"sk.{name}({_of(a)})",
+    "call": lambda name, *args: f"{name}({', '.join(_of(a) if isinstance(a, list) else str(a) for a in args)})",
     "reduce": lambda kind, a: f"sk.reduce_{kind}({_of(a)})",
     "load": lambda name, index, mask, other: f"sk.load({name} + {_of(index)}{_masked(mask, other)})",
     "at": lambda name, index: f"{name}[{_of(index)}]",

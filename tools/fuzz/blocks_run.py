@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from stagekit.runtime.errors import KernelAssertionError
 from stagekit.testing.oracle import NoMeaning, run_programs
 from tools.fuzz.blocks import SETTLED, Case, draw, dtype_named_here, kernel_text
 from tools.fuzz.harness import Problem
-from tools.fuzz.parallel_run import smaller_bodies
-from tools.fuzz.trees import replaced
+from tools.fuzz.trees import replaced, smaller_bodies
 
 Array = np.ndarray[Any, np.dtype[Any]]
 N = 5  # the scalar argument
@@ -66,7 +65,8 @@ class BlocksFuzzer:
         except sk.StagekitError as error:
             self.counts[f"refused: {error.id}"] += 1
             return [Problem(f"refused {error.id}", f"{target}: {error}")]
-        return list(_differences(target, wanted, actual))
+        alarms = [Problem("false alarm", f"the sanitizer finds what is not there: {text}") for text in actual.findings]
+        return [*_differences(target, wanted, actual), *alarms]
 
     def smaller(self, case: str) -> Iterator[str]:
         parsed = Case.parse(case)
@@ -93,22 +93,26 @@ def _parts(tree: Any) -> Iterator[Any]:
 
 @dataclass
 class Outcome:
-    """What a run leaves: the contents of memory, what it printed, and whether an assert failed."""
+    """What a run leaves: the contents of memory, what it printed, whether an assert failed, and what the sanitizer found."""
 
     arrays: list[Array]
     printed: list[str]
     has_failed: bool
+    findings: list[str] = field(default_factory=list)
 
 
 def _memory(case: Case) -> tuple[list[Array], list[Array]]:
     """Return the arrays that hold memory, and the arguments, which are views of them."""
     generator = np.random.default_rng(case.seed)
     lengths = [row[2] * (case.grid if row[0] == "own" else 1) for row in case.arrays]
-    roots = []
-    for k, (_, name, *_) in enumerate(case.arrays):
-        size = max(start + length for (root, start), length in zip(case.views, lengths) if root == k or start == 0)
-        roots.append(_contents(generator, dtype_named_here(name), size))
-    arguments = [roots[root][start : start + length] for (root, start), length in zip(case.views, lengths)]
+    roots, dtypes = [], [dtype_named_here(name) for _, name, *_ in case.arrays]
+    for k, dtype in enumerate(dtypes):
+        size = max([1, *(start + length for (root, start), length in zip(case.views, lengths) if root == k)])
+        roots.append(_contents(generator, dtype, size))
+    arguments = [
+        roots[root].view(dtype.numpy)[start : start + length]
+        for (root, start), length, dtype in zip(case.views, lengths, dtypes)
+    ]
     return roots, arguments
 
 
@@ -139,12 +143,21 @@ def _meaning(case: Case, kernel: Any) -> Outcome | None:
 
 def _on_target(case: Case, kernel: Any, target: str) -> Outcome:
     roots, arguments = _memory(case)
+    if target == "interp":
+        watch = sk.sanitize(kernel, collect=True, **_UNCHECKED)
+        found = _outcome(roots, lambda: watch[case.grid](*arguments, N))
+        return replace(found, findings=[str(finding) for finding in watch.report.findings])
     compiled = sk.compile(kernel.specialize(), target)[case.grid]
-    if target != "cuda":
+    if target == "cpu":
         return _outcome(roots, lambda: compiled(*arguments, N))
     there = [sk.cuda.to_device(root) for root in roots]
     found = _outcome([], lambda: compiled(*there, N))
-    return Outcome([each.to_host() for each in there], found.printed, found.has_failed)
+    return replace(found, arrays=[each.to_host() for each in there])
+
+
+_UNCHECKED: Any = dict.fromkeys(
+    ("overflow", "division", "shifts", "nan", "rounding"), False
+)  # one result, on every target
 
 
 def _differences(target: str, wanted: Outcome, actual: Outcome) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ from tools.fuzz.parallel import (
     without_barrier,
 )  # fmt: skip
 from tools.fuzz.program_module import module_of
-from tools.fuzz.trees import Tree, without
+from tools.fuzz.trees import smaller_bodies
 
 _MUTANT_SHARE = 3  # one case in so many is run with a barrier left out
 
@@ -72,21 +72,6 @@ class ParallelFuzzer:
             smaller = Case(threads, blocks, parsed.body, rows)
             if smaller != parsed and threads <= parsed.threads:
                 yield smaller.text()
-
-
-def smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
-    """Statements left out, and blocks in place of the statement around them."""
-    yield from without(body)
-    for index, statement in enumerate(body):
-        for position, part in enumerate(statement):
-            if isinstance(part, list):
-                yield [*body[:index], *part, *body[index + 1 :]]
-                for inner in smaller_bodies(part):
-                    yield [
-                        *body[:index],
-                        [*statement[:position], inner, *statement[position + 1 :]],
-                        *body[index + 1 :],
-                    ]
 
 
 # -- running ----------------------------------------------------------------------------------------------------------

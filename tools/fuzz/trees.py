@@ -24,3 +24,15 @@ def replaced(tree: Tree, candidates: Callable[[Tree], Iterator[Tree]]) -> Iterat
         if isinstance(child, list):
             for smaller in replaced(child, candidates):
                 yield [*tree[:index], smaller, *tree[index + 1 :]]
+
+
+def smaller_bodies(body: list[Tree]) -> Iterator[list[Tree]]:
+    """The statements with some left out, and with the blocks inside one in its place. A block is a list of lists."""
+    yield from without(body)
+    for index, statement in enumerate(body):
+        for position, part in enumerate(statement):
+            if isinstance(part, list) and all(isinstance(each, list) for each in part):
+                yield [*body[:index], *part, *body[index + 1 :]]
+                for inner in smaller_bodies(part):
+                    changed = [*statement[:position], inner, *statement[position + 1 :]]
+                    yield [*body[:index], changed, *body[index + 1 :]]
