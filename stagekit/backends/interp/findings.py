@@ -235,6 +235,16 @@ class LaneOutsideMask(Diagnostic):
     help: ClassVar[str] = "every lane that gets here must be in the mask that it gives"
 
 
+class MasksDiffer(Diagnostic):
+    """A warp operation whose mask names a lane that gives another mask."""
+
+    title: ClassVar[str] = "Lanes of one warp operation give different masks"
+    label: ClassVar[str] = "the mask {mask:#010x} of lane {lane} names lane {other}, whose mask is {other_mask:#010x}"
+    help: ClassVar[str] = (
+        "lanes that name each other must give the same mask: compute it before they part, as by `ballot_sync`"
+    )
+
+
 class AbsentLaneRead(Diagnostic):
     """A shuffle whose value comes from a lane that does not take part or does not exist."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stagekit.backends.interp.analysis import native_of
 from stagekit.backends.interp.atomics import ATOMICS, build_atomic
-from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask
+from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step
 from stagekit.backends.interp.steps import computed
@@ -77,7 +77,7 @@ def _member_check(c: Compiler, op: ops.IntrinsicOp) -> tuple[Step, ...]:
 
 
 def _check_members(team: Team, mask: Any, loc: Loc) -> None:
-    """Report lanes that are not in their own mask, and masks that name lanes which exist but are not here."""
+    """Report lanes that are not in their own mask, and masks that name lanes which are not here or have another mask."""
     masks = team.spread(mask)
     outside = team.active_lanes() & ((masks & _BITS[team.lane_id]) == 0)
     if outside.any():
@@ -91,6 +91,23 @@ def _check_members(team: Team, mask: Any, loc: Loc) -> None:
     if at_fault.any():
         lane = int(np.argmax(at_fault))
         team.report(LaneNotHere(int(masks[lane]), int(absent[lane])), loc, at_fault)
+    if isinstance(mask, np.ndarray):
+        _check_agreement(team, masks, loc)
+
+
+def _check_agreement(team: Team, masks: Array, loc: Loc) -> None:
+    """Report masks that name a lane which runs this with another mask. Groups that do not name each other may differ."""
+    rows = team.to_warps(masks)
+    if not np.count_nonzero(rows != rows[:, :1]):
+        return
+    here = team.from_warps(bit_sets(team.active_rows())[:, None])
+    strays = masks & here & ~_match_any(team, masks, masks)
+    at_fault = team.active_lanes() & (strays != 0)
+    if at_fault.any():
+        lane = int(np.argmax(at_fault))
+        stray = int(strays[lane] & -strays[lane]).bit_length() - 1
+        other = masks[lane - int(team.lane_id[lane]) + stray]
+        team.report(MasksDiffer(int(masks[lane]), int(team.lane_id[lane]), stray, int(other)), loc, at_fault)
 
 
 # -- synchronisation --------------------------------------------------------------------------------------------------

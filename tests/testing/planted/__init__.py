@@ -4,10 +4,34 @@ They are written as their users would write them, one for each kind of fault and
 finding is the id of a diagnostic and a fragment of its text. Look-alikes without the mistake must give none.
 """
 
-from . import barriers, bounds, global_races, numbers, protocols, shared_races, subtle, unwritten, waiting, warps
+from . import (
+    barriers,
+    bounds,
+    global_races,
+    masks,
+    numbers,
+    protocols,
+    shared_races,
+    subtle,
+    unwritten,
+    waiting,
+    warps,
+)
 from .table import CASES, Planted
 
-GROUPS = (bounds, shared_races, global_races, barriers, warps, unwritten, numbers, waiting, subtle, protocols)
+GROUPS = (
+    bounds,
+    shared_races,
+    global_races,
+    barriers,
+    warps,
+    masks,
+    unwritten,
+    numbers,
+    waiting,
+    subtle,
+    protocols,
+)
 
 FAULTS = [case for case in CASES if case.id]
 LOOK_ALIKES = [case for case in CASES if not case.id]
