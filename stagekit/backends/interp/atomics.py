@@ -111,7 +111,7 @@ def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     access = c.access(op, "atomic", op.args[0])
     result, pointer, *operands = c.numbers((op.result, *op.args))
     atomic = ATOMICS[native]
-    add_up = None if c.guards.is_used(op.result) else atomic.add_up
+    add_up = None if c.uses.is_used(op.result) else atomic.add_up
 
     def step(values: Values, team: Team) -> None:
         found: Any = np.zeros(team.lanes, access.dtype.numpy)

@@ -1,8 +1,8 @@
 """Checks of arithmetic: division by zero, shifts out of range, overflow on the way to an index, rounded integers, NaN from
 numbers.
 
-Each check is a step behind its op, which runs on the lanes in which the result is used (`Guards`). Only the checks that the
-options ask for are built.
+Each check looks right behind its op, and reports the lanes in which the result is used, where it is used (`uses.py`). Only the
+checks that the options ask for are built.
 """
 
 from __future__ import annotations
@@ -19,57 +19,47 @@ from stagekit.backends.interp.findings import (
     NanProduced,
     ShiftOutOfRange,
 )
-from stagekit.backends.interp.memory import MixedPointers, in_lane
-from stagekit.backends.interp.program import Compiler, Step
+from stagekit.backends.interp.indices import Indices, is_integer, judged_with
+from stagekit.backends.interp.memory import Array, MixedPointers, in_lane
+from stagekit.backends.interp.program import Compiler, Report, Step, Suspects
 from stagekit.backends.interp.team import Team, Values
 from stagekit.diagnostics import Diagnostic
-from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, Op, Scalar, Value, ops, semantics
+from stagekit.ir import BinaryKind, Op, Scalar, UnaryKind, Value, ops
 
 
 class Check(NamedTuple):
     """One check of one op.
 
-    suspects: the lanes that would be at fault, one bool for all or one per lane. describe: the diagnostic of one lane, given
-    a function from the number of a value to the value in that lane.
+    suspects: the lanes that would be at fault. describe: the diagnostic of one lane, given a function from the number of a value
+    to the value in that lane.
     """
 
-    suspects: Callable[[Values], Any]
+    suspects: Suspects
     describe: Callable[[Callable[[int], Any]], Diagnostic]
 
 
 def checks_of(c: Compiler, op: Op) -> tuple[Step, ...]:
-    """Return the steps to run right behind `op`. The compiler runs the checks that must wait for a condition later."""
-    return tuple(step for check in _checks(c, op) for step in c.check_where_used(op, _reporting(op, check)))
+    """Return the steps to run right behind `op`. The compiler runs the others where the result is used."""
+    checks = (c.check_where_used(op, c.uses.of(op), check.suspects, _report(op, check)) for check in _checks(c, op))
+    return (*_overflow(c, op), *(step for steps in checks for step in steps))
 
 
-def _reporting(op: Op, check: Check) -> Callable[[Values, Team, Any], None]:
-    suspects, describe = check
+def _report(op: Op, check: Check) -> Report:
+    def report(values: Values, team: Team, at_fault: Array) -> None:
+        lane = int(np.argmax(at_fault))
+        team.report(check.describe(lambda number: in_lane(values[number], lane)), op.loc, at_fault)
 
-    def step(values: Values, team: Team, mask: Any) -> None:
-        found = suspects(values)
-        if not np.count_nonzero(found):  # several times as fast as `any`, on a path that every op takes
-            return
-        at_fault = team.spread(found) if mask is None else team.spread(found) & mask
-        if at_fault.any():
-            lane = int(np.argmax(at_fault))
-            team.report(describe(lambda number: in_lane(values[number], lane)), op.loc, at_fault)
-
-    return step
+    return report
 
 
 def _checks(c: Compiler, op: Op) -> Iterator[Check]:
-    wanted, counts_as_index = c.options.checks, any(r in c.index_values for r in op.results)
+    wanted = c.options.checks
     match op:
-        case ops.Binary(kind=BinaryKind.FLOORDIV | BinaryKind.MOD) if wanted.division and _is_integer(op.lhs):
+        case ops.Binary(kind=BinaryKind.FLOORDIV | BinaryKind.MOD) if wanted.division and is_integer(op.lhs):
             yield _division(c, op)
         case ops.Binary(kind=BinaryKind.SHL | BinaryKind.SHR) if wanted.shifts:
             yield _shift(c, op)
-        case ops.Binary(kind=kind) if counts_as_index and kind in _WRAPS:
-            yield _binary_overflow(c, op)
-        case ops.Cast() if counts_as_index and _is_integer(op.operand):
-            yield _cast_overflow(c, op)
-        case ops.Offset() if counts_as_index:
+        case ops.Offset() if wanted.overflow:
             yield _offset_overflow(c, op)
         case ops.Cast() if wanted.rounding and op.is_exact:
             yield _rounding(c, op)
@@ -77,12 +67,15 @@ def _checks(c: Compiler, op: Op) -> Iterator[Check]:
         yield _nan(c, op)
 
 
-_SIGNS = {BinaryKind.FLOORDIV: "//", BinaryKind.MOD: "%", BinaryKind.ADD: "+", BinaryKind.SUB: "-", BinaryKind.MUL: "*"}
+_SIGNS = {
+    BinaryKind.FLOORDIV: "//",
+    BinaryKind.MOD: "%",
+    BinaryKind.ADD: "+",
+    BinaryKind.SUB: "-",
+    BinaryKind.MUL: "*",
+    BinaryKind.SHL: "<<",
+}
 _MAKERS_OF_NAN = (ops.Binary, ops.Unary, ops.Cast, ops.IntrinsicOp)
-
-
-def _is_integer(value: Value) -> bool:
-    return isinstance(value.type, Scalar) and value.type.dtype.is_integer
 
 
 def _is_float(value: Value) -> bool:
@@ -103,72 +96,79 @@ def _shift(c: Compiler, op: ops.Binary) -> Check:
 
 
 # -- overflow ---------------------------------------------------------------------------------------------------------
+#
+# Beside each index that may wrap stands the same value as float64, computed from what has not wrapped. Where it has, the two are
+# apart by a multiple of 2**bits, which no rounding of 53 significant bits comes near.
 
 
-def _binary_overflow(c: Compiler, op: ops.Binary) -> Check:
-    (lhs, rhs), dtype = c.numbers(op.operands()), op.lhs.type.dtype
-    wraps = _WRAPS[op.kind] if dtype.bits == 64 else _wraps_narrow(op.kind, dtype)
-    return Check(
-        lambda values: wraps(values[lhs], values[rhs]),
-        lambda at: IndexOverflow(f"{at(lhs)} {_SIGNS[op.kind]} {at(rhs)}", dtype.name),
-    )
+def _overflow(c: Compiler, op: Op) -> tuple[Step, ...]:
+    """Return the steps that compute the exact result of an index, and that compare the two where it is used."""
+    indices = c.indices
+    if indices is None or not op.results or op.results[0] not in indices.wraps:
+        return ()
+    judged = judged_with(op)
+    operands = [c.exact.get(each) or c.number(each) if each in judged else c.number(each) for each in op.operands()]
+    meaning = np.positive if isinstance(op, ops.Cast) else _EXACT[op.kind]  # type: ignore[attr-defined]
+    number, exact = c.number(op.results[0]), c.constant(None)
+    limit = _wrapped_by(op.results[0])
+    c.exact[op.results[0]] = exact
+
+    def compute(values: Values, team: Team) -> None:
+        values[exact] = meaning(*map(values.__getitem__, operands), dtype=np.float64)
+
+    def suspects(values: Values) -> Any:
+        return np.abs(values[exact] - values[number]) >= limit
+
+    def report(values: Values, team: Team, at_fault: Array) -> None:
+        lane = int(np.argmax(at_fault))
+        wrapped = _first_wrapped(c, indices, op, lambda number: in_lane(values[number], lane))
+        shown = [in_lane(values[c.number(each)], lane) for each in wrapped.operands()]
+        sign = (
+            _SIGNS[wrapped.kind] if isinstance(wrapped, ops.Binary) else "-" if isinstance(wrapped, ops.Unary) else ""
+        )
+        expression = f" {sign} ".join(map(str, shown)) if len(shown) == 2 else f"{sign}{shown[0]}"
+        team.report(IndexOverflow(expression, wrapped.results[0].type.dtype.name), wrapped.loc, at_fault)
+
+    places = c.uses_as_index.of(op, lambda user: op.results[0] in judged_with(user))
+    return (compute, *c.check_where_used(op, places, suspects, report))
 
 
-def _wraps_narrow(kind: BinaryKind, dtype: DType) -> Callable[[Any, Any], Any]:
-    """Return a test that computes in int64, where 32 bits cannot overflow, and compares with the limits of `dtype`."""
-    row = semantics.BINARY[kind]
-
-    def test(a: Any, b: Any) -> Any:
-        exact = row(a.astype(np.int64), b.astype(np.int64))
-        return (exact < dtype.min) | (exact > dtype.max)
-
-    return test
+def _wrapped_by(value: Value) -> float:
+    """Return how far a wrapped number is from the exact one, at the least."""
+    return float(2 ** (value.type.dtype.bits - 1))
 
 
-def _add_wraps(a: Any, b: Any) -> Any:
-    total = np.add(a, b)
-    return ((a ^ total) & (b ^ total)) < 0
+def _first_wrapped(c: Compiler, indices: Indices, op: Op, at: Callable[[int], Any]) -> Op:
+    """Return the op that wrapped first, of those whose results `op` has taken in. at: from the number of a value to its value."""
+    for operand in judged_with(op):
+        exact = c.exact.get(operand)
+        if exact is not None and abs(at(exact) - at(c.number(operand))) >= _wrapped_by(operand):
+            return _first_wrapped(c, indices, indices.makers[operand], at)
+    return op
 
 
-def _sub_wraps(a: Any, b: Any) -> Any:
-    difference = np.subtract(a, b)
-    return ((a ^ b) & (a ^ difference)) < 0
+def _shifted(a: Any, amount: Any, dtype: Any) -> Any:
+    return np.multiply(a, np.exp2(amount, dtype=dtype), dtype=dtype)
 
 
-def _mul_wraps(a: Any, b: Any) -> Any:
-    """Return where a product leaves int64: by exact integers where the float product comes near the limit, which is rare."""
-    estimate = np.abs(np.multiply(a, b, dtype=np.float64))
-    if not np.count_nonzero(estimate >= 2.0**62):
-        return np.False_
-    exact = np.multiply(np.asarray(a).astype(object), np.asarray(b).astype(object))
-    return np.asarray((exact < -(2**63)) | (exact >= 2**63)).astype(np.bool_)
-
-
-_WRAPS: dict[BinaryKind, Callable[[Any, Any], Any]] = {
-    BinaryKind.ADD: _add_wraps,
-    BinaryKind.SUB: _sub_wraps,
-    BinaryKind.MUL: _mul_wraps,
+_EXACT: dict[BinaryKind | UnaryKind, Callable[..., Any]] = {
+    BinaryKind.ADD: np.add,
+    BinaryKind.SUB: np.subtract,
+    BinaryKind.MUL: np.multiply,
+    BinaryKind.SHL: _shifted,
+    UnaryKind.NEG: np.negative,
 }
-
-
-def _cast_overflow(c: Compiler, op: ops.Cast) -> Check:
-    operand, result = c.numbers((op.operand, op.result))
-    dtype = op.result.type.dtype
-    return Check(
-        lambda values: values[result] != values[operand], lambda at: IndexOverflow(str(at(operand)), dtype.name)
-    )
 
 
 def _offset_overflow(c: Compiler, op: ops.Offset) -> Check:
     pointer, index = c.numbers(op.operands())
-    limit = (2**63 - 1) // op.pointer.type.dtype.itemsize
+    limit = 2.0**63 / op.pointer.type.dtype.itemsize
 
     def suspects(values: Values) -> Any:
-        address, moved = values[pointer], values[index]
+        address = values[pointer]
         if isinstance(address, MixedPointers):
             return np.False_
-        total = address.index + moved
-        return _add_wraps(address.index, moved) | (total > limit) | (total < -limit)
+        return np.abs(np.add(address.index, values[index], dtype=np.float64)) >= limit
 
     def describe(at: Callable[[int], Any]) -> Diagnostic:
         start = at(pointer)

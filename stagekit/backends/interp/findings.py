@@ -267,7 +267,7 @@ class NoProgress(Diagnostic):
 
 
 class IndexOverflow(Diagnostic):
-    """Signed arithmetic that wrapped on its way to an index."""
+    """Integer arithmetic that wrapped on its way to an index."""
 
     title: ClassVar[str] = "Integer overflow in an index"
     label: ClassVar[str] = "{expression} does not fit {dtype}"

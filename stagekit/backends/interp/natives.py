@@ -217,18 +217,19 @@ def _build_shuffle(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
         values[shuffled] = _shuffle(team, native, values[mask], values[value], values[lane])
         values[result] = values[shuffled].result
 
-    def check(values: Values, team: Team, used: Any) -> None:
-        _report_absent(team, values[shuffled], used, op.loc)
+    def suspects(values: Values) -> Array:
+        absent: Array = values[shuffled].is_absent
+        return absent
 
-    later = c.check_where_used(op, check) if c.options.checks.lanes else ()
+    def report(values: Values, team: Team, at_fault: Array) -> None:
+        _report_absent(team, values[shuffled], at_fault, op.loc)
+
+    later = c.check_where_used(op, c.uses.of(op), suspects, report) if c.options.checks.lanes else ()
     return (*_member_check(c, op), step, *later)
 
 
-def _report_absent(team: Team, shuffled: _Shuffled, mask: Any, loc: Loc) -> None:
-    """Report the lanes of `mask` that read from a lane that does not take part."""
-    at_fault = shuffled.is_absent if mask is None else shuffled.is_absent & mask
-    if not at_fault.any():
-        return
+def _report_absent(team: Team, shuffled: _Shuffled, at_fault: Array, loc: Loc) -> None:
+    """Report lanes that read from a lane that does not take part."""
     lane = int(np.argmax(at_fault))
     source, thread = int(shuffled.source[lane]), int(team.thread[lane])
     is_lane = 0 <= source < WARP

@@ -9,21 +9,27 @@ Control flow, and whatever may have to wait for another warp, is a generator tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.analysis import Guards, index_values, waiting_loops
+from stagekit.backends.interp.analysis import waiting_loops
+from stagekit.backends.interp.indices import Indices
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.options import Options
 from stagekit.backends.interp.team import Access, Axes, LaneIndexing, Role, Team, Values
+from stagekit.backends.interp.uses import ALWAYS, Place, UseFinder
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import Block, Effect, Function, Native, Op, Pointer, Value, flow, ops, semantics
 
 Step = Callable[[Values, Team], None]
+
+
+Suspects = Callable[[Values], Any]  # the lanes that a check finds at fault: one bool for all, or one per lane
+Report = Callable[[Values, Team, Array], None]  # of lanes at fault
 
 
 class Arrive(NamedTuple):
@@ -117,8 +123,10 @@ class Compiler:
         self.written = frozenset(flow.written(fn.body, sources))
         self.waiting = waiting_loops(fn, sources, self.written)
         self.is_scheduled = options.schedule is not None or bool(self.waiting)
-        self.guards = Guards(fn)
-        self.index_values = index_values(fn) if options.checks.overflow else frozenset()
+        self.uses = UseFinder(fn)
+        self.indices = Indices(fn) if options.checks.overflow else None
+        self.uses_as_index = self.uses if self.indices is None else self.uses.but_with(self.indices.users)
+        self.exact: dict[Value, int] = {}  # of indices, the number of the value as float64 that has not wrapped
         self.constants: list[Any] = []
         self.accesses: list[Access] = []
         self.shared: list[ops.Alloc] = []
@@ -126,7 +134,7 @@ class Compiler:
         self.tails = frozenset(_tails(fn.body))
         self._numbers: dict[Value, int] = {}
         self._offsets: dict[Value, ops.Offset] = {}  # by the pointer that they make
-        self._deferred: dict[Op, list[Step]] = {}  # checks, by the op that makes the last of their conditions
+        self._deferred: dict[Op | Block, list[Step]] = {}  # checks, by what they run behind
 
     def program(self, extra: tuple[Value, ...]) -> Program:
         """Compile the whole function."""
@@ -190,43 +198,41 @@ class Compiler:
 
     def _link(self, op: ops.Offset) -> LaneIndexing | None:
         """Return the indexing that `op` was written as, in numbers of values."""
-        if op.indexed is None:
+        if op.indexed is None or op.indexed.strides:
             return None
-        indices, shape = op.indexed.indices, op.indexed.shape
-        if any(isinstance(each, Value) and each not in self._numbers for each in (*indices, *shape)):
-            return None
-        numbers = tuple(None if i is None else self._number_of_size(i) for i in indices)
-        return LaneIndexing(numbers, tuple(map(self._number_of_size, shape)), op.pointer in self._offsets)
+        numbers, shape = self.sizes(op.indexed.indices), self.sizes(op.indexed.shape)
+        return None if numbers is None or shape is None else LaneIndexing(numbers, shape, op.pointer in self._offsets)
 
-    def _number_of_size(self, size: Value | int) -> int:
-        return self.constant(np.int64(size)) if isinstance(size, int) else self.number(size)
+    def sizes(self, sizes: Sequence[Value | int | None]) -> tuple[Any, ...] | None:
+        """Return the numbers of sizes or indices, None for one that is None; None for all where this function lacks one."""
+        if any(isinstance(size, Value) and size not in self._numbers for size in sizes):
+            return None
+        return tuple(self.constant(np.int64(s)) if isinstance(s, int) else s and self.number(s) for s in sizes)
 
     # -- code ---------------------------------------------------------------------------------------------------------
 
-    def check_where_used(self, op: Op, check: Callable[[Values, Team, Any], None]) -> tuple[Step, ...]:
-        """Run `check(values, team, mask)` on the lanes in which the result of `op` is used.
+    def check_where_used(self, op: Op, places: Sequence[Place], suspects: Suspects, report: Report) -> tuple[Step, ...]:
+        """Find the lanes at fault right after `op`, and report them in the `places` where its result is used.
 
-        Return the step to run right after `op`: none where the result is never used, or where the check has to wait for
-        conditions computed later; `block` then puts it behind those.
+        Return the steps to run right after `op`; `block` puts the others where they belong.
         """
-        guard = self.guards.of(op)
-        if guard is None:
+        if not places:
             return ()
-        used = guard.compile(self.number)
+        if len(places) == 1 and places[0].after is op and places[0].alternatives == ALWAYS:
+            return (_checking(suspects, report),)
+        found = self.constant(None)  # the lanes at fault that have not been reported; None where there are none
+        for place in places:
+            self._deferred.setdefault(place.after, []).append(_reporting(found, place.compile(self.number), report))
 
-        def step(values: Values, team: Team) -> None:
-            mask = team.mask if used is None else used(values, team.mask)
-            if mask is not False:
-                check(values, team, mask)
+        def find(values: Values, team: Team) -> None:
+            lanes = suspects(values)
+            values[found] = team.spread(lanes) if np.count_nonzero(lanes) else None
 
-        if guard.last is op:
-            return (step,)
-        self._deferred.setdefault(guard.last, []).append(step)
-        return ()
+        return (find,)
 
     def block(self, block: Block) -> Code:
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
-        steps: list[Step] = []
+        steps: list[Step] = self._deferred.pop(block, [])
         for op in block.ops[:-1]:
             control = self._build(op, steps)
             if control is not None:
@@ -250,6 +256,35 @@ class Compiler:
         schedule = self.options.schedule
         touches = op.effects & {Effect.READ, Effect.WRITE, Effect.COLLECTIVE}
         return _giving_way(op) if touches and schedule is not None and schedule.order == "random" else None
+
+
+def _checking(suspects: Suspects, report: Report) -> Step:
+    """Return the step that reports the active lanes at fault."""
+
+    def step(values: Values, team: Team) -> None:
+        found = suspects(values)
+        if not np.count_nonzero(found):  # several times as fast as `any`, on a path that every op takes
+            return
+        at_fault = team.spread(found) if team.mask is None else team.spread(found) & team.mask
+        if at_fault.any():
+            report(values, team, at_fault)
+
+    return step
+
+
+def _reporting(found: int, lanes_of: Callable[[Values, Any], Any], report: Report) -> Step:
+    """Return the step that reports lanes found at fault before, if they use the value here; each is reported once."""
+
+    def step(values: Values, team: Team) -> None:
+        suspects = values[found]
+        if suspects is None or (lanes := lanes_of(values, team.mask)) is False:
+            return
+        at_fault = suspects if lanes is None else suspects & lanes
+        if at_fault.any():
+            report(values, team, at_fault)
+            values[found] = suspects & ~at_fault
+
+    return step
 
 
 def _giving_way(op: Op) -> Control:

@@ -777,7 +777,7 @@ def a_hash_that_means_to_wrap(table, keys):
     sk.atomic_add(table + (h & 63), 1)
 
 
-@fault("OUT_OF_BOUNDS", "element 4294967295 of `A`", (1, 4), {"A": zeros(4), "out": zeros(4)})
+@fault("OUT_OF_BOUNDS", "element 4294967295 of `A`", (1, 4), {"A": zeros(4), "out": zeros(4)}, also=["INDEX_OVERFLOW"])
 def unsigned_index_below_zero(A, out):
     i = thread("x").to(sk.uint32)
     out[thread("x")] = A[i - 1]
