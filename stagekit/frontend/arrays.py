@@ -32,11 +32,17 @@ MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
 
 def base_of(site: Site, value: Address | Array) -> Address:
     """Return the address that pointer arithmetic starts from; an array with gaps has none."""
-    if isinstance(value, Address):
-        return value
-    if not value.is_contiguous:
+    if isinstance(value, Array) and not value.is_contiguous:
         raise site.error(NonContiguous(value.name))
-    return value.base
+    return value if isinstance(value, Address) else _pointer_to(site, value)
+
+
+def _pointer_to(site: Site, array: Array) -> Address:
+    """Return the base of an array. That of a part says what it is a part of: only the interpreter looks at it."""
+    if not array.is_part:
+        return array.base
+    part = Indexed(array.name, (None,) * array.ndim, _values(array.shape), _values(array.strides))
+    return Address(site.tracer.builder.offset(array.base.value, site.tracer.builder.index(0), part))
 
 
 def index_value(site: Site, index: Any) -> Value:
@@ -183,7 +189,7 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
             is_contiguous = is_contiguous and not axes and cut.step == 1
             axes.append((cut.size, _scaled(site, stride, cut.step)))
     base = _moved(site, array, steps, is_index)
-    return Array(array.name, base, tuple(s for s, _ in axes), tuple(s for _, s in axes), is_contiguous)
+    return Array(array.name, base, tuple(s for s, _ in axes), tuple(s for _, s in axes), is_contiguous, is_part=True)
 
 
 _WHOLE_AXIS = slice(None)
@@ -218,7 +224,7 @@ def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, .
     ends = Indexed(array.name, (*_values(lasts), *[None] * len(rest)), _values(array.shape))
     base = Address(site.tracer.builder.offset(base.value, site.tracer.builder.index(0), ends))
     is_contiguous = array.is_contiguous and all(size == 1 for size in shape[:-1])
-    return Array(array.name, base, (*shape, *rest), array.strides, is_contiguous)
+    return Array(array.name, base, (*shape, *rest), array.strides, is_contiguous, is_part=True)
 
 
 def _bound(site: Site, bound: Any) -> int | Number:
@@ -416,9 +422,11 @@ _ARRAY: _Table = {
     "strides": lambda site, a: a.strides,
     "ndim": lambda site, a: a.ndim,
     "size": lambda site, a: _size(site, a),
-    "ptr": lambda site, a: a.base,
+    "ptr": _pointer_to,
     "ptr_to": lambda site, a: BoundMethod(a, "ptr_to", lambda *index: element_pointer(site, a, index)),
-    "T": lambda site, a: Array(a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2),
+    "T": lambda site, a: Array(
+        a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2, a.is_part
+    ),
 }
 ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
 

@@ -146,7 +146,7 @@ def with_parts(like: Any, parts: list[Any]) -> Any:
     """Return a value like `like` that has these parts instead."""
     if isinstance(like, Array):
         n = like.ndim
-        return Array(like.name, parts[0], tuple(parts[1 : 1 + n]), tuple(parts[1 + n :]), like.is_contiguous)
+        return Array(like.name, parts[0], tuple(parts[1 : 1 + n]), tuple(parts[1 + n :]), like.is_contiguous, True)
     if isinstance(like, tuple):
         return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
     if type(like) is list:

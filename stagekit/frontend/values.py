@@ -94,6 +94,7 @@ class Array(_RunTime):
     shape: tuple[Extent, ...]
     strides: tuple[Extent, ...]
     is_contiguous: bool
+    is_part: bool = False  # whether it may be less than the array that it is a view of
 
     @property
     def dtype(self) -> DType:

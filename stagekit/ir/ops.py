@@ -177,12 +177,14 @@ class Extract(Op):
 class Indexed(NamedTuple):
     """`array[indices]` as it was written, with the size of each axis: i64 values, or numbers known at compile time.
 
-    An index is None where a slice keeps the axis, which a later index of the view addresses.
+    An index is None where a slice keeps the axis, which a later index of the view addresses. strides: in elements, where a
+    pointer is taken from a view, whose axes are all kept; it may reach these elements only. Else empty.
     """
 
     array: str
     indices: tuple[Value | int | None, ...]
     shape: tuple[Value | int, ...]
+    strides: tuple[Value | int, ...] = ()
 
 
 @op("offset")

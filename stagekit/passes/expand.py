@@ -64,7 +64,7 @@ class _Expander(Rewriter):
         def current(part: Any) -> Any:
             return self.mapping.get(part, part)
 
-        return Indexed(indexed.array, tuple(map(current, indexed.indices)), tuple(map(current, indexed.shape)))
+        return Indexed(indexed.array, *(tuple(map(current, parts)) for parts in indexed[1:]))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

@@ -24,7 +24,7 @@ from stagekit.backends.interp.findings import (
     UninitialisedRead,
     UnwrittenOutput,
 )
-from stagekit.backends.interp.memory import Allocation, AnyPointers, Array, Pointers, View, in_lane
+from stagekit.backends.interp.memory import Allocation, AnyPointers, Array, Pointers, Reach, View, in_lane
 from stagekit.backends.interp.team import Access, LaneIndexing, Role, Team, Touch, Watcher
 from stagekit.diagnostics import Diagnostic, counted
 from stagekit.ir import Space
@@ -97,6 +97,8 @@ def _without_faults(team: Team, address: Pointers, view: View, lanes: Any, acces
     is_outside = address.index.view(np.uint64) >= view.limit
     if access.axes is not None and access.axes.checked:
         is_outside = is_outside | access.axes.outside(team.values)
+    if address.reach is not None:
+        is_outside = is_outside | _leaves(address, address.reach, access)
     if np.count_nonzero(is_outside):
         lanes = _report(team, address, lanes, is_outside, access)
     if access.role != "read" and not address.allocation.is_writable and lanes is not False:
@@ -125,14 +127,25 @@ def _fault(team: Team, lane: int, address: Pointers, access: Access) -> Diagnost
     if allocation.is_gone_at(offset_bytes):
         return FreedAccess(verb, index, allocation.name, allocation.base + offset_bytes)
     indexing = access.axes.missed(team.values, lane) if access.axes is not None else None
-    if indexing is None and 0 <= index < count:
-        return ReadOnlyWrite(verb, index, allocation.name)
-    if indexing is None:
-        element, limit = f"element {index} of `{allocation.name}`", f", which has {counted(count, 'element')}"
-    else:
+    reach, is_beyond = address.reach, not 0 <= index < count
+    leaves_view = reach is not None and team.spread(_leaves(address, reach, access))[lane]
+    if indexing is not None:
         element, limit = _beyond(indexing, allocation.name)
+    elif is_beyond and reach is allocation.reach:
+        element, limit = f"element {index} of `{allocation.name}`", f", which has {counted(count, 'element')}"
+    elif leaves_view and reach is not None:
+        shape = tuple(in_lane(np.asarray(size)[()], lane) for size in reach.shape)
+        at = (offset_bytes - in_lane(reach.origin, lane)) // dtype.itemsize
+        element, limit = f"element {at} of a view of `{allocation.name}` with shape {shape}", ""
+    else:
+        return ReadOnlyWrite(verb, index, allocation.name)
     limit += f" of {dtype.name}"
     return OutOfBounds(verb, allocation.name, element, limit, allocation.space.value, index, count, offset_bytes)
+
+
+def _leaves(address: Pointers, reach: Reach, access: Access) -> Any:
+    """Return which lanes leave the view that their pointer was taken from."""
+    return reach.misses(address.offset_bytes(access.dtype), access.dtype.itemsize)
 
 
 def _beyond(indexing: LaneIndexing, name: str) -> tuple[str, str]:

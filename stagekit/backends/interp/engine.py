@@ -134,4 +134,4 @@ def _bind_one(param: Value, slot: Any, known: Sequence[Allocation]) -> Any:
     if not isinstance(slot, np.ndarray):
         return find(known, param.name, kind.dtype, int(slot))
     own = next(a for a in known if a.array is slot and a.name == param.name)
-    return at_byte(own, np.int64(slot.ctypes.data - own.base), kind.dtype)
+    return at_byte(own, np.int64(slot.ctypes.data - own.base), kind.dtype, own.reach)

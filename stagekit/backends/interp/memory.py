@@ -46,6 +46,7 @@ class Allocation:
 
     `claimed`: the bytes that an array says it has; more than `size` where the memory behind it ends earlier or is gone.
     `arena`: allocations that overlap share one; this one starts at its byte `arena_start`, and it ends at `arena_end`.
+    `reach`: the elements of an array that does not fill its memory.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Allocation:
         self.claimed = self.size
         self.arena: Any = self
         self.arena_start, self.arena_end = 0, self.size
+        self.reach = _reach_of(self.array)
 
     @classmethod
     def of_array(cls, name: str, array: Array) -> Allocation:
@@ -139,6 +141,63 @@ def _bytes_at(address: int, size: int, owner: Array) -> Array:
     return np.asarray(SimpleNamespace(__array_interface__=described, owner=owner))
 
 
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+class Reach(NamedTuple):
+    """The elements of a view, which a pointer taken from it may reach.
+
+    origin, start: its first element and its lowest, in bytes from the start of the allocation. run: bytes that lie together.
+    axes: (bytes from one run to the next, runs) of each axis, the widest first. shape: of the view. Lanes may differ in all but
+    the distances.
+    """
+
+    origin: Any
+    start: Any
+    run: Any
+    axes: tuple[tuple[int, Any], ...]
+    shape: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, origin: Any, shape: Sequence[Any], strides: Sequence[Any], itemsize: int) -> Reach | None:
+        """Return the reach of a view. strides: in bytes. None where elements of the view overlap, or strides differ by lane."""
+        if any(isinstance(stride, np.ndarray) for stride in strides):
+            return None
+        start, run, span = origin, np.int64(itemsize), np.int64(itemsize)
+        axes: list[tuple[int, Any]] = []
+        for step, size in sorted(zip(map(int, strides), shape), key=lambda axis: abs(axis[0])):
+            if step < 0:
+                start = start + (size - 1) * step
+            if step == 0 or (np.ndim(size) == 0 and size == 1):
+                continue
+            if np.any(span > abs(step)):
+                return None
+            if not axes and np.all(span == abs(step)):
+                run = run * size
+            else:
+                axes.append((abs(step), size))
+            span = span + (size - 1) * abs(step)
+        return cls(origin, start, run, tuple(axes[::-1]), tuple(shape))
+
+    def misses(self, offset_bytes: Any, size: int) -> Any:
+        """Return which lanes' `size` bytes, so far from the start of the allocation, are not in one run of the view."""
+        rest = offset_bytes - self.start
+        for stride, count in self.axes:
+            place = np.clip(rest // stride, 0, np.maximum(count - 1, 0))
+            rest = rest - place * stride
+        return (rest < 0) | (rest + size > self.run)
+
+
+def _reach_of(array: Array | None) -> Reach | None:
+    """Return the reach of an array that leaves out some of the memory that it spans."""
+    if array is None or array.size == 0:
+        return None
+    low, high = byte_bounds(array)
+    if not array.nbytes < high - low <= sys.maxsize:  # strides can span more than there are addresses
+        return None
+    return Reach.of(np.int64(array.ctypes.data - low), array.shape, array.strides, array.itemsize)
+
+
 def just_aligned(address: int, align: int) -> int:
     """Return the next odd multiple of `align`, so that no memory of the kernel's own is better aligned by luck."""
     steps = -(-address // align)
@@ -160,7 +219,7 @@ def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: in
     """Return the pointer with this address. Of the allocations that hold it, one called `name` is preferred."""
     for each in sorted(allocations, key=lambda a: a.name != name):
         if each.base <= address < each.base + each.size or address == each.base:
-            return at_byte(each, np.int64(address - each.base), dtype)
+            return at_byte(each, np.int64(address - each.base), dtype, each.reach)
     return Pointers(Allocation.missing(name, dtype, address), np.int64(0))
 
 
@@ -170,16 +229,23 @@ def find(allocations: Sequence[Allocation], name: str, dtype: DType, address: in
 class Pointers:
     """Pointers into one allocation: `index` elements and `phase` bytes from its start, each a scalar or one per lane.
 
-    A phase is smaller than an element, and 0 unless the pointer points between the elements of its dtype.
+    A phase is smaller than an element, and 0 unless the pointer points between the elements of its dtype. reach: the view that
+    the pointer must stay in, which may be less than the allocation.
     """
 
-    __slots__ = ("allocation", "index", "phase")
+    __slots__ = ("allocation", "index", "phase", "reach")
 
-    def __init__(self, allocation: Allocation, index: Any, phase: Any = 0) -> None:
-        self.allocation, self.index, self.phase = allocation, index, phase
+    def __init__(self, allocation: Allocation, index: Any, phase: Any = 0, reach: Reach | None = None) -> None:
+        self.allocation, self.index, self.phase, self.reach = allocation, index, phase, reach
 
     def __add__(self, index: Any) -> Pointers:
-        return Pointers(self.allocation, self.index + index, self.phase)
+        return Pointers(self.allocation, self.index + index, self.phase, self.reach)
+
+    def within(self, dtype: DType, shape: Sequence[Any], strides: Sequence[Any]) -> Pointers:
+        """Return the same pointer, which must stay in the view that begins here. strides: in elements of `dtype`."""
+        steps = [stride * dtype.itemsize for stride in strides]
+        reach = Reach.of(self.offset_bytes(dtype), shape, steps, dtype.itemsize)
+        return Pointers(self.allocation, self.index, self.phase, reach)
 
     def offset_bytes(self, dtype: DType) -> Any:
         """Return the distance from the start of the allocation, for a pointer to elements of `dtype`."""
@@ -189,7 +255,7 @@ class Pointers:
         """Return a pointer to the same byte whose elements are of `target`."""
         if source.itemsize == target.itemsize:
             return self
-        return at_byte(self.allocation, self.offset_bytes(source), target)
+        return at_byte(self.allocation, self.offset_bytes(source), target, self.reach)
 
     def number(self, dtype: DType) -> Any:
         """Return the address as an integer."""
@@ -201,19 +267,19 @@ class Pointers:
             return ((self, mask),)
         phases = ((phase, self.phase == phase) for phase in np.unique(self.phase).tolist())
         return (
-            (Pointers(self.allocation, self.index, phase), lanes if mask is None else lanes & mask)
+            (Pointers(self.allocation, self.index, phase, self.reach), lanes if mask is None else lanes & mask)
             for phase, lanes in phases
         )
 
 
-def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType) -> Pointers:
+def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType, reach: Reach | None = None) -> Pointers:
     """Return a pointer to elements of `dtype`, so many bytes from the start of `allocation`."""
     index, phase = divmod(offset_bytes, np.int64(dtype.itemsize))
-    return Pointers(allocation, index, phase if np.count_nonzero(phase) else 0)
+    return Pointers(allocation, index, phase if np.count_nonzero(phase) else 0, reach)
 
 
 class MixedPointers:
-    """Pointers whose lanes belong to different allocations. pieces: (lanes, address); no lane is in two of them."""
+    """Pointers whose lanes belong to different allocations or views. pieces: (lanes, address); no lane is in two of them."""
 
     __slots__ = ("pieces",)
 
@@ -222,6 +288,9 @@ class MixedPointers:
 
     def __add__(self, index: Any) -> MixedPointers:
         return MixedPointers([(lanes, each + index) for lanes, each in self.pieces])
+
+    def within(self, dtype: DType, shape: Sequence[Any], strides: Sequence[Any]) -> MixedPointers:
+        return MixedPointers([(lanes, each.within(dtype, shape, strides)) for lanes, each in self.pieces])
 
     def seen_as(self, source: DType, target: DType) -> MixedPointers:
         return MixedPointers([(lanes, each.seen_as(source, target)) for lanes, each in self.pieces])
@@ -239,20 +308,26 @@ AnyPointers = Pointers | MixedPointers
 
 def _merge_addresses(condition: Array, if_true: AnyPointers, if_false: AnyPointers) -> AnyPointers:
     """Return, lane by lane, one of the two pointers."""
-    if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and if_true.allocation is if_false.allocation:
+    if isinstance(if_true, Pointers) and isinstance(if_false, Pointers) and _home(if_true) == _home(if_false):
         return _merge_within(condition, if_true, if_false)
-    pieces: dict[Allocation, tuple[Array, Pointers]] = {}
+    pieces: dict[Any, tuple[Array, Pointers]] = {}
     for each, lanes in (*if_true.parts(condition), *if_false.parts(~condition)):
-        before = pieces.get(each.allocation)
-        joined = (lanes, each) if before is None else (before[0] | lanes, _merge_within(lanes, each, before[1]))
-        pieces[each.allocation] = joined
+        before = pieces.get(_home(each))
+        if lanes.any():
+            joined = (lanes, each) if before is None else (before[0] | lanes, _merge_within(lanes, each, before[1]))
+            pieces[_home(each)] = joined
     return MixedPointers(list(pieces.values()))
+
+
+def _home(pointers: Pointers) -> tuple[Allocation, int]:
+    """Return what pointers must have in common to be one: the allocation, and the identity of the reach."""
+    return pointers.allocation, id(pointers.reach)
 
 
 def _merge_within(condition: Array, if_true: Pointers, if_false: Pointers) -> Pointers:
     is_same = if_true.phase is if_false.phase  # as a rule, 0
     phase = if_true.phase if is_same else np.where(condition, if_true.phase, if_false.phase)
-    return Pointers(if_true.allocation, np.where(condition, if_true.index, if_false.index), phase)
+    return Pointers(if_true.allocation, np.where(condition, if_true.index, if_false.index), phase, if_true.reach)
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------

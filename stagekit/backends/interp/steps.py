@@ -147,6 +147,25 @@ def _store(c: Compiler, op: ops.Store) -> Built:
     return (store,)
 
 
+_moved = computed(lambda op: operator.add)
+
+
+def _offset(c: Compiler, op: ops.Offset) -> Built:
+    view = op.indexed
+    if view is None or not view.strides:
+        return _moved(c, op)
+    shape, strides = c.sizes(view.shape), c.sizes(view.strides)
+    result, pointer = c.numbers((op.result, op.pointer))
+    if shape is None or strides is None or not c.options.checks.axes:
+        return _moved(c, op)
+
+    def bound(values: Values, team: Team) -> None:
+        extents, steps = ([values[n] for n in numbers] for numbers in (shape, strides))
+        values[result] = values[pointer].within(op.pointer.type.dtype, extents, steps)
+
+    return (bound,)
+
+
 def _alloc(c: Compiler, op: ops.Alloc) -> Built:
     result = c.number(op.result)
     if op.space is Space.GLOBAL:
@@ -215,7 +234,7 @@ STEPS: Builders = {
     ops.Select: computed(lambda op: choose),
     ops.Cast: computed(_conversion),
     ops.Bitcast: computed(_reinterpretation),
-    ops.Offset: computed(lambda op: operator.add),
+    ops.Offset: _offset,
     ops.Load: _load,
     ops.Store: _store,
     ops.Alloc: _alloc,

@@ -16,6 +16,7 @@ from . import (
     shared_races,
     subtle,
     unwritten,
+    views,
     waiting,
     warps,
 )
@@ -23,6 +24,7 @@ from .table import CASES, Planted
 
 GROUPS = (
     bounds,
+    views,
     shared_races,
     global_races,
     barriers,
