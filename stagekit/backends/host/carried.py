@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import LANES, Form, Gep, Linear, Mask, Uniform, Varying, unknown
@@ -22,6 +23,8 @@ from stagekit.backends.llvm.types import llvm_type
 from stagekit.diagnostics import InternalError
 from stagekit.ir import INDEX, Pointer, Type, Value
 from stagekit.ir.intervals import Interval
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,12 @@ class Carried:
         return _with_part(self.param.type, self.form, self.phi.after(warp.w, latest, back), self.moves_base)
 
 
-def until_it_fits(warp: Warp, attempt: Callable[[], tuple[Form, ...] | None]) -> tuple[Form, ...]:
+def until_it_fits(warp: Warp, attempt: Callable[[], T | None]) -> T:
     """Write a loop again until every carried value has a form that it keeps."""
     mark = warp.w.mark()
-    while (forms := attempt()) is None:
+    while (found := attempt()) is None:
         warp.w.rewind(mark)
-    return forms
+    return found
 
 
 def prepare(warp: Warp, params: Sequence[Value], inits: Sequence[Form]) -> tuple[Form, ...]:

@@ -24,9 +24,7 @@ from stagekit.backends.host.linear import extended_scalar
 from stagekit.backends.host.vectors import as_mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
-from stagekit.backends.llvm.blocks import OpenPhi, open_phi
 from stagekit.backends.llvm.types import scalar_type
-from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
 from stagekit.ir import BOOL, BinaryKind, CompareKind, Scalar, intervals
 from stagekit.ir.intervals import Interval
@@ -77,29 +75,28 @@ def trip_of(warp: Warp, dtype: DType, bounds: Sequence[Form]) -> Trip:
 
 
 class ScalarTrips:
-    """`range` over scalars, which counts a scalar loop."""
+    """Counts a loop over a `range` of scalars by one phi, the index.
+
+    begins: whether there is a first iteration. starts: type and first value of each phi. is_resumed: whether somebody reads the
+    phis after the loop.
+    """
+
+    is_resumed = False
 
     def __init__(self, trip: Trip) -> None:
         self._trip = trip.enter()
         self.begins = scalar_text(trip.begins())
+        self.starts = ((scalar_type(trip.dtype), scalar_text(trip.start)),)
 
-    def open(self, w: Writer, entry: str) -> Form:
-        """The index in the loop."""
-        self._slot: OpenPhi = open_phi(w, scalar_type(self._trip.dtype), scalar_text(self._trip.start), entry)
-        self._index = Uniform(self._slot.name, self._trip.index_interval)
-        return self._index
+    def index(self, name: str) -> Uniform:
+        """Return the index in the loop, of the names of the phis."""
+        return Uniform(name, self._trip.index_interval)
 
-    def advance(self, w: Writer) -> str:
-        """Step on; is there another iteration?"""
-        following = self._trip.following(self._index)
-        self._next = scalar_text(following)
-        return scalar_text(self._trip.goes_on(self._index, following))
-
-    def close(self, w: Writer, back: str) -> None:
-        self._slot.close(w, self._next, back)
-
-    def leave(self, w: Writer, back: str) -> None:
-        """The index is not seen behind the loop."""
+    def advance(self, name: str) -> tuple[tuple[str, ...], str]:
+        """Step on: return what the phis hold next, and whether there is another iteration."""
+        index = self.index(name)
+        following = self._trip.following(index)
+        return (scalar_text(following),), scalar_text(self._trip.goes_on(index, following))
 
 
 MAX_STEP = 1 << 62  # `remaining - step` stays in range
@@ -140,54 +137,39 @@ def lanes_on(warp: Warp) -> int:
 
 
 class WholeTrips:
-    """The loop over whole iterations, as `loops.scalar_loop` writes it; then the rest."""
+    """Counts the whole iterations of a stride, as `ScalarTrips` does a scalar loop, by two phis: the base of the index, and how
+    far the stop is from it. Then `rest` tells what is left.
+    """
+
+    is_resumed = True
 
     def __init__(self, warp: Warp, stride: Stride) -> None:
-        self.stride = stride
-        w, dtype = warp.w, stride.dtype
-        self.remaining = difference(w, dtype, stride.stop, stride.start.base)
-        self.step_wide = extended_scalar(w, dtype, dtypes.int64, stride.step).text
-        self.begins = self._is_whole(w, self.remaining.text)
-        self._left: tuple[str, str] = (stride.start.base.text, self.remaining.text)
+        self.stride, self._w, dtype = stride, warp.w, stride.dtype
+        self.remaining = difference(warp.w, dtype, stride.stop, stride.start.base)
+        self._step_wide = extended_scalar(warp.w, dtype, dtypes.int64, stride.step).text
+        self.begins = self._is_whole(self.remaining.text)
+        self.starts = ((scalar_type(dtype), stride.start.base.text), ("i64", self.remaining.text))
 
-    def _is_whole(self, w: Writer, remaining: str) -> str:
-        return arith.compare(w, CompareKind.GT, dtypes.int64, None, remaining, str(self.stride.last))
+    def _is_whole(self, remaining: str) -> str:
+        return arith.compare(self._w, CompareKind.GT, dtypes.int64, None, remaining, str(self.stride.last))
 
-    def open(self, w: Writer, entry: str) -> Linear:
-        """The index in the loop."""
-        start = self.stride.start
-        self._base: OpenPhi = open_phi(w, scalar_type(self.stride.dtype), start.base.text, entry)
-        self._count: OpenPhi = open_phi(w, "i64", self.remaining.text, entry)
-        return self._index(self._base.name, known(self.stride.stop).hi - 1 - self.stride.last)
+    def index(self, base: str, remaining: str) -> Linear:
+        return self._index(base, known(self.stride.stop).hi - 1 - self.stride.last)
 
     def _index(self, base: str, highest: int) -> Linear:
         start, step = known(self.stride.start.base), known(self.stride.step)
         found = intervals.counted(start, Interval.exactly(highest + 1), step)
         return Linear(Uniform(base, found), self.stride.start.offsets)
 
-    def advance(self, w: Writer) -> str:
-        """Step on; is there another whole iteration?"""
-        base = arith.binary(w, BinaryKind.ADD, self.stride.dtype, None, self._base.name, self.stride.step.text)
-        remaining = arith.binary(w, BinaryKind.SUB, dtypes.int64, None, self._count.name, self.step_wide)
-        self._left = (base, remaining)
-        return self._is_whole(w, remaining)
+    def advance(self, base: str, remaining: str) -> tuple[tuple[str, ...], str]:
+        base = arith.binary(self._w, BinaryKind.ADD, self.stride.dtype, None, base, self.stride.step.text)
+        remaining = arith.binary(self._w, BinaryKind.SUB, dtypes.int64, None, remaining, self._step_wide)
+        return (base, remaining), self._is_whole(remaining)
 
-    def close(self, w: Writer, back: str) -> None:
-        for slot, latest in zip((self._base, self._count), self._left, strict=True):
-            slot.close(w, latest, back)
-
-    def leave(self, w: Writer, back: str) -> None:
-        """Behind the loop: which base and count it ended with."""
-        base, remaining = (
-            slot.after(w, latest, back) for slot, latest in zip((self._base, self._count), self._left, strict=True)
-        )
-        self._left = (base, remaining)
-
-    def rest(self, warp: Warp) -> tuple[Linear, Mask]:
-        """The index in the last iteration, and for which lanes there is one."""
-        base, remaining = self._left
+    def rest(self, base: str, remaining: str) -> tuple[Linear, Mask]:
+        """Return the index in the last iteration, and for which lanes there is one. base, remaining: after the loop."""
         grain = math.gcd(known(self.remaining).multiple, known(self.stride.step).multiple) or 1
         interval = Interval(known(self.remaining).lo - MAX_STEP, self.stride.last // grain * grain, grain)
-        mask = against(warp.w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, interval))
+        mask = against(self._w, CompareKind.LT, self.stride.start.offsets, Uniform(remaining, interval))
         highest = known(self.stride.stop).hi - 1 - self.stride.first
-        return self._index(base, highest), as_mask(warp.w, mask)
+        return self._index(base, highest), as_mask(self._w, mask)

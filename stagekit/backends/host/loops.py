@@ -48,7 +48,7 @@ def emit_for(warp: Warp, op: ops.For) -> None:
     trip = trip_of(warp, op.start.type.dtype, [warp.decider(op, v) for v in (op.start, op.stop, op.step)])
     inits = _inits(warp, op.inits, op.loop_body.params[1:])
     if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
-        forms = _scalar_for(warp, op, ScalarTrips(trip), inits)
+        forms, _ = _scalar_for(warp, op, ScalarTrips(trip), inits)
     elif (stride := stride_of(warp, trip)) and 2 * warp.copies * size_of(op.loop_body) <= MAX_COPIED_OPS:
         forms = _strided_for(warp, op, stride, inits)
     else:
@@ -62,31 +62,38 @@ def _inits(warp: Warp, inits: Sequence[Value], params: Sequence[Value]) -> Forms
     return tuple([warp[init] for init, param in zip(inits, params, strict=True) if param in held])
 
 
-def _scalar_for(warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms) -> Forms:
-    return inits if trips.begins == "false" else until_it_fits(warp, lambda: _scalar_loop(warp, op, trips, inits))
+def _scalar_for(warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms) -> tuple[Forms, list[str]]:
+    """Write a loop that `trips` counts; return what it carried and, of trips that are resumed, their phis after the loop."""
+    if trips.begins == "false":
+        return inits, [start for _, start in trips.starts]
+    return until_it_fits(warp, lambda: _scalar_loop(warp, op, trips, inits))
 
 
-def _scalar_loop(warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms) -> Forms | None:
-    """A loop that `trips` counts. None if a carried value did not keep its form."""
+def _scalar_loop(
+    warp: Warp, op: ops.For, trips: ScalarTrips | WholeTrips, inits: Forms
+) -> tuple[Forms, list[str]] | None:
+    """Try `_scalar_for`. None if a carried value did not keep its form."""
     w, params = warp.w, warp.kept(op.loop_body.params[1:])
     body, end = w.new_label("for"), w.new_label("endfor")
     inits = prepare(warp, params, inits)
     entry = w.block
     w.line(f"br i1 {trips.begins}, label %{body}, label %{end}")
     w.label(body)
-    warp[op.loop_body.params[0]] = trips.open(w, entry)
+    phis = [open_phi(w, type_, start, entry) for type_, start in trips.starts]
+    warp[op.loop_body.params[0]] = trips.index(*(phi.name for phi in phis))
     opened = open_all(warp, params, inits, entry)
     texts = fit(warp, opened, warp.run(op.loop_body))
     if texts is None:
         return None
-    goes_on = trips.advance(w)
+    latest, goes_on = trips.advance(*(phi.name for phi in phis))
     back = w.block
     w.line(f"br i1 {goes_on}, label %{body}, label %{end}{_unrolling(w, op.unroll)}")
-    trips.close(w, back)
+    for phi, text in zip(phis, latest, strict=True):
+        phi.close(w, text, back)
     close_all(warp, opened, texts, back)
     w.label(end)
-    trips.leave(w, back)
-    return tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)])
+    left = [phi.after(w, text, back) for phi, text in zip(phis, latest, strict=True) if trips.is_resumed]
+    return tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)]), left
 
 
 def _unrolling(w: Writer, copies: int | None) -> str:
@@ -102,8 +109,8 @@ def _strided_for(warp: Warp, op: ops.For, stride: Stride, inits: Forms) -> Forms
     """Whole iterations first; the rest is one iteration under a mask."""
     warp.copies *= 2
     trips = WholeTrips(warp, stride)
-    forms = _scalar_for(warp, op, trips, inits)
-    index, on = trips.rest(warp)
+    forms, left = _scalar_for(warp, op, trips, inits)
+    index, on = trips.rest(*left)
     if on.any != "false":
         for param, form in zip(op.loop_body.params, (index, *forms), strict=True):
             warp[param] = form
