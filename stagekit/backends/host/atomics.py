@@ -49,7 +49,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: list[str]) -> str:
-    """One lane's step; gives the old value."""
+    """Write one lane's step; return the old value."""
     if pointer.space is Space.SHARED:
         return _plain_update(warp, native, pointer.dtype, place, values)
     w, held, order = warp.w, scalar_type(pointer.dtype), "monotonic"
@@ -89,7 +89,7 @@ def _combine(warp: Warp, native: Native, dtype: DType, old: str, value: str) -> 
 
 
 def _combined(warp: Warp, native: Native, dtype: DType, value: Form) -> str:
-    """All lanes' values as one."""
+    """Combine the values of all lanes that are on into one scalar."""
     w, held = warp.w, f"<{LANES} x {scalar_type(dtype)}>"
     if isinstance(value, Uniform):
         return value.text if native is not Native.ATOMIC_ADD else _times_lanes(warp, dtype, value)

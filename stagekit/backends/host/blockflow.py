@@ -56,7 +56,7 @@ class BlockFlow(Warp):
                 self.emit(step.op)
 
     def run(self, block: Block) -> tuple[Form, ...]:
-        """The forms of what is handed on and not in slots."""
+        """Write a block; return the forms of what it hands on, except for what is handed on in slots."""
         if block not in self._inside:
             return super().run(block)
         region, targets = self._inside[block]
@@ -118,7 +118,7 @@ class BlockFlow(Warp):
     # -- what all threads say together --------------------------------------------------------------------------------
 
     def _agreed(self, value: Value) -> Uniform:
-        """A scalar that all threads agree on, checked where it is not known."""
+        """Return a value as a scalar; where the threads may disagree, write the check that they do not."""
         if value not in self.plan.varying:
             form = self[value]
             return form if isinstance(form, Uniform) else self._agreed_by_lanes(self, value, form, None)
@@ -148,7 +148,7 @@ class BlockFlow(Warp):
         return Uniform(first, unknown(dtype))
 
     def _count(self, predicate: Value) -> str:
-        """i32: the number of threads for which a bool holds."""
+        """Return, as an i32, the number of threads for which a bool holds."""
         w, warps = self.w, self.kernel.warps
         if predicate not in self.plan.varying:
             held, whole = self[predicate], self.kernel.threads // LANES
@@ -167,14 +167,14 @@ class BlockFlow(Warp):
         return w.call("i32", f"llvm.vector.reduce.add.v{warps}i32", [(held_type, counts_of_warps)])
 
     def _barrier(self, op: ops.IntrinsicOp) -> None:
-        """Nothing to wait for: the piece before has run for every warp."""
+        """Write what a barrier gives. There is nothing to wait for: the piece before it has run for every warp."""
         native: Any = op.spec.lower["cpu"]
         if native is not Native.BARRIER:
             self[op.result] = counted_at_barrier(self, native, self._count(op.args[0]))
 
 
 def _targets(op: Op) -> Sequence[Sequence[Value | None]]:
-    """For each body of `op`, the value that takes each of those it hands on; None for the condition of a `while`."""
+    """Return, for each body of `op`, what takes each value that it hands on; None for the condition of a `while`."""
     if isinstance(op, ops.For):
         return (op.loop_body.params[1:],)
     if isinstance(op, ops.While):

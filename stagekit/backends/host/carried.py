@@ -1,10 +1,12 @@
-"""The carried values of a loop: each keeps the form of its start as long as the body gives it back in that form.
+"""The carried values of a loop: each keeps the form of its initial value, as long as the body hands it on in that form.
 
-    i = tid; loop: i = i + 32            Linear(phi, (0, 1, ..)): one scalar phi
-    acc = 0.0; loop: acc = acc + x[i]    starts uniform, comes back as a vector: a vector phi
+    i = tid; loop: i = i + 32            Linear(phi, (0, 1, ..)): one scalar phi carries it
+    acc = 0.0; loop: acc = acc + x[i]    begins as one scalar, comes back as a vector: a vector phi carries it
 
-A loop is written on the assumption that forms are kept. `fit` tells when one is not; the loop is then written again
-with that value as a vector (`KernelContext.forced_vectors`), so at most once more per carried value.
+The code of the body depends on the forms of what it reads, and their last forms are known only when the body is written. So the
+loop is written on the assumption that every form is kept. `fit` compares, at the end of the body. Where a value came back in a
+less regular form, `until_it_fits` deletes the loop and writes it again with that value as a vector (`forced_vectors`): at most
+once for each carried value, twice for a pointer.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A carried value in an open loop: `form` in the body, of which `phi` is the part that changes."""
+    """A value that an open loop carries: `form` is how the body sees it, `phi` the part of the form that changes."""
 
     param: Value
     form: Form
@@ -37,7 +39,7 @@ class Carried:
     moves_base: bool  # of an address: the pointer changes, not the index
 
     def after(self, warp: Warp, latest: str, back: str) -> Form:
-        """The value behind a loop that is left from its entry or from the block `back`."""
+        """Return the form after a loop that is left from its entry or from the block `back`."""
         return _with_part(self.param.type, self.form, self.phi.after(warp.w, latest, back), self.moves_base)
 
 
@@ -50,7 +52,7 @@ def until_it_fits(warp: Warp, attempt: Callable[[], T | None]) -> T:
 
 
 def prepare(warp: Warp, params: Sequence[Value], inits: Sequence[Form]) -> tuple[Form, ...]:
-    """The initial values in the forms in which the loop will carry them. Written before the loop."""
+    """Return the initial values in the forms in which the loop will carry them. Call it before the loop's first block."""
     return tuple([_prepared(warp, p, init) for p, init in zip(params, inits, strict=True)])
 
 
@@ -65,7 +67,7 @@ def _prepared(warp: Warp, param: Value, init: Form) -> Form:
 
 
 def _prepared_address(warp: Warp, param: Value, init: Gep) -> Form:
-    """A fixed base and a changing index; or, once forced, a changing pointer; or a pointer per lane."""
+    """Return an address as a fixed base with a changing index; once forced, as a changing pointer or a pointer per lane."""
     assert isinstance(param.type, Pointer)
     if param in warp.kernel.forced_pointers or isinstance(init.base, Varying):
         pointer = scalar_pointer(warp, param.type, init)
@@ -76,7 +78,7 @@ def _prepared_address(warp: Warp, param: Value, init: Gep) -> Form:
 
 
 def open_all(warp: Warp, params: Sequence[Value], inits: Sequence[Form], entry: str) -> list[Carried]:
-    """Begin the loop's first block: a phi per prepared value; `params` get their forms."""
+    """Begin the loop's first block: write a phi per prepared value, and give `params` their forms."""
     opened = [_open(warp, param, init, entry) for param, init in zip(params, inits, strict=True)]
     for carried in opened:
         warp[carried.param] = carried.form
@@ -93,7 +95,7 @@ def _open(warp: Warp, param: Value, init: Form, entry: str) -> Carried:
 
 
 def _changing_part(form: Form, moves_base: bool) -> Uniform | Linear | Varying | Mask:
-    """What of a prepared form a phi carries."""
+    """Return the part of a prepared form that a phi carries."""
     if isinstance(form, Gep):
         return form.base if moves_base else form.index
     return form
@@ -114,7 +116,7 @@ def _with_part(type_: Type, form: Form, name: str, moves_base: bool) -> Form:
 
 
 def fit(warp: Warp, opened: Sequence[Carried], latest: Sequence[Form]) -> list[str] | None:
-    """The phis' operands, written at the end of the body; None, and the misfits noted, where a form was not kept."""
+    """Return the phis' operands, written at the end of the body. Where a form was not kept, note that and return None."""
     texts = [_fitting(warp, c, form) for c, form in zip(opened, latest, strict=True)]
     misfits = [carried.param for carried, text in zip(opened, texts, strict=True) if text is None]
     for param in misfits:

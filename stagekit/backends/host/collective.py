@@ -60,7 +60,7 @@ def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def _participants(warp: Warp, mask: Form) -> Mask | None:
-    """The lanes that are on and named by the `mask` argument (of lanes with one mask each: named by their own)."""
+    """Return the lanes that are on and named by the `mask` argument; where lanes give different masks, each names itself."""
     if isinstance(mask, Uniform):
         if mask.constant is not None and dtypes.uint32.wrap(mask.constant) == ALL_LANES:
             return warp.mask
@@ -103,7 +103,7 @@ def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part
 
 
 def _permute(warp: Warp, words: str, place: str) -> str:
-    """The word of lane `place`, per lane."""
+    """Return, in each lane, the word of lane `place`."""
     w, buffer = warp.w, warp.kernel.buffer("i32", LANES, "shuffle")
     w.line(f"store {_WORDS} {words}, ptr {buffer}, align 64")
     pointers = w.emit(f"getelementptr i32, ptr {buffer}, {_WORDS} {place}")
@@ -116,7 +116,7 @@ def _permute(warp: Warp, words: str, place: str) -> str:
 
 
 def active_word(warp: Warp) -> Uniform:
-    """The lanes that are on, as a uint32."""
+    """Return the lanes that are on, as a uint32."""
     if warp.mask is None:
         return number(ALL_LANES)
     if warp.mask.lanes is not None:
@@ -125,13 +125,13 @@ def active_word(warp: Warp) -> Uniform:
 
 
 def ballot_word(warp: Warp, predicate: Form) -> str:
-    """i32: the lanes that are on and where `predicate` holds."""
+    """Return, as an i32, the lanes that are on and where `predicate` holds."""
     on = mask_and(warp.w, warp.mask, as_mask(warp.w, predicate))
     return "-1" if on is None else on.word(warp.w)
 
 
 def _among(warp: Warp, word: str, mask: Form) -> Uniform | Varying:
-    """`word` with the bits of the `mask` argument only."""
+    """Return the bits of `word` that the `mask` argument names."""
     w, interval = warp.w, Interval.of(dtypes.uint32)
     if isinstance(mask, Uniform):
         return Uniform(w.emit(f"and i32 {word}, {wrap_text(mask)}"), interval)
@@ -210,7 +210,7 @@ def counted_at_barrier(warp: Warp, native: Native, count: str) -> Uniform:
 
 
 def fail_unless(warp: Warp, condition: str) -> None:
-    """Leave the kernel with a fault where the scalar `condition` does not hold."""
+    """Write a branch that leaves the kernel with a fault unless the scalar `condition` holds."""
     passed = warp.w.new_label("together")
     warp.w.line(f"br i1 {condition}, label %{passed}, label %{FAULT_LABEL}")
     warp.w.label(passed)

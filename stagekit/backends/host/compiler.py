@@ -91,7 +91,7 @@ def compile(fn: Function, block: tuple[int, int, int], level: int = OPTIMISATION
 def compile_for(
     fn: Function, block: tuple[int, int, int], processor: Processor, level: int = OPTIMISATION_LEVEL
 ) -> HostCode:
-    """`compile` for a named processor of this machine's architecture."""
+    """Do what `compile` does, for a named processor of this machine's architecture."""
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > MAX_THREADS:
         raise InternalError(f"a block of {block} threads")
@@ -109,7 +109,7 @@ def compile_for(
 
 
 def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
-    """The LLVM text, and the bytes of static shared and of all scratch memory."""
+    """Return the LLVM text, and how many bytes of static shared memory and of scratch memory in all it uses."""
     fastmath = bool(fn.attribute("fastmath", False))
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
     static = BumpAllocator()
@@ -141,7 +141,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
 
 
 def _retypes_local(op: Op) -> bool:
-    """Does `op` make of a pointer to LOCAL memory one to elements of another size?"""
+    """Return whether `op` turns a pointer to LOCAL memory into one to elements of another size."""
     match op:
         case ops.Bitcast(operand=Value(type=Pointer() as source), result=Value(type=Pointer() as target)):
             return source.space is Space.LOCAL and source.dtype.itemsize != target.dtype.itemsize
@@ -166,7 +166,7 @@ def _write_block(
 
 
 def _place_local(kernel: KernelContext, fn: Function, layout: BumpAllocator, *, is_one_piece: bool) -> None:
-    """LOCAL allocations: on the stack where one warp is done with it before the next begins, else in the scratch memory."""
+    """Place LOCAL arrays: on the stack where one warp is done with them before the next begins, else in the scratch memory."""
     stack_bytes = 0
     for op in walk(fn.body):
         if not isinstance(op, ops.Alloc) or op.space is not Space.LOCAL:

@@ -46,7 +46,7 @@ Write = Callable[[Lanes, list[str]], str]
 
 
 def compare_regular(w: Writer, kind: CompareKind, dtype: DType, a: Regular, b: Regular) -> Uniform | Mask | None:
-    """`a kind b`, or None where it must be done on vectors."""
+    """Compare two forms that are regular over the lanes; return None where it takes vectors."""
     if not (is_plain(a, dtype) and is_plain(b, dtype)):
         return None
     (base_a, offsets_a, scaled_a), (base_b, offsets_b, scaled_b) = parts(a), parts(b)
@@ -57,7 +57,7 @@ def compare_regular(w: Writer, kind: CompareKind, dtype: DType, a: Regular, b: R
 
 
 def are_small(offsets: Steps) -> bool:
-    """Can `against` compare these, and the next number on either side, in 32 bits?"""
+    """Return whether `against` can compare these, and the next number on either side of them, in 32 bits."""
     return max(map(abs, offsets)) < dtypes.int32.max
 
 
@@ -67,7 +67,7 @@ def is_plain(x: Regular, dtype: DType) -> bool:
 
 
 def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
-    """`a - b` as a signed 64-bit number that saturates."""
+    """Return `a - b` as a signed 64-bit number that saturates."""
     interval = known(a) - known(b)
     wide_a, wide_b = (extended_scalar(w, dtype, dtypes.int64, each) for each in (a, b))
     if interval.fits(dtypes.int64):
@@ -76,7 +76,7 @@ def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
 
 
 def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
-    """`offset kind threshold` per lane, of offsets that `are_small`."""
+    """Return `offset kind threshold` in each lane, for offsets that `are_small`."""
     low, high = min(offsets), max(offsets)
     answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
     if None not in answers:
@@ -144,7 +144,7 @@ def emit_compare(warp: Warp, op: ops.Compare) -> None:
 
 
 def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Uniform | Mask:
-    """`a kind b` of numbers or bools."""
+    """Return `a kind b`, of numbers or bools."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return scalar_compare(warp.w, kind, dtype, a, b)
     if not dtype.is_integer:
@@ -161,7 +161,7 @@ def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Un
 
 
 def scalar_compare(w: Writer, kind: CompareKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
-    """`a kind b` of two scalars; known now where their intervals tell."""
+    """Return `a kind b` of two scalars, a known bool where their intervals decide it."""
     decided = intervals.compare(kind, known(a), known(b)) if dtype.is_integer else None
     if decided is not None:
         return truth(decided)

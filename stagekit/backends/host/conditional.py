@@ -51,7 +51,7 @@ def emit_if(warp: Warp, op: ops.If) -> None:
 def choose(
     warp: Warp, op: Op, condition: Form, if_true: tuple[Form, ...], if_false: tuple[Form, ...]
 ) -> tuple[Form, ...]:
-    """The results of `op`: those of `if_true` in the lanes where `condition` holds."""
+    """Return the results of `op`: those of `if_true` in the lanes where `condition` holds, else those of `if_false`."""
     types = (result.type for result in op.results)
     return tuple([select(warp, t, condition, a, b) for t, a, b in zip(types, if_true, if_false, strict=True)])
 
@@ -80,7 +80,7 @@ def size_of(block: Block) -> int:
 
 
 def is_cheap(block: Block) -> bool:
-    """Is it faster to compute the block for nothing than to branch around it? So with `a and b and c`, which is nested."""
+    """Return whether computing the block for nothing costs less than a branch around it: `a and b and c` nests such blocks."""
     return size_of(block) <= MAX_SPECULATED_OPS and all(_is_free(op) for op in walk(block))
 
 

@@ -1,12 +1,15 @@
-"""What counts a loop over `range(start, stop, step)`: the arithmetic of `ir.trips` over forms, a scalar index, or lanes that
-start side by side and step together, in whole iterations and a rest.
+"""Counting the iterations of a `for` in one warp, by the tests of `ir.trips`.
+
+A loop whose bounds are scalars has a scalar index, for all lanes alike (`ScalarTrips`). A loop whose lanes start side by side
+and step together is split into iterations in which all lanes take part, and one last iteration for some of them (`WholeTrips`):
 
     for i = tid; i < n; i += BLOCK:
-        remaining = n - base
-        while remaining > 31:   body, all lanes            base += step; remaining -= step
+        remaining = n - base                            how far the stop is from lane 0
+        while remaining > 31:   body, all lanes         base += step; remaining -= step
         if remaining > 0:       body, lanes < remaining
 
-`remaining` counts down, so nothing wraps; it is exact as long as a step is at least as long as the lanes are apart.
+Since `remaining` counts down, no number wraps. One masked iteration is enough as long as a step takes each lane at least as far
+as the lanes are apart.
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ class Stride:
 
 
 def stride_of(warp: Warp, trip: Trip) -> Stride | None:
-    """`trip` as a stride, if it is one."""
+    """Return the stride that `trip` is, or None."""
     start, stop, step = trip.start, trip.stop, trip.step
     if not (isinstance(start, Linear) and isinstance(stop, Uniform) and isinstance(step, Uniform)):
         return None
@@ -129,7 +132,7 @@ def stride_of(warp: Warp, trip: Trip) -> Stride | None:
 
 
 def lanes_on(warp: Warp) -> int:
-    """The lanes that may be on here, as far as is known now."""
+    """Return the lanes that may be on here, as bits, as far as is known now."""
     for mask in (warp.mask, warp.full):
         if mask is not None and mask.lanes is not None:
             return mask.lanes

@@ -38,7 +38,7 @@ _ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %g
 
 @dataclass(frozen=True, slots=True)
 class BlockFrame:
-    """What the code of a block starts from. decided: how comparisons come out in all its threads."""
+    """What the code of a block starts from. decided: comparisons that come out alike in all its threads, and how."""
 
     w: Writer
     params: Mapping[Value, Form]
@@ -49,7 +49,7 @@ class BlockFrame:
 
 @dataclass(frozen=True, slots=True)
 class BlockRow:
-    """Blocks `begin` to `past - 1` along x, at least one."""
+    """The blocks `begin` to `past - 1` along x, at least one, with y and z fixed."""
 
     begin: str
     past: str
@@ -103,7 +103,7 @@ class EntryWriter:
         return quotient, self._w.emit(f"sub i64 {number}, {self._w.emit(f'mul i64 {quotient}, {extent}')}")
 
     def _versions(self, row: BlockRow) -> None:
-        """Code without guards for a row that is decided, else code with them."""
+        """Write the blocks of a row twice: without the guards that the row decides, and with them for rows that it does not."""
         w = self._w
         x, y, z = (Bounds(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
         last = _block_index(w.emit(f"sub nsw i64 {row.past}, 1"))
@@ -156,7 +156,7 @@ def _block_index(text: str) -> Uniform:
 
 
 def _load_param(w: Writer, index: int, type_: Type) -> Form:
-    """A parameter, from its slot."""
+    """Load a parameter from its slot."""
     slot, held = w.emit(f"getelementptr i64, ptr %args, i64 {index}"), llvm_type(type_, None)
     if isinstance(type_, Scalar) and type_.dtype is dtypes.bool_:
         return Uniform(w.emit(f"icmp ne i8 {w.emit(f'load i8, ptr {slot}, align 8')}, 0"))

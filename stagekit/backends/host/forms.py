@@ -1,13 +1,16 @@
-"""How the value of one op is held for the 32 lanes of a warp. The more regular the form, the cheaper what is made of it.
+"""How one value of the kernel is held for the 32 lanes of a warp. The more regular the form, the cheaper the code that uses it.
 
-    Uniform   one scalar for all lanes                                  block index, sizes, loop counters
+    Uniform   one scalar, the same in all lanes                         block index, sizes, loop counters
     Linear    base + offsets[lane] + sum(coefficient * steps[lane])     thread index, addresses computed from it
-    Varying   <32 x T>                                                  whatever was loaded or computed per lane
-    Mask      <32 x i1>                                                 a bool per lane
-    Gep       a pointer and an index in elements, in one of the forms above
+    Varying   <32 x T>, a number per lane                               what was loaded, or computed from it
+    Mask      <32 x i1>, a bool per lane
+    Gep       a base pointer, and an index in elements that is one of the first three
 
-Integers carry an `Interval`; a 64-bit integer whose interval fits 32 bits may be held as `<32 x i32>` (`is_narrow`). In a lane
-that is switched off a form holds any value at all. `vectors` is the one place where regularity is given up.
+So `x[tid]`, whose index is `Linear(32 * warp, (0, 1, ..))`, is one vector load, and `x[y[tid]]`, whose index is `Varying`, a
+gather.
+
+An integer carries its `Interval`. A 64-bit integer whose interval fits 32 bits may be held as `<32 x i32>` (`is_narrow`). A
+lane that is off holds any value at all. `vectors` makes vectors of the other forms: the one place where regularity is given up.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class Linear:
 
     @property
     def interval(self) -> Interval:
-        """Of the mathematical sum: a range outside the dtype's means that it may wrap."""
+        """The interval of the mathematical sum: where it exceeds the dtype's, the sum may wrap."""
         total = known(self.base) + Interval(min(self.offsets), max(self.offsets))
         for coefficient, steps in self.scaled:
             total += known(coefficient) * Interval(min(steps), max(steps))
@@ -61,7 +64,7 @@ class Linear:
 
     @property
     def constants(self) -> Steps | None:
-        """The value in each lane, if it is known now."""
+        """The value in each lane, if all are known now."""
         base = self.base.constant
         return None if base is None or self.scaled else tuple(base + o for o in self.offsets)
 
@@ -137,26 +140,26 @@ Form = Uniform | Linear | Varying | Mask | Gep
 
 
 def unknown(dtype: DType) -> Interval | None:
-    """The interval of a form of which only the dtype is known."""
+    """Return the interval of a form of which only the dtype is known."""
     return Interval.of(dtype) if dtype.is_integer else None
 
 
 def known(form: Form) -> Interval:
-    """The interval of an integer form, which always has one."""
+    """Return the interval of an integer form, which always has one."""
     if isinstance(form, Mask | Gep) or form.interval is None:
         raise TypeError(f"{form} is not an integer")
     return form.interval
 
 
 def scalar_text(form: Form) -> str:
-    """The scalar of a form that is the same in all lanes."""
+    """Return the scalar of a form that is the same in all lanes."""
     if not isinstance(form, Uniform):
         raise InternalError(f"{form} where a scalar is needed")
     return form.text
 
 
 def number(value: int) -> Uniform:
-    """A known integer."""
+    """Return a known integer."""
     return Uniform(str(value), Interval.exactly(value))
 
 

@@ -1,11 +1,14 @@
-"""Comparisons that come out alike in every thread of a row of blocks: asked once for the row, which then runs code without.
+"""Comparisons that come out alike in every thread of a row of blocks. They are decided once for the row, whose code then has
+none.
 
-    i = block_idx * 256 + thread_idx        over blocks 3 to 66:   768 .. 17151
-    if i < n                                a guard: true in all of them if 17151 < n
-    max(i - 1, 0)                           a clamp: 0 > i - 1 is false in all of them if 0 <= 767
+    i = block_idx * 256 + thread_idx        in blocks 3 to 66: i is 768 to 17151
+    if i < n                                a guard: it holds in all these threads if 17151 < n
+    max(i - 1, 0)                           a clamp: its `0 > i - 1` is false in all of them if 0 <= 767
 
-An integer is followed as the range of its values over all threads of the row, two scalars. What has no such range, or
-might wrap, is not followed; nor is a comparison that the ends of two ranges do not decide.
+`decide` follows each integer of the kernel as two scalars, the least and the greatest value that it has in the row (`Bounds`).
+Of a comparison whose operands have such bounds, it writes the test on the bounds that tells the outcome. The row's entry runs
+these tests; if all succeed, it runs code without the comparisons. Integers without bounds, and those that might wrap, are not
+followed.
 """
 
 from __future__ import annotations
@@ -92,7 +95,7 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
         )
 
     def ask(self, op: ops.Compare) -> None:
-        """Ask whether the comparison comes out as expected in every thread, if that can be asked and is not known."""
+        """Write the test whether the comparison comes out as expected in every thread, unless it is known or cannot be asked."""
         type_, a, b = op.lhs.type, self[op.lhs], self[op.rhs]
         if op.kind in (CompareKind.EQ, CompareKind.NE) or not isinstance(type_, Scalar) or a is None or b is None:
             return
@@ -109,7 +112,7 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
             self.conditions.append(text)
 
     def _expected(self, value: Value) -> bool:
-        """A guard is expected to hold, a clamp not to replace what differs between threads by one bound."""
+        """Return the outcome to ask for: that a guard holds, that a clamp does not replace what differs between threads."""
         choice = self._choices.get(value)
         if choice is None:
             return True
@@ -117,7 +120,7 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
         return if_true is None or if_false is None or not if_true.is_point or if_false.is_point
 
     def select(self, op: ops.Select) -> Bounds | None:
-        """What the expected outcome selects: where another one comes out, the row is not run with what follows from it."""
+        """Return the bounds of what the expected outcome selects. A row with another outcome runs the guarded code."""
         maker = self.maker_of(op.condition)
         if isinstance(maker, ops.Compare):
             self.ask(maker)
@@ -129,7 +132,7 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
         return None
 
     def counted(self, op: ops.For) -> Bounds | None:
-        """The index in the iterations there are, if it counts up. Where the stop less 1 might wrap, the stop bounds it too."""
+        """Return the bounds of a loop's index, if it counts up. Where the stop less 1 might wrap, the stop is the upper bound."""
         start, stop, step = self[op.start], self[op.stop], self[op.step]
         if start is None or stop is None or step is None or known(step.low).lo <= 0:
             return None
@@ -184,7 +187,7 @@ _Pair = tuple[Uniform, Uniform]
 
 
 def _ends(kind: BinaryKind, a: Bounds, b: Bounds) -> tuple[_Pair, _Pair] | None:
-    """The operands that give the least and the greatest `a kind b`; None where it may rise or fall with an operand."""
+    """Return the operands that give the least and the greatest `a kind b`; None where it may rise or fall with an operand."""
     if kind is BinaryKind.ADD:
         return (a.low, b.low), (a.high, b.high)
     if kind is BinaryKind.SUB:

@@ -42,7 +42,7 @@ def regular(form: Form) -> linear.Regular:
 
 
 def integer_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> Index:
-    """`a kind b` in the cheapest form that can hold it."""
+    """Return `a kind b` in the cheapest form that can hold it."""
     if isinstance(a, Uniform) and isinstance(b, Uniform):
         return linear.scalar(warp.w, kind, dtype, a, b)
     if not isinstance(a, Varying) and not isinstance(b, Varying):
@@ -64,12 +64,12 @@ def _vector_binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Varying, b: Va
 
 
 def narrowed(warp: Warp, dtype: DType, form: Varying) -> str:
-    """A 64-bit integer whose interval fits, in 32 bits."""
+    """Return a 64-bit integer, whose interval fits 32 bits, in 32 bits."""
     return form.text if form.is_narrow else arith.cast(warp.w, dtype, dtypes.int32, LANES, form.text)
 
 
 def integer_cast(warp: Warp, source: DType, target: DType, a: Form) -> Index:
-    """Between integer dtypes: extend, cut, or reinterpret the sign."""
+    """Convert between integer dtypes: extend, cut off, or reinterpret the sign."""
     if not isinstance(a, Varying):
         pattern = linear.extended(warp.w, source, target, regular(a))
         if pattern is not None:
@@ -93,7 +93,7 @@ MAX_SPAN = 1 << 21  # of what the lanes are apart, and of divisors: sums of both
 
 
 def divides_by_neighbours(kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> bool:
-    """Is `a kind b` of the shape that `divide` is for?"""
+    """Return whether `divide` can do `a kind b`."""
     if kind not in ops.DIVISIONS or dtype.bits < dtypes.int32.bits:
         return False
     return not a.scaled and b.constant is None and a.interval.fits(dtype) and _span(a.offsets) <= MAX_SPAN
@@ -109,7 +109,7 @@ def divide(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) ->
 
 
 def shared_quotient(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> SharedQuotient:
-    """What quotient and remainders are if the quotient is the same in all lanes, and whether it is."""
+    """Return the quotient and the remainders as they are if all lanes have one quotient, with the test whether they do."""
     w, element, lowest = warp.w, scalar_type(dtype), _lowest_lane(warp, dtype, a, b)
     is_positive = arith.compare(w, CompareKind.GT, dtype, None, b.text, "0")
     to_next = w.emit(f"sub {element} {b.text}, {lowest.rest}")
@@ -121,7 +121,7 @@ def shared_quotient(warp: Warp, dtype: DType, a: Linear, b: Uniform) -> SharedQu
 
 
 def known_division(warp: Warp, kind: BinaryKind, a: Linear, b: Uniform) -> Uniform | Linear | None:
-    """`a kind b` where it is known to be of one row."""
+    """Return `a kind b` where all lanes are known to have one quotient, else None."""
     shared = warp.quotients.get((a, b.text))
     if shared is None:
         return None
@@ -133,7 +133,9 @@ def _span(offsets: Steps) -> int:
 
 
 def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Uniform) -> str:
-    """A divisor beyond `MAX_SPAN` counts as that, as far behind the lowest lane as it is: then no lane is beyond a second."""
+    """Divide by a positive number. The lanes span `MAX_SPAN` at most, so of a larger divisor they pass one multiple at most: it
+    is taken for `MAX_SPAN`, with that multiple where it was.
+    """
     w, element, lowest = warp.w, scalar_type(dtype), _lowest_lane(warp, dtype, a, b)
     held, first, rest = vector_of(element, LANES), lowest.first, lowest.rest
     divisor = _at_most(warp, element, b.text, str(MAX_SPAN))
@@ -155,7 +157,7 @@ def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Unifo
 
 @dataclass(frozen=True, slots=True)
 class _LowestLane:
-    """Quotient and remainder of the lowest lane, and how far the others are above it."""
+    """Quotient and remainder of the lowest lane, and how far the other lanes' dividends are above its own."""
 
     first: str
     rest: str

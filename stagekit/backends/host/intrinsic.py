@@ -34,7 +34,7 @@ def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> None:
 
 
 def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """x runs fastest: the number of a thread is x + X * (y + Y * z)."""
+    """Compute an index from the number of the thread, x + X * (y + Y * z): x runs fastest."""
     axis, (size_x, size_y, size_z) = "xyz".index(op.params[0]), warp.kernel.block
     below, size = (1, size_x, size_x * size_y)[axis], (size_x, size_y, size_z)[axis]
     if size == 1:
@@ -47,7 +47,7 @@ def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """What is the same in all threads of the block, or of the warp; and the number of a lane."""
+    """Give what is the same in all threads of the block or of the warp, or the number of a lane."""
     kernel, axis = warp.kernel, "xyz".index(op.params[0]) if op.params else 0
     forms: dict[Native, Callable[[], Form]] = {
         Native.BLOCK_IDX: lambda: kernel.block_idx[axis],
@@ -60,7 +60,7 @@ def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 
 def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    """Nothing for a block, which is one OS thread, or for a warp, which is in lockstep: they see their accesses in order."""
+    """Write a fence between OS threads. A block is one, and a warp is in lockstep: within them nothing is needed."""
     if native is Native.FENCE and op.params[0] != "block":
         warp.w.line("fence seq_cst")
 

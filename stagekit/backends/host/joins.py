@@ -47,7 +47,7 @@ def join_all(
 
 
 def join(warp: Warp, type_: Type, ends: Sequence[Predecessor], forms: Sequence[Form]) -> Form:
-    """The form of a value that is `forms[i]` when control comes from `ends[i]`."""
+    """Return the form of a value that is `forms[i]` when control comes from `ends[i]`."""
     if all(form == forms[0] for form in forms):
         return forms[0]
     if isinstance(type_, Pointer):
@@ -108,7 +108,7 @@ def emit_select(warp: Warp, op: ops.Select) -> None:
 
 
 def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Form) -> Form:
-    """`if_true` in the lanes where `condition` holds, else `if_false`."""
+    """Return `if_true` in the lanes where `condition` holds, else `if_false`."""
     if if_true == if_false:
         return if_true
     if (holds := known_truth(condition)) is not None:
@@ -123,7 +123,7 @@ def select(warp: Warp, type_: Type, condition: Form, if_true: Form, if_false: Fo
 
 
 def _select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, if_false: Form) -> Gep:
-    """One of two addresses, per lane unless everything is uniform."""
+    """Return one of two addresses, per lane unless everything is uniform."""
     a, b = address_of(if_true), address_of(if_false)
     one, other = scalar_pointer(warp, type_, a), scalar_pointer(warp, type_, b)
     if isinstance(condition, Uniform) and one and other:
@@ -133,7 +133,7 @@ def _select_address(warp: Warp, type_: Pointer, condition: Form, if_true: Form, 
 
 
 def _vector_select(warp: Warp, dtype: DType, mask: Mask, if_true: Form, if_false: Form) -> Varying | Mask:
-    """A selection per lane; the result is narrow where both sides can be."""
+    """Select per lane; the result is narrow where both sides can be."""
     w = warp.w
     if dtype is dtypes.bool_:
         return _mask_select(warp, mask, if_true, if_false)

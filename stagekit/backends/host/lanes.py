@@ -20,7 +20,7 @@ UNROLLED_LANES = 4  # of what gives no result: atomic updates, two instructions 
 
 @dataclass(frozen=True, slots=True)
 class PerLane:
-    """An input. element: its LLVM type; text: the vector, or one scalar for all lanes."""
+    """An input of scalar code. element: its LLVM type. text: a vector, or one scalar for all lanes."""
 
     element: str
     text: str
@@ -63,7 +63,7 @@ def for_each_lane(
 
 
 def _over_some(w: Writer, on: Mask, run: Callable[[str], str]) -> None:
-    """From the lowest bit of the mask to the highest; perhaps none."""
+    """Write a loop over the lanes of a mask, of which there may be none, from the lowest to the highest."""
     word, is_any = on.word(w), on.any_lane(w)
     entry, head, end = w.block, w.new_label("lane"), w.new_label("endlanes")
     w.line(f"br i1 {is_any}, label %{head}, label %{end}")

@@ -1,10 +1,10 @@
-"""Arithmetic on integers that differ from lane to lane by a known pattern, without making vectors of them.
+"""Arithmetic on integers that differ from lane to lane by a known pattern, without vectors: on the scalars they are made of.
 
     thread index t of warp w         Linear(32 * w, (0, 1, 2, ...))
     t // 16 * n + t % 16             Linear(2 * w * n, (0, ..15, 0, ..15), ((n, (0, ..0, 1, ..1)),))
 
-Each function gives None where the result has no such pattern; the caller then computes on vectors. Sums and products
-are exact modulo 2**bits; division looks at the intervals, since it does not commute with a wrap.
+Each function returns None where the result has no such pattern; the caller then computes with vectors. Sums and products are
+exact modulo 2**bits. Division does not commute with a wrap, so it looks at the intervals first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CACHED_SUMS = 1024  # of steps: few different ones occur
 
 
 def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
-    """`a kind b` on scalar integers; computed now where both are known."""
+    """Return `a kind b` of scalar integers; it is computed now where both are known."""
     held = intervals.binary(kind, dtype, known(a), known(b))
     if held.constant is not None:
         return number(held.lo)
@@ -35,7 +35,7 @@ def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) ->
 
 
 def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Regular:
-    """The simplest form of a sum: equal coefficients merged, what is the same in every lane in the base."""
+    """Return a sum in its simplest form: equal coefficients merged, and what is the same in every lane put into the base."""
     merged: dict[str, tuple[Uniform, Steps]] = {}
     for coefficient, steps in scaled:
         before = merged.get(coefficient.text)
@@ -136,18 +136,18 @@ def _positive_constant(form: Regular) -> int | None:
 
 
 def _divides_by_parts(a: Regular, dtype: DType) -> bool:
-    """Is `a` a base plus known offsets, which never wraps?"""
+    """Return whether `a` is a base plus known offsets, which never wraps."""
     return isinstance(a, Linear) and not a.scaled and a.interval.fits(dtype)
 
 
 def _stays_within(base: Uniform, offsets: Steps, divisor: int) -> bool:
-    """Do the offsets never carry the value over a multiple of `divisor`? So with 32 * w + (0..31) and 64."""
+    """Return whether the offsets never carry the value over a multiple of `divisor`, as with 32 * w + (0..31) and 64."""
     grain = known(base).multiple
     return min(offsets) >= 0 and max(offsets) < grain and divisor % grain == 0
 
 
 def _and(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
-    """`x & (2**k - 1)` is `x % 2**k`."""
+    """Compute `x & (2**k - 1)` as `x % 2**k`."""
     low_bits = b.constant if isinstance(b, Uniform) else None
     if low_bits is None or low_bits < 0 or low_bits & (low_bits + 1):
         return None
@@ -174,13 +174,13 @@ _RULES: dict[BinaryKind, Callable[[Writer, DType, Regular, Regular], Regular | N
 
 
 def binary(w: Writer, kind: BinaryKind, dtype: DType, a: Regular, b: Regular) -> Regular | None:
-    """`a kind b`, at least one of them a `Linear`; None where the result is not one."""
+    """Return `a kind b`, at least one of them a `Linear`; None where the result is not regular."""
     rule = _RULES.get(kind)
     return rule(w, dtype, a, b) if rule else None
 
 
 def extended(w: Writer, source: DType, target: DType, a: Regular) -> Regular | None:
-    """`a` cast from one integer dtype to another; None where widening could come between a wrap and its sum."""
+    """Cast `a` from one integer dtype to another; return None where a wrap could come between the sum and its extension."""
     if target.bits > source.bits and not known(a).fits(source):
         return None
     base, offsets, scaled = parts(a)
@@ -189,7 +189,7 @@ def extended(w: Writer, source: DType, target: DType, a: Regular) -> Regular | N
 
 
 def extended_scalar(w: Writer, source: DType, target: DType, a: Uniform) -> Uniform:
-    """A scalar integer cast to another integer dtype."""
+    """Cast a scalar integer to another integer dtype."""
     if a.constant is not None:
         return number(target.wrap(a.constant))
     return Uniform(arith.cast(w, source, target, None, a.text), known(a).wrapped(target))

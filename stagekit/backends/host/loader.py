@@ -22,7 +22,7 @@ _MADE_BY_LINKER = "_GLOBAL_OFFSET_TABLE_"
 
 
 def undefined_symbols(code: bytes) -> list[str]:
-    """The symbols that the object file `code` needs from elsewhere."""
+    """Return the symbols that the object file `code` needs from elsewhere."""
     if not code.startswith(_ELF_MAGIC):
         return []
     sections = _sections(code)
@@ -54,18 +54,18 @@ def check_symbols(code: bytes, entry: str) -> None:
 
 
 class LoadedCode:
-    """Machine code in memory. address: of the entry point, until `close`."""
+    """Machine code in memory. address: that of the entry point, until `close`."""
 
     def __init__(self, engine: Any, address: int) -> None:
         self._engine = engine
         self.address = address
 
     def address_of(self, name: str) -> int:
-        """Of another symbol that the code defines."""
+        """Return the address of another symbol that the code defines."""
         return int(self._engine.get_function_address(name))
 
     def close(self) -> None:
-        """Free the code; calling it afterwards is a crash."""
+        """Free the code. Whoever calls it afterwards crashes the process."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

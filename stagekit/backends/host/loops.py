@@ -106,7 +106,7 @@ def _unrolling(w: Writer, copies: int | None) -> str:
 
 
 def _strided_for(warp: Warp, op: ops.For, stride: Stride, inits: Forms) -> Forms:
-    """Whole iterations first; the rest is one iteration under a mask."""
+    """Write the whole iterations as a scalar loop, then the rest as one iteration under a mask."""
     warp.copies *= 2
     trips = WholeTrips(warp, stride)
     forms, left = _scalar_for(warp, op, trips, inits)
@@ -120,7 +120,7 @@ def _strided_for(warp: Warp, op: ops.For, stride: Stride, inits: Forms) -> Forms
 
 
 def _masked_for(warp: Warp, op: ops.For, trip: Trip, inits: Forms) -> Forms | None:
-    """A `while` that carries whether each lane has another iteration, and the index."""
+    """Write a masked `while` that carries the index, and whether each lane has another iteration."""
     goes_on, index = Value(BOOL), op.loop_body.params[0]
 
     def test() -> Forms:
@@ -155,7 +155,7 @@ def emit_while(warp: Warp, op: ops.While) -> None:
 
 
 def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms], Forms]) -> Forms | None:
-    """None if a carried value did not keep its form, or the condition turns out to differ between lanes."""
+    """Try a loop that all lanes leave together. None if a carried value did not keep its form, or lanes leave apart."""
     w, params = warp.w, warp.kept(op.before.params)
     head, do, end = w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
     inits = prepare(warp, params, inits)
@@ -180,7 +180,7 @@ def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What each lane had when it left the loop."""
+    """What each lane had when it left the loop, as a phi that takes a lane's value until the lane is off."""
 
     type: Type
     phi: OpenPhi

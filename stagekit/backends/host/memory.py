@@ -42,7 +42,7 @@ from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops
 
 
 def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Gep]:
-    """The type of `pointer`, and the address of each lane's element."""
+    """Return the type of `pointer`, and the address of each lane's element."""
     type_, address = pointer.type, address_of(warp[pointer])
     assert isinstance(type_, Pointer)
     return type_, local_element(warp, type_, address) if type_.space is Space.LOCAL else address
@@ -61,7 +61,7 @@ def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
 
 
 def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:
-    """Would LLVM write a branch for each of 32 lanes, for want of an instruction? A loop over the lanes is shorter."""
+    """Return whether LLVM would write a branch per lane, for want of an instruction. A loop over the lanes is shorter."""
     return on is not None and on.lanes is None and dtype.itemsize < least_bytes
 
 
@@ -81,7 +81,7 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
 
 
 def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
-    """A value read from the stack as some number: what nobody wrote would otherwise be LLVM's `undef`."""
+    """Return a value that was read from the stack as some number: what nobody wrote would otherwise be LLVM's `undef`."""
     if not isinstance(form, Varying | Mask):
         return form
     text = warp.w.emit(f"freeze {warp.w.type(type_.dtype, LANES)} {full_vector(warp, Scalar(type_.dtype), form)}")
@@ -98,7 +98,7 @@ def _masked_load(warp: Warp, dtype: DType, address: Gep, asked: Mask, other: For
 
 
 def _load(warp: Warp, dtype: DType, address: Gep, on: Mask | None, other: Form | None) -> Form:
-    """The element of each lane in `on`; `other`, or anything, in the rest. Not all lanes are off."""
+    """Load the element of each lane in `on`; other lanes get `other`, or anything. Not all lanes are off."""
     if address.is_uniform:
         return _scalar_load(warp, dtype, element_pointer(warp, dtype, address.base.text, address.index))
     fill = _in_memory(warp, dtype, other) if other is not None else "zeroinitializer"
@@ -113,7 +113,7 @@ def _load(warp: Warp, dtype: DType, address: Gep, on: Mask | None, other: Form |
 
 
 def _load_regular(warp: Warp, dtype: DType, base: Uniform, index: Linear, on: Mask | None, fill: str) -> str:
-    """A vector per stretch, or per run where the lanes that are on are known only at run time, joined by shuffles."""
+    """Load a vector per stretch, or per run where only the run knows which lanes are on, and join them by shuffles."""
     lanes, asked = _known_lanes(on)
     found = stretches_of(pattern_of(index), lanes) if asked is None else runs_of(pattern_of(index), lanes)
     if not found:  # too many, or none at all
@@ -145,7 +145,7 @@ def _opaque(w: Writer, mask: Mask) -> Mask:
 
 
 def _known_lanes(on: Mask | None) -> tuple[int, Mask | None]:
-    """The lanes that may be on, as bits, and the mask if they are known only at run time."""
+    """Return the lanes that may be on, as bits, and the mask if they are known only at run time."""
     known = ALL_LANES if on is None else on.lanes
     return (ALL_LANES, on) if known is None else (known, None)
 
@@ -175,7 +175,7 @@ def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: 
 
 
 def _joined(w: Writer, element: str, parts: list[_LoadedVector]) -> str:
-    """`<32 x T>`: each lane's element. A lane that no part is for gets any: poison would spoil a whole mask."""
+    """Return `<32 x T>` with each lane's element. Lanes that no part is for get any: poison would spoil a whole mask."""
     result, *others = parts
     if not others and result.places == tuple(range(result.count)):
         return result.text
@@ -189,7 +189,7 @@ def _joined(w: Writer, element: str, parts: list[_LoadedVector]) -> str:
 
 
 def _shuffled(w: Writer, element: str, a: _LoadedVector, b: _LoadedVector | None) -> _LoadedVector:
-    """One vector with a place for each lane, from one or from two of the same length."""
+    """Return one vector with a place for each lane, made of one vector, or of two of the same length."""
     held = vector_of(element, a.count)
     others = (None,) * LANES if b is None else b.places
     picks = [q + a.count if p is None and q is not None else p for p, q in zip(a.places, others, strict=True)]
@@ -208,14 +208,14 @@ def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:
 
 
 def _safe_pointer(warp: Warp, pointer: str, is_used: str) -> str:
-    """`pointer`, or one into the stack where nothing may be read from `pointer`."""
+    """Return `pointer`, or one into the stack where nothing may be read from `pointer`."""
     if is_used == "true":
         return pointer
     return warp.w.emit(f"select i1 {is_used}, ptr {pointer}, ptr {warp.kernel.buffer('i64', 1, 'safe')}")
 
 
 def _in_memory(warp: Warp, dtype: DType, form: Form) -> str:
-    """The vector as memory holds it."""
+    """Return a vector as memory holds it: bools as bytes."""
     text = full_vector(warp, Scalar(dtype), form)
     return warp.w.emit(f"zext <{LANES} x i1> {text} to <{LANES} x i8>") if dtype is dtypes.bool_ else text
 
@@ -239,7 +239,7 @@ def _load_vector(w: Writer, element: str, count: int, pointer: str, align: int, 
 
 
 def _slice(w: Writer, element: str, text: str, run: Stretch) -> str:
-    """The lanes of `run` as a vector of their own."""
+    """Return the lanes of `run` as a vector of their own."""
     if run.count == LANES:
         return text
     held = vector_of(element, LANES)

@@ -32,7 +32,7 @@ from stagekit.limits import WARP
 
 
 def varying_values(fn: Function, block: tuple[int, int, int], barriers: frozenset[Op]) -> frozenset[Value]:
-    """The values of `fn` that may differ between the warps of a block of this shape."""
+    """Return the values of `fn` that may differ between the warps of a block of this shape."""
     analysis = _Analysis(block, barriers)
     analysis.block(fn.body, is_outside=True)
     return frozenset(analysis.varying)
@@ -53,13 +53,13 @@ class _Analysis:
         self._alike = {_COLLECTIVE_ALONE} if block[0] * block[1] * block[2] % WARP == 0 else set()
 
     def mark(self, values: Iterable[Value]) -> bool:
-        """Note `values` as varying; did anything change?"""
+        """Note `values` as varying; return whether that changed anything."""
         before = len(self.varying)
         self.varying.update(values)
         return len(self.varying) != before
 
     def flow(self, links: Iterable[flow.Edge]) -> bool:
-        """Each target varies if its source does; did anything change?"""
+        """Let each target vary whose source does; return whether that changed anything."""
         return self.mark([target for source, target in links if source in self.varying])
 
     def block(self, block: Block, *, is_outside: bool) -> bool:
@@ -139,7 +139,7 @@ class Split:
     bodies: list[Region]
 
     def read_after(self, region: Region) -> tuple[Value, ...]:
-        """What block-level code reads when one of the bodies has run: the condition of a `while`."""
+        """Return what block-level code reads when one of the bodies has run: the condition of a `while`."""
         is_test = isinstance(self.op, ops.While) and region is self.bodies[0]
         return flow.deciders(self.op) if is_test else ()
 
@@ -167,14 +167,14 @@ class Plan:
         return any(isinstance(step, Split) for step in self.region)
 
     def owner(self, value: Value) -> Value:
-        """The value whose slot holds `value`."""
+        """Return the value whose slot holds `value`."""
         while value in self.aliases:
             value = self.aliases[value]
         return value
 
 
 def plan(fn: Function, block: tuple[int, int, int]) -> Plan:
-    """Cut `fn` for a block of this shape, of more than one warp."""
+    """Cut `fn` into pieces for a block of this shape, of more than one warp."""
     barriers = frozenset(op for op in walk(fn.body) if has_effect(op, Effect.SYNC))
     planner = _Planner(varying_values(fn, block, barriers), barriers)
     planner.plan.region = planner.region(fn.body, ())

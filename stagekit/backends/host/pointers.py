@@ -49,12 +49,12 @@ def as_index(form: Form) -> Index:
 
 
 def at(text: str) -> Gep:
-    """The address that a scalar pointer holds."""
+    """Return the address that a scalar pointer holds."""
     return Gep(Uniform(text), number(0))
 
 
 def lane_pointers(text: str) -> Gep:
-    """The addresses that a `<32 x ptr>` holds."""
+    """Return the addresses that a `<32 x ptr>` holds."""
     return Gep(Varying(text), number(0))
 
 
@@ -65,33 +65,33 @@ def emit_offset(warp: Warp, op: ops.Offset) -> None:
 
 
 def scalar_pointer(warp: Warp, type_: Pointer, address: Gep) -> str | None:
-    """The one pointer that all lanes hold, or None."""
+    """Return the one pointer that all lanes hold, or None."""
     placed = _placed(warp, type_, address)
     return element_pointer(warp, type_.dtype, placed.base.text, placed.index) if placed.is_uniform else None
 
 
 def vector_pointers(warp: Warp, type_: Pointer, address: Gep) -> str:
-    """`<32 x ptr>`: the pointer of each lane."""
+    """Return `<32 x ptr>`, the pointer of each lane."""
     placed = _placed(warp, type_, address)
     return lane_elements(warp, type_.dtype, placed.base, as_vector(warp.w, dtypes.INDEX, placed.index))
 
 
 def lane_elements(warp: Warp, dtype: DType, base: Uniform | Varying, index: Varying) -> str:
-    """`base` moved by `index` elements, lane by lane."""
+    """Move `base` by `index` elements, lane by lane."""
     held = llvm_type(index.held(dtypes.INDEX), LANES)
     start = f"ptr {base.text}" if isinstance(base, Uniform) else f"<{LANES} x ptr> {base.text}"
     return warp.w.emit(f"getelementptr {memory_type(dtype, None)}, {start}, {held} {index.text}")
 
 
 def _placed(warp: Warp, type_: Pointer, address: Gep) -> Gep:
-    """The address with its index as memory is laid out: an element of LOCAL memory is a row of 32."""
+    """Return the address with its index as memory is laid out: an element of LOCAL memory is a row of 32."""
     if type_.space is not Space.LOCAL or warp.kernel.retypes_local:
         return address
     return Gep(address.base, integer_binary(warp, BinaryKind.MUL, dtypes.INDEX, address.index, number(LANES)))
 
 
 def element_pointer(warp: Warp, dtype: DType, base: str, index: Form) -> str:
-    """`base` moved by `index` elements, both scalars."""
+    """Move `base` by `index` elements, both scalars."""
     moved = scalar_text(index)
     return base if moved == "0" else warp.w.emit(f"getelementptr {memory_type(dtype, None)}, ptr {base}, i64 {moved}")
 
@@ -107,7 +107,7 @@ def emit_pointer_compare(warp: Warp, kind: CompareKind, type_: Pointer, a: Form,
 
 
 def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Gep:
-    """The same address as a pointer to another dtype."""
+    """Return the same address as a pointer to another dtype."""
     address = address_of(form)
     old, new = source.dtype.itemsize, target.dtype.itemsize
     if old == new:
@@ -120,7 +120,7 @@ def retyped(warp: Warp, source: Pointer, target: Pointer, form: Form) -> Gep:
 
 
 def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
-    """The address in bytes, as an int64."""
+    """Return the address in bytes, as an int64."""
     address, interval = address_of(form), Interval.of(dtypes.INDEX)
     if isinstance(address.base, Varying) or source.space is Space.LOCAL:
         text = warp.w.emit(f"ptrtoint <{LANES} x ptr> {vector_pointers(warp, source, address)} to <{LANES} x i64>")
@@ -132,7 +132,7 @@ def address_as_integer(warp: Warp, source: Pointer, form: Form) -> Index:
 
 
 def local_element(warp: Warp, type_: Pointer, address: Gep) -> Gep:
-    """Where the lanes' own copies of an element of LOCAL memory are, as an ordinary address."""
+    """Return, as an ordinary address, where the lanes' own copies of an element of LOCAL memory are."""
     if warp.kernel.retypes_local:
         return address
     placed = _placed(warp, type_, address)
@@ -141,14 +141,14 @@ def local_element(warp: Warp, type_: Pointer, address: Gep) -> Gep:
 
 
 def full_vector(warp: Warp, type_: Type, form: Form) -> str:
-    """The text of `<32 x T>` for a value of any type."""
+    """Return the text of `<32 x T>` for a value of any type."""
     if isinstance(type_, Pointer):
         return vector_pointers(warp, type_, address_of(form))
     return scalar_vector(warp.w, type_.dtype, form)
 
 
 def per_lane(warp: Warp, type_: Type, form: Form) -> PerLane:
-    """A value of any type as an input of scalar code for one lane after another."""
+    """Return a value of any type as an input of scalar code for one lane after another."""
     one = scalar_pointer(warp, type_, address_of(form)) if isinstance(type_, Pointer) else None
     if isinstance(form, Uniform):
         one = form.text
@@ -156,7 +156,7 @@ def per_lane(warp: Warp, type_: Type, form: Form) -> PerLane:
 
 
 def as_full(type_: Type, text: str) -> Form:
-    """The form of a vector in the full width of its type."""
+    """Return the form of a vector in the full width of its type."""
     if isinstance(type_, Pointer):
         return lane_pointers(text)
     return Mask(text) if type_.dtype is dtypes.bool_ else Varying(text, unknown(type_.dtype))
@@ -165,7 +165,7 @@ def as_full(type_: Type, text: str) -> Form:
 def elementwise(
     warp: Warp, args: Sequence[tuple[Type, Form]], result: Type, write: Callable[[Lanes, list[str]], str]
 ) -> Form:
-    """What `write` makes of the texts of `args`: of scalars where each is the same in all lanes, else of vectors."""
+    """Return what `write` makes of the texts of `args`: of scalars where each is the same in all lanes, else of vectors."""
     lanes = None if all(isinstance(form, Uniform) for _, form in args) else LANES
     texts = [scalar_text(form) if lanes is None else full_vector(warp, type_, form) for type_, form in args]
     text = write(lanes, texts)

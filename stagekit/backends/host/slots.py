@@ -1,16 +1,16 @@
-"""The scratch memory of a worker: static shared memory, per-thread arrays of values that cross barriers, LOCAL arrays.
+"""The scratch memory of a worker: shared arrays, values that cross barriers (slots), and LOCAL arrays.
 
-    [ shared allocations | slots | LOCAL allocations ]  then, from `scratch_bytes` on, the dynamic shared memory
+    [ shared arrays | slots | LOCAL arrays ]  then, from `scratch_bytes` on, the dynamic shared memory
 
-A slot has an element per thread, warp by warp, padded to whole warps so that every access is a full vector. Bools take a
-bit: one 32-bit word per warp. Values whose times do not meet share memory:
+A slot keeps one value for each thread of the block, while the block's warps run one piece after another. It holds warp after
+warp, padded to whole warps so that every access is a full vector; a bool takes a bit, and a warp's bools one 32-bit word. Two
+values share memory if no piece needs both. Time counts the steps of the plan:
 
-    piece 1: spill a       a: 1..2
-    piece 2: needs a       b: 2..3, beside a
-    piece 2: spill b       c: 3..4, in the place of a
-    piece 3: needs b; spill c
+    piece 1: spill a              a is in use from 1 to 2
+    piece 2: needs a; spill b     b from 2 to 3: beside a
+    piece 3: needs b; spill c     c from 3 on: where a was
 
-What is alive when a loop begins and is touched in it stays alive to its end: the loop comes back to it.
+A loop comes back to its beginning: what is in use there and touched in the loop stays in use until the loop ends.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def is_bool(type_: Type) -> bool:
 
 
 def warp_bytes(type_: Type) -> int:
-    """What one warp takes in a slot."""
+    """Return how many bytes one warp takes in a slot."""
     if is_bool(type_):
         return 4
     return LANES * (_POINTER_BYTES if isinstance(type_, Pointer) else type_.dtype.itemsize)
 
 
 def load_slot(warp: Warp, value: Value, offset_bytes: int) -> Form:
-    """What the warp's threads have in the slot of `value`."""
+    """Load what the warp's threads have in the slot of `value`."""
     pointer, type_ = _pointer(warp, value, offset_bytes), value.type
     if is_bool(type_):
         word = warp.w.emit(f"load i32, ptr {pointer}, align 4")
@@ -78,7 +78,7 @@ def _pointer(warp: Warp, value: Value, offset_bytes: int) -> str:
 
 
 def place_slots(plan: Plan, warps: int, layout: BumpAllocator) -> dict[Value, int]:
-    """An offset in the scratch memory for each slot."""
+    """Return an offset in the scratch memory for each slot."""
     times = _Times(plan)
     times.region(plan.region)
     free: dict[int, list[int]] = {}  # by size in bytes
@@ -128,7 +128,7 @@ class _Times:
                 assert isinstance(step, OncePerBlock)
 
     def _touch_sources(self, values: Iterable[Value]) -> None:
-        """A value that is computed again reads what it is made of."""
+        """Touch what is read when a value is computed again."""
         for value in values:
             maker = self.plan.makers.get(value)
             if maker is not None and self.plan.owner(value) not in self.slots:

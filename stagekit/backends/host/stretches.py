@@ -1,4 +1,7 @@
-"""How the lanes' elements of a regular access lie in memory: a few stretches of neighbours, each one vector access.
+"""How a regular access by the lanes of a warp becomes a few vector accesses, and which lane takes which of their elements.
+
+A kernel's lanes ask for `x[index]`, each with its own index. Where the indices differ by a known pattern, a few vector accesses
+serve all lanes instead of one access per lane. There are two ways to cut the 32 lanes:
 
     index                                       runs                  stretches
     16*w + (0..31)                              32 neighbours         the same
@@ -7,9 +10,12 @@
     n * (0 x16, 1 x16)                          two shared elements   the same
     3*t + c                                     32 single elements    3 times 32 neighbours
 
-A run is of lanes side by side: what a mask can be cut to, and what can be stored in the order of the lanes, so that of two
-stores to one element the last wins. Stretches are for loads by lanes that are known to be on: the first and the last element of
-a stretch are asked for, and what lies between them, less than a page, is readable with them.
+A *run* is a group of lanes side by side that address neighbours, or one element together. Runs serve where lanes may be off,
+since a mask can be cut the same way, and they serve stores: written in the order of the lanes, the last of two stores to one
+element wins.
+
+A *stretch* is a piece of memory, whichever lanes read it. Stretches serve loads by lanes that are known to be on. The elements
+in between are read too; that is safe, since the first and the last are asked for and less than a page lies between them.
 """
 
 from __future__ import annotations
@@ -56,7 +62,7 @@ Element = tuple[int, tuple[int, ...]]
 
 @functools.lru_cache(CACHED_PATTERNS)
 def runs_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
-    """The runs of the lanes of `lanes_on` (bits), or None if there are too many."""
+    """Return the runs of the lanes of `lanes_on` (bits), or None if there are too many."""
     elements, found = _elements(pattern, lanes_on), []
     waiting = sorted(elements)
     while waiting:
@@ -74,7 +80,7 @@ def runs_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
 
 @functools.lru_cache(CACHED_PATTERNS)
 def stretches_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
-    """The stretches that hold the elements of the lanes of `lanes_on`, or None if there are too many."""
+    """Return the stretches that hold the elements of the lanes of `lanes_on`, or None if there are too many."""
     elements = _elements(pattern, lanes_on)
     found = []
     for steps in dict.fromkeys(steps for _, steps in elements.values()):
@@ -90,14 +96,14 @@ def stretches_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
 
 
 def _elements(pattern: Pattern, lanes_on: int) -> dict[int, Element]:
-    """The element of each lane that is on."""
+    """Return the element of each lane that is on."""
     offsets, scaled = pattern
     lanes = [lane for lane in range(LANES) if lanes_on >> lane & 1]
     return {lane: (offsets[lane], tuple(steps[lane] for steps in scaled)) for lane in lanes}
 
 
 def _clusters(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of each group of ascending `offsets` that lie close together."""
+    """Return the first and the last of each group of ascending `offsets` that lie close together."""
     first = before = offsets[0]
     for offset in offsets[1:]:
         if offset - before > MAX_GAP:

@@ -51,7 +51,7 @@ class Processor:
         )
 
     def attributes(self) -> str:
-        """Function attributes; every function needs them, or LLVM would not inline one into another."""
+        """Return the function attributes. Every function needs them, or LLVM would not inline one into another."""
         wide = '"prefer-vector-width"="512" ' if self.host_features.has_avx512 else ""
         return f'nounwind {wide}"target-cpu"="{self.name}" "target-features"="{self.features}"'
 
@@ -68,12 +68,12 @@ def _initialise() -> None:
 
 
 def quick_machine() -> Any:
-    """A target machine that generates code as it stands, for what is made while somebody waits and is mostly calls."""
+    """Return a target machine that generates code as it stands, for code that somebody waits for and that is mostly calls."""
     return machine_for(Processor("", ""), 0)
 
 
 def machine_for(processor: Processor, level: int = OPTIMISATION_LEVEL) -> Any:
-    """A new LLVM target machine, for an engine, which frees it, or for one who needs his own."""
+    """Return a new LLVM target machine, for an engine, which frees it, or for a caller that needs its own."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor.name,
@@ -87,5 +87,5 @@ def machine_for(processor: Processor, level: int = OPTIMISATION_LEVEL) -> Any:
 
 @functools.cache
 def shared_machine(processor: Processor, level: int) -> Any:
-    """The target machine that generates code. Threads may share it: llvmlite makes one call of LLVM at a time."""
+    """Return the target machine that generates code. Threads may share it: llvmlite makes one call of LLVM at a time."""
     return machine_for(processor, level)

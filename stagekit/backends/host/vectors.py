@@ -19,7 +19,7 @@ from stagekit.ir.intervals import Interval
 
 
 def splat(w: Writer, element: str, text: str) -> str:
-    """`<32 x element>` with `text` in every lane."""
+    """Return `<32 x element>` with `text` in every lane."""
     if text[0] != "%":
         return f"splat ({element} {text})"
     held = vector_of(element, LANES)
@@ -78,14 +78,14 @@ def as_mask(w: Writer, form: Form) -> Mask:
 
 
 def scalar_vector(w: Writer, dtype: DType, form: Form) -> str:
-    """The text of `<32 x T>` for any form of a number or bool, T as `llvm_type` holds it."""
+    """Return the text of `<32 x T>` for any form of a number or bool, T as `llvm_type` holds it."""
     if dtype is dtypes.bool_:
         return as_mask(w, form).text
     return as_vector(w, dtype, form).widened(w, dtype)
 
 
 def mask_and(w: Writer, a: Mask | None, b: Mask | None) -> Mask | None:
-    """The lanes of both; None is all lanes."""
+    """Return the lanes of both; None is all lanes."""
     if a is None or b is None:
         return a or b
     if a.lanes is not None and b.lanes is not None:

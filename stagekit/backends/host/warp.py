@@ -1,7 +1,8 @@
-"""Where code is being written: one warp at one point of the kernel, its values and the lanes that are on there.
+"""Where code is being written: one warp at one point of the kernel, with the forms of its values and the lanes that are on
+there.
 
-`KernelContext` is what one compilation shares; `Warp` is what the op emitters are given. The code that runs once per block is
-written through a `Warp` too, one all of whose values are `Uniform`.
+The op emitters write through a `Warp`; what all warps of one compilation share is in its `KernelContext`. Code that runs once
+per block is written through a `Warp` too, whose values are the same in all warps.
 """
 
 from __future__ import annotations
@@ -75,22 +76,22 @@ class KernelContext:
 
     @property
     def is_one_warp(self) -> bool:
-        """A block of one warp needs no splitting: all its threads are in lockstep anyway."""
+        """Whether the block is one warp, which needs no splitting: its threads are in lockstep anyway."""
         return self.warps == 1
 
     def lanes_of(self, warp_number: int) -> int:
-        """Which lanes of this warp are threads, as bits."""
+        """Return which lanes of this warp are threads, as bits."""
         return ALL_LANES >> max((warp_number + 1) * LANES - self.threads, 0)
 
     def buffer(self, element: str, count: int, role: str) -> str:
-        """A stack buffer for elements that code picks one by one. Never live from one op to the next, so shared."""
+        """Return a stack buffer for elements that code picks one by one. Ops share it: none leaves anything for the next."""
         key = (element, count, role)
         if key not in self.buffers:
             self.buffers[key] = self.w.emit_entry(f"alloca [{count} x {element}], align 64")
         return self.buffers[key]
 
     def local_pitch(self, op: ops.Alloc) -> int:
-        """How many elements of a LOCAL allocation there is room for per lane: in a kernel that retypes some, whole 8 bytes."""
+        """Return for how many elements of a LOCAL array each lane has room: whole 8 bytes in a kernel that retypes some."""
         count, size = max(op.count or 1, 1), op.dtype.itemsize
         return -(-count * size // _LONGEST) * _LONGEST // size if self.retypes_local else count
 
@@ -181,7 +182,7 @@ class Warp:
         self.kernel.emitters[type(op)](self, op)
 
     def thread(self) -> Regular:
-        """The number of each thread in its block, x fastest."""
+        """Return the number of each thread in its block, x fastest."""
         base = self._scaled(LANES)
         if base.constant is not None:
             return Linear(number(0), tuple(base.constant + lane for lane in range(LANES)))
