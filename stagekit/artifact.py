@@ -37,7 +37,8 @@ class Artifact:
 
     Native parameters: cuda takes one kernel parameter per slot of its own type. cpu: `entry(args, grid, first, last,
     scratch)`: args is an array of 8-byte slots, grid of three int64, first/last a range of linear block numbers (x fastest).
-    It gives an int32: 0, or 1 if only some threads of a block reached a barrier, at which the range was left.
+    It gives an int32: 0, or if only some threads of a block reached a barrier, at which the range was left, the number of the op
+    at which they parted (`backends/host/entry.py`).
     """
 
     target: Literal["cuda", "cpu"]

@@ -20,6 +20,7 @@ from typing import Any
 from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, to_bytes, to_plain
+from stagekit.diagnostics import Loc
 from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
@@ -106,12 +107,18 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
     )
 
 
-def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any]) -> Kernel:
-    """Put an object file into this process."""
+def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any], traced: Traced) -> Kernel:
+    """Put an object file into this process. traced: what it was compiled from."""
     from stagekit.backends.host import loader
 
     loaded = loader.load(artifact.code, artifact.entry)
-    return CpuKernel(artifact, loaded.address, loaded.close, constexprs)
+    return CpuKernel(artifact, loaded.address, loaded.close, constexprs, functools.partial(_place_of_op, traced))
+
+
+@repeated_deeply
+def _place_of_op(traced: Traced, number: int) -> Loc:
+    """Return where op `number` of the code for the CPU is from. Its artifact does not say: it serves all kernels of equal IR."""
+    return [*walk(lower_for(traced, "cpu", 0).body)][number - 1].loc
 
 
 def load_cuda(artifact: Artifact, constexprs: Mapping[str, Any]) -> Kernel:

@@ -50,9 +50,8 @@ class NativeLaunchers:
         self._kernels: dict[Any, list[Kernel]] = {}  # by brackets: those that the callable launches
         self.without_brackets: Any = None  # the callable of a kernel that computes its own grid
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
-        self._impossible: WeakKeyDictionary[Kernel, set[Any]] = (
-            WeakKeyDictionary()
-        )  # brackets that can have no native code
+        # Brackets that can have no native code.
+        self._impossible: WeakKeyDictionary[Kernel, set[Any]] = WeakKeyDictionary()
         self._known: dict[Kernel, CallShape] = {}  # kernels that have native code; the newest last
 
     def find(self, key: Any) -> Any:

@@ -101,7 +101,8 @@ class Variant:
         block = self.for_all_targets().block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
-        return self._loaded(block, lambda: compilation.load_cpu(self.artifact("cpu", None, block), self.constexprs))
+        artifact, traced = functools.partial(self.artifact, "cpu", None, block), self.for_all_targets
+        return self._loaded(block, lambda: compilation.load_cpu(artifact(), self.constexprs, traced()))
 
     def checked(self, options: Options | None) -> InterpKernel:
         """Return the kernel on the checking interpreter. options: what it checks, None for nothing that costs time."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
-from stagekit.diagnostics import InternalError, hide_frames
+from stagekit.diagnostics import InternalError, Loc, hide_frames
 from stagekit.native_tables import SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
@@ -35,7 +35,10 @@ _NEVER_ON_STACK = 1 << 40  # bytes of scratch memory, for which a native launche
 
 
 class CpuKernel(Kernel):
-    """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code."""
+    """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code.
+
+    place_of: gives the place in the source of what the entry reports.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,10 @@ class CpuKernel(Kernel):
         address: int,
         closer: Callable[[], None],
         constexprs: Mapping[str, Any] | None = None,
+        place_of: Callable[[int], Loc | None] = lambda fault: None,
     ) -> None:
         super().__init__(artifact, constexprs)
+        self._place_of = place_of
         if artifact.block is None:
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
         self._address = address
@@ -98,7 +103,7 @@ class CpuKernel(Kernel):
 
     def _fail(self, fault: int) -> None:
         """Raise what the entry reports: a missed barrier is the only fault so far."""
-        raise BarrierError(MissedBarrier(self.artifact.kernel_name))
+        raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
 
     def native_state(self, request: LaunchRequest) -> State:
         has_records = self.artifact.has_records

@@ -135,6 +135,39 @@ def test_brackets_without_a_hash_launch_any_number_of_times() -> None:
         assert (x == 1).all(), count
 
 
+def one_of_two() -> tuple[Any, int]:
+    @sk.jit
+    def parts(x):
+        if x[sk.cuda.thread_idx("x")] > 0:
+            sk.syncthreads()
+
+    return parts, parts.loc.line + 2
+
+
+def the_other() -> tuple[Any, int]:
+    @sk.jit
+    def parts(x):
+        if x[sk.cuda.thread_idx("x")] > 0:
+            sk.syncthreads()
+
+    return parts, parts.loc.line + 2
+
+
+def test_a_missed_barrier_has_the_line_of_the_kernel_that_was_launched() -> None:
+    """Kernels of equal IR share their code on disk."""
+    x, lines = np.arange(256, dtype=np.float32) % 2, set()
+    for kernel, line in (one_of_two(), the_other()):
+        for _ in range(3):
+            kernel[4, 64](np.ones(64, np.float32))
+        for launch in (kernel[4, 64], Launcher(kernel._launch, (4, 64))):
+            with pytest.raises(sk.BarrierError) as caught:
+                launch(x)
+            assert caught.value.loc is not None
+            assert caught.value.loc.line == line
+        lines.add(line)
+    assert len(lines) == 2
+
+
 def test_a_barrier_missed_in_a_native_launch_shows_the_users_frames_only() -> None:
     x = np.zeros(64, np.float32)
     for _ in range(3):

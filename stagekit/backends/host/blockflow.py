@@ -6,7 +6,7 @@
         acc += s[..]                   loop over warps; acc lives in a slot
 
 A condition or bound that could differ between threads is read from its slot and must be the same for all of them;
-otherwise some would wait at a barrier that others never reach: the kernel ends with `FAULT_DIVERGENT_BARRIER`.
+otherwise some would wait at a barrier that others never reach: the kernel ends with a fault.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.backends.host.collective import counted_at_barrier, fail_unless
+from stagekit.backends.host.collective import counted_at_barrier
 from stagekit.backends.host.forms import LANES, Form, Mask, Uniform, constant_mask, number, unknown
 from stagekit.backends.host.pieces import Piece, Plan, Region, Split
 from stagekit.backends.host.slots import is_bool, load_slot, place_slots, store_slot
 from stagekit.backends.host.vectors import as_mask, mask_and, scalar_vector, splat
-from stagekit.backends.host.warp import KernelContext, Warp
+from stagekit.backends.host.warp import KernelContext, Warp, leave_unless
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import count_up
 from stagekit.backends.llvm.types import scalar_type
@@ -61,15 +61,15 @@ class BlockFlow(Warp):
             return super().run(block)
         region, targets = self._inside[block]
         self._region(region)
-        pairs = zip(block.ops[-1].operands(), targets, strict=True)
-        varying = self.plan.varying
-        return tuple([self._agreed(v) if t is None else self[v] for v, t in pairs if t not in varying])
+        end, varying = block.ops[-1], self.plan.varying
+        pairs = zip(end.operands(), targets, strict=True)
+        return tuple([self._agreed(end, v) if t is None else self[v] for v, t in pairs if t not in varying])
 
     def kept(self, values: Sequence[Value]) -> Sequence[Value]:
         return [value for value in values if value not in self.plan.varying]
 
     def decider(self, op: Op, value: Value) -> Form:
-        return self._agreed(value) if op.bodies()[0] in self._inside else self[value]
+        return self._agreed(op, value) if op.bodies()[0] in self._inside else self[value]
 
     # -- pieces -------------------------------------------------------------------------------------------------------
 
@@ -117,34 +117,35 @@ class BlockFlow(Warp):
 
     # -- what all threads say together --------------------------------------------------------------------------------
 
-    def _agreed(self, value: Value) -> Uniform:
-        """Return a value as a scalar; where the threads may disagree, write the check that they do not."""
+    def _agreed(self, op: Op, value: Value) -> Uniform:
+        """Return a value as a scalar; where the threads may disagree on what decides `op`, write the check that they do not."""
         if value not in self.plan.varying:
             form = self[value]
-            return form if isinstance(form, Uniform) else self._agreed_by_lanes(self, value, form, None)
+            return form if isinstance(form, Uniform) else self._agreed_by_lanes(self, op, value, form, None)
         if is_bool(value.type):
             count = self._count(value)
             holds = self.w.emit(f"icmp ne i32 {count}, 0")
             is_full = self.w.emit(f"icmp eq i32 {count}, {self.kernel.threads}")
-            fail_unless(self, self.w.emit(f"icmp eq i1 {holds}, {is_full}"))
+            leave_unless(self.w, self.w.emit(f"icmp eq i1 {holds}, {is_full}"), self.kernel.numbers[op])
             return Uniform(holds)
         owner, dtype = self.plan.owner(value), value.type.dtype
         pointer = self.w.emit(f"getelementptr i8, ptr %scratch, i64 {self.offsets[owner]}")
         first = self.w.emit(f"load {scalar_type(dtype)}, ptr {pointer}, align {dtype.itemsize}")
 
         def check(warp: Warp) -> None:
-            self._agreed_by_lanes(warp, value, load_slot(warp, owner, self.offsets[owner]), first)
+            self._agreed_by_lanes(warp, op, value, load_slot(warp, owner, self.offsets[owner]), first)
 
         self._over_warps(check)
         return Uniform(first, unknown(dtype))
 
-    def _agreed_by_lanes(self, warp: Warp, value: Value, form: Form, first: str | None) -> Uniform:
+    def _agreed_by_lanes(self, warp: Warp, op: Op, value: Value, form: Form, first: str | None) -> Uniform:
         """Check that `form` is one number in all lanes of a warp: `first`, or that of the first lane."""
         w, dtype = warp.w, value.type.dtype
         held, text = f"<{LANES} x {scalar_type(dtype)}>", scalar_vector(warp.w, dtype, form)
         first = first or w.emit(f"extractelement {held} {text}, i64 0")
         differs = arith.compare(w, CompareKind.NE, dtype, LANES, text, splat(w, scalar_type(dtype), first))
-        fail_unless(warp, w.emit(f"icmp eq i32 {(mask_and(w, warp.full, Mask(differs)) or Mask(differs)).word(w)}, 0"))
+        differing = (mask_and(w, warp.full, Mask(differs)) or Mask(differs)).word(w)
+        leave_unless(w, w.emit(f"icmp eq i32 {differing}, 0"), self.kernel.numbers[op])
         return Uniform(first, unknown(dtype))
 
     def _count(self, predicate: Value) -> str:

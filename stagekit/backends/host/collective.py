@@ -8,7 +8,7 @@ read from any other gives the reader's own value.
     any other                        through the stack
 
 At a barrier there is nothing to wait for, but every thread must be here: one under a condition that only some threads took ends
-the kernel with `FAULT_DIVERGENT_BARRIER`. Blocks of several warps: `blockflow.py`.
+the kernel with a fault. Blocks of several warps: `blockflow.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Mask, Uniform, 
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.pointers import full_vector
 from stagekit.backends.host.vectors import as_mask, constant_vector, mask_and, splat
-from stagekit.backends.host.warp import FAULT_LABEL, Warp
+from stagekit.backends.host.warp import Warp, leave_unless
 from stagekit.diagnostics import InternalError
 from stagekit.ir import I32, U32, Native, ops
 from stagekit.ir.intervals import Interval
@@ -194,7 +194,8 @@ def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     w = warp.w
     if warp.mask is not warp.full:
         here = warp.mask.word(w) if warp.mask else "-1"
-        fail_unless(warp, w.emit(f"icmp eq i32 {here}, {dtypes.int32.wrap(warp.kernel.lanes_of(0))}"))
+        are_all = w.emit(f"icmp eq i32 {here}, {dtypes.int32.wrap(warp.kernel.lanes_of(0))}")
+        leave_unless(w, are_all, warp.kernel.numbers[op])
     if native is not Native.BARRIER:
         count = w.call("i32", "llvm.ctpop.i32", [("i32", ballot_word(warp, warp[op.args[0]]))])
         warp[op.result] = counted_at_barrier(warp, native, count)
@@ -207,10 +208,3 @@ def counted_at_barrier(warp: Warp, native: Native, count: str) -> Uniform:
         return Uniform(count, Interval(0, threads))
     wanted = "ne i32 {}, 0" if native is Native.BARRIER_OR else f"eq i32 {{}}, {threads}"
     return Uniform(warp.w.emit(f"icmp {wanted.format(count)}"))
-
-
-def fail_unless(warp: Warp, condition: str) -> None:
-    """Write a branch that leaves the kernel with a fault unless the scalar `condition` holds."""
-    passed = warp.w.new_label("together")
-    warp.w.line(f"br i1 {condition}, label %{passed}, label %{FAULT_LABEL}")
-    warp.w.label(passed)

@@ -115,6 +115,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     static = BumpAllocator()
     shared = place_shared(fn, static)
     layouts: list[BumpAllocator] = []  # one per version of the block
+    numbers = {op: number for number, op in enumerate(walk(fn.body), 1)}
 
     def write_block(frame: BlockFrame) -> None:
         layout = BumpAllocator(static.size_bytes)
@@ -130,6 +131,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             fork,
             frozenset(value for op in walk(fn.body) for value in op.operands()),
             any(map(_retypes_local, walk(fn.body))),
+            numbers,
             block_values=dict(frame.params),
             decided=frame.decided,
         )

@@ -3,8 +3,9 @@
     i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch)
 
 args: 8-byte slots, one per kernel parameter. grid: three int64. first, last: a range of linear block numbers, x fastest.
-scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. It gives 0, or a fault
-(`warp.FAULT_...`). Nothing is kept between calls, so any number of threads may be in them.
+scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. It gives 0, or a fault:
+the number, from 1 on, of the op at which the threads of a block parted before a barrier. Nothing is kept between calls, so any
+number of threads may be in them.
 
 Blocks are run row by row along x, up to 512 at once: y and z are fixed, and whatever can be is asked once per row: the code of a
 block may be there twice, without the guards that hold in the whole row (`guards.py`), and with them. The first and
@@ -21,7 +22,7 @@ from stagekit import dtypes
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
 from stagekit.backends.host.guards import Bounds, Place, decide
 from stagekit.backends.host.pointers import at
-from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER, FAULT_LABEL
+from stagekit.backends.host.warp import leave_unless
 from stagekit.backends.llvm.blocks import branch, count_up, when
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
@@ -141,13 +142,9 @@ class EntryWriter:
         inner.line("ret i32 0")
         self._end(inner, f"define internal i32 @{name}({operands}, ptr noalias %scratch) noinline #0", name)
         fault = w.emit(f"call i32 @{name}({operands}, ptr %scratch)")
-        passed = w.new_label("passed")
-        w.line(f"br i1 {w.emit(f'icmp eq i32 {fault}, 0')}, label %{passed}, label %{FAULT_LABEL}")
-        w.label(passed)
+        leave_unless(w, w.emit(f"icmp eq i32 {fault}, 0"), fault)
 
     def _end(self, w: Writer, head: str, name: str) -> None:
-        w.label(FAULT_LABEL)
-        w.line(f"ret i32 {FAULT_DIVERGENT_BARRIER}")
         self._module.add_function(name, f"{head} {{\n{w.body()}\n}}")
 
 

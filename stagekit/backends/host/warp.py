@@ -21,8 +21,6 @@ from stagekit.diagnostics import InternalError
 from stagekit.ir import BinaryKind, Block, Op, Value, ops
 
 _LONGEST = 8  # bytes of an element
-FAULT_LABEL = "fault"  # of the block that leaves the kernel with a fault
-FAULT_DIVERGENT_BARRIER = 1  # what the entry point returns when the threads of a block did not all reach a barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,15 @@ class LocalPlace:
 
     base: str
     warp_bytes: int
+
+
+def leave_unless(w: Writer, condition: str, fault: int | str) -> None:
+    """Write a branch that leaves the function with a fault unless the scalar `condition` holds."""
+    passed, failed = w.new_label("together"), w.new_label("fault")
+    w.line(f"br i1 {condition}, label %{passed}, label %{failed}")
+    w.label(failed)
+    w.line(f"ret i32 {fault}")
+    w.label(passed)
 
 
 @dataclass
@@ -42,7 +49,7 @@ class KernelContext:
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. unrolled_scatters: how
-    many scatters LLVM takes apart (`memory.py`).
+    many scatters LLVM takes apart (`memory.py`). numbers: of the function's ops, from 1 on; a fault is the number of its op.
     """
 
     w: Writer
@@ -55,6 +62,7 @@ class KernelContext:
     fork: Callable[[Warp, Block, int], tuple[Form, ...] | None]
     used: frozenset[Value]
     retypes_local: bool
+    numbers: Mapping[Op, int]
     decided: Mapping[Value, bool] = field(default_factory=dict)
     block_values: dict[Value, Form] = field(default_factory=dict)
     shared: dict[Op, str] = field(default_factory=dict)

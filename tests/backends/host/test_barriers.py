@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from stagekit import dtypes
-from stagekit.backends.host.warp import FAULT_DIVERGENT_BARRIER
-from stagekit.ir import INDEX, BinaryKind, Builder, CompareKind, Function, Space, Value
+from stagekit.ir import INDEX, BinaryKind, Builder, CompareKind, Function, Space, Value, ops, walk
+from stagekit.passes.pipeline import lower
 from tests.backends.host.kernels import BLOCKS, array, barrier, call, i32, i64, kernel, loop, thread, when
-from tests.backends.host.running import compiled, run
+from tests.backends.host.running import CPU, compiled, run
 
 
 def tree_sum(block: int) -> Function:
@@ -137,11 +137,16 @@ CONDITIONS = {
 @pytest.mark.parametrize("block", [2, 32, 33, 100, 256])
 @pytest.mark.parametrize("kind", CONDITIONS)
 def test_a_barrier_that_only_some_threads_reach_is_a_fault(kind: str, block: int) -> None:
-    runner = compiled(guarded(CONDITIONS[kind]), (block, 1, 1))
-    for n, fault in ((0, 0), (block, 0), (block - 1, FAULT_DIVERGENT_BARRIER), (1, FAULT_DIVERGENT_BARRIER)):
+    """The fault is the number of the barrier in a block of one warp, else of the `if` around it."""
+    fn = guarded(CONDITIONS[kind])
+    runner, found = compiled(fn, (block, 1, 1)), list(walk(lower(fn, CPU, ()).body))
+    for n, is_fault in ((0, False), (block, False), (block - 1, True), (1, True)):
         flags, y = np.arange(block) < n, np.zeros(block, np.int32)
-        assert runner([flags, y, np.int64(n)], (1, 1, 1)) == fault
-        if not fault:
+        fault = runner([flags, y, np.int64(n)], (1, 1, 1))
+        if is_fault:
+            assert isinstance(found[fault - 1], ops.IntrinsicOp if block <= 32 else ops.If)
+        else:
+            assert fault == 0
             assert [int(n == block)] * block == y.tolist()
     runner.close()
 
@@ -158,10 +163,11 @@ def test_bounds_that_are_loaded_may_hold_a_barrier_if_all_threads_agree(block: i
         (total,) = loop(b, (b.index(0), b.load(b.offset(x, t)), b.index(1)), [b.index(0)], one)
         b.store(b.offset(y, t), total)
 
-    runner = compiled(kernel(array(i64), array(i64), body=body), (block, 1, 1))
+    fn = kernel(array(i64), array(i64), body=body)
+    runner, found = compiled(fn, (block, 1, 1)), list(walk(lower(fn, CPU, ()).body))
     x, y = np.full(block, 4, np.int64), np.zeros(block, np.int64)
     assert runner([x, y], (1, 1, 1)) == 0
     assert [6 + 4 * t for t in range(block)] == y.tolist()
     x[-1] = 5
-    assert runner([x, y], (1, 1, 1)) == FAULT_DIVERGENT_BARRIER
+    assert isinstance(found[runner([x, y], (1, 1, 1)) - 1], ops.IntrinsicOp if block <= 32 else ops.For)
     runner.close()

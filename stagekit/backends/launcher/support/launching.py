@@ -68,8 +68,8 @@ def _run_here(
     per_block = (measured < _LEAST_NS).select(r.number(_LEAST_NS, float64), measured)
     cost.store(per_block)
     rest = blocks - first
-    goes_on = (rest != 0) & (per_block * rest.to(float64) < float(tables.WORTH_SHARING_NS))
-    return r.if_else(goes_on, lambda: (blocks, fault | run_blocks(first, blocks)), lambda: (first, fault))
+    goes_on = (fault == 0) & (rest != 0) & (per_block * rest.to(float64) < float(tables.WORTH_SHARING_NS))
+    return r.if_else(goes_on, lambda: (blocks, run_blocks(first, blocks)), lambda: (first, fault))
 
 
 def _now(r: Routine) -> Value:
