@@ -31,6 +31,12 @@ def deciders(op: Op) -> tuple[Value, ...]:
     return rule(op) if rule else ()
 
 
+def takers(op: Op) -> Sequence[Sequence[Value | None]]:
+    """Return, for each body of `op`, what takes each value that its terminator reads; None for the flag of a `while`."""
+    rule = _TAKERS.get(type(op))
+    return rule(op) if rule else ()
+
+
 def copies(op: Op) -> Iterable[Edge]:
     """Return `edges`, and those from the operands of a select, of a bitcast and of a pointer that is moved to their results."""
     rule = _COPIES.get(type(op))
@@ -69,6 +75,11 @@ _COPIES: _Rules = {
     ops.Offset: lambda op: ((op.pointer, op.result),),
     ops.Bitcast: lambda op: ((op.operand, op.result),),
     ops.Select: lambda op: ((op.if_true, op.result), (op.if_false, op.result)),
+}
+_TAKERS: Mapping[type[Op], Callable[[Any], Sequence[Sequence[Value | None]]]] = {
+    ops.If: lambda op: (op.results, op.results),
+    ops.For: lambda op: (op.loop_body.params[1:],),
+    ops.While: lambda op: ((None, *op.after.params), op.before.params),
 }
 _DECIDERS: Mapping[type[Op], Callable[[Any], tuple[Value, ...]]] = {
     ops.If: lambda op: (op.condition,),

@@ -36,6 +36,15 @@ def test_edges_lead_to_all_that_control_flow_defines(op: Op) -> None:
     assert all(source.type == target.type for source, target in edges)
 
 
+@pytest.mark.parametrize("op", CONTROL, ids=lambda op: op.mnemonic)
+def test_what_takes_a_body_s_values_is_one_end_of_an_edge(op: Op) -> None:
+    bodies = zip(op.bodies(), flow.takers(op), strict=True)
+    taken = [pair for body, takers in bodies for pair in zip(flow.end_of(body), takers, strict=True)]
+
+    assert {(value, taker) for value, taker in taken if taker is not None} <= set(flow.edges(op))
+    assert set(flow.deciders(op)) >= {value for value, taker in taken if taker is None}
+
+
 def test_a_value_comes_from_what_loops_and_joins_hand_on() -> None:
     fn = parse_function(
         """\

@@ -26,7 +26,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import count_up
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.backends.shared_memory import BumpAllocator
-from stagekit.ir import Block, CompareKind, Native, Op, Value, ops
+from stagekit.ir import Block, CompareKind, Native, Op, Value, flow, ops
 from stagekit.ir.intervals import Interval
 
 
@@ -51,7 +51,7 @@ class BlockFlow(Warp):
                 self._barrier(step.op)
             else:
                 if isinstance(step, Split):
-                    bodies = zip(step.op.bodies(), step.bodies, _targets(step.op), strict=True)
+                    bodies = zip(step.op.bodies(), step.bodies, flow.takers(step.op), strict=True)
                     self._inside.update((body, (inner, targets)) for body, inner, targets in bodies)
                 self.emit(step.op)
 
@@ -172,12 +172,3 @@ class BlockFlow(Warp):
         native: Any = op.spec.lower["cpu"]
         if native is not Native.BARRIER:
             self[op.result] = counted_at_barrier(self, native, self._count(op.args[0]))
-
-
-def _targets(op: Op) -> Sequence[Sequence[Value | None]]:
-    """Return, for each body of `op`, what takes each value that it hands on; None for the condition of a `while`."""
-    if isinstance(op, ops.For):
-        return (op.loop_body.params[1:],)
-    if isinstance(op, ops.While):
-        return ((None, *op.after.params), op.before.params)
-    return (op.results, op.results)

@@ -203,7 +203,8 @@ class _Planner:
             if op in self.barriers:
                 piece.copies.extend(self._entry_copies(op))
                 self._flush(steps, piece)
-                steps.append(Split(op, self._bodies(op)))
+                bodies = zip(op.bodies(), flow.takers(op), strict=True)
+                steps.append(Split(op, [self.region(body, takers) for body, takers in bodies]))
                 piece = Piece()
             elif op.results and self.plan.varying.isdisjoint(op.results):  # an effect makes a result vary
                 steps.append(OncePerBlock(op))
@@ -238,8 +239,8 @@ class _Planner:
 
     def _entry_copies(self, op: Op) -> list[tuple[Value, Value]]:
         """Return the copies into slots that must be done before the split of `op` begins."""
-        if not isinstance(op, ops.While):  # conditions, bounds, the predicate of a barrier
-            self.split_reads.extend(v for v in flow.deciders(op) or op.operands() if v in self.plan.varying)
+        # Conditions, bounds, the predicate of a barrier.
+        self.split_reads.extend(v for v in flow.deciders(op) or op.operands() if v in self.plan.varying)
         if isinstance(op, ops.For):
             params = op.loop_body.params[1:]
             self._live_in_slots(params)
@@ -247,33 +248,20 @@ class _Planner:
             return list(self._copies(zip(op.inits, params, strict=True)))
         if isinstance(op, ops.While):
             self._live_in_slots(op.before.params)
+            self._place_forwarded(op)
             return list(self._copies(zip(op.inits, op.before.params, strict=True)))
         if isinstance(op, ops.If):
             self._live_in_slots(op.results)
         return []
 
-    def _bodies(self, op: Op) -> list[Region]:
-        if isinstance(op, ops.If):
-            return [self.region(body, op.results) for body in (op.then_body, op.else_body)]
-        if isinstance(op, ops.For):
-            return [self.region(op.loop_body, op.loop_body.params[1:])]
-        if isinstance(op, ops.While):
-            return self._while_bodies(op)
-        return []
-
-    def _while_bodies(self, op: ops.While) -> list[Region]:
-        flag, *forwarded = op.before.ops[-1].operands()
-        if flag in self.plan.varying:
-            self.split_reads.append(flag)
-        for value, param in zip(forwarded, op.after.params, strict=True):
-            # A carried value that is handed on as it is stays where it is.
+    def _place_forwarded(self, op: ops.While) -> None:
+        """Say where the values are that the test of a `while` hands on: one that is carried as it is stays where it is."""
+        for value, param in zip(op.before.ops[-1].operands()[1:], op.after.params, strict=True):
             if value in self.resident and value in op.before.params:
                 self._alias((param,), (value,))
             else:
                 self._live_in_slots((param,))
         self._alias(op.results, op.after.params)
-        before = self.region(op.before, (None, *op.after.params))
-        return [before, self.region(op.after, op.before.params)]
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 
