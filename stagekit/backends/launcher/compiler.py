@@ -28,9 +28,9 @@ from stagekit import native_tables as tables
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
-from stagekit.backends.launcher.routine import CALL_PARAMETERS, Function, Routine, state_of
+from stagekit.backends.launcher.registers import PTR, Reg
+from stagekit.backends.launcher.routine import CALL_PARAMETERS, Routine, SupportFunction, state_of
 from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
-from stagekit.backends.launcher.values import PTR, Value
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.toolchain import identity
@@ -140,11 +140,11 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     return [*own, *request.shared_needs, *(size for size in related if not isinstance(size, int))]
 
 
-def _compare(compare: Callable[[Value, Value], Value], a: Value, b: Value) -> Value:
+def _compare(compare: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
     return compare(a, b).to(int64)
 
 
-_OPERATIONS: dict[str, Callable[..., Value]] = {
+_OPERATIONS: dict[str, Callable[..., Reg]] = {
     **{kind: getattr(operator, kind) for kind in ("add", "sub", "mul", "floordiv", "mod", "xor", "neg")},
     "and": operator.and_,
     "or": operator.or_,
@@ -199,10 +199,10 @@ def _number_words(dtype: DType, *, is_declared: bool) -> list[int]:
 class _Size(NamedTuple):
     """The size of a launch. grid, block: pointers to three words. blocks, shared_bytes: integers."""
 
-    grid: Value
-    block: Value
-    blocks: Value
-    shared_bytes: Value
+    grid: Reg
+    block: Reg
+    blocks: Reg
+    shared_bytes: Reg
 
 
 class _Launcher:
@@ -223,10 +223,10 @@ class _Launcher:
         *offsets, size = slot_offsets(request.slots)
         slots = r.alloca(size)
         self.slots = [slots.at(offset) for offset in offsets]
-        self.arrays: dict[int, Value] = {}
+        self.arrays: dict[int, Reg] = {}
         self.held = r.alloca(tables.WORD * (1 + len(request.specs)))
         self.held.store(r.number(0))
-        self._values: dict[int, Value] = {}  # of expressions by identity: hashing a tree costs a walk over it
+        self._values: dict[int, Reg] = {}  # of expressions by identity: hashing a tree costs a walk over it
 
     def write(self) -> str:
         r, request = self.r, self.request
@@ -248,7 +248,7 @@ class _Launcher:
         r.close(self._give_up)
         return self.module.text()
 
-    def _give_up(self) -> Value:
+    def _give_up(self) -> Reg:
         """Leave the launch to the general way, unless a Python exception is set."""
         r = self.r
         self._release()
@@ -260,11 +260,11 @@ class _Launcher:
         with self.r.if_then(self.held.load(int64) != 0):
             arrays.release.call_through(self.r, self.process, self.held)
 
-    def _require(self, function: Function, *values: Value | int) -> None:
+    def _require(self, function: SupportFunction, *values: Reg | int) -> None:
         """Call a function of `support/`, which must return true."""
         self.r.require(function.call_through(self.r, self.process, *values))
 
-    def _destination_in_brackets(self) -> Value:
+    def _destination_in_brackets(self) -> Reg:
         """Make a copy of the DESTINATION in the STATE, which says what the brackets ask for."""
         destination = self.r.alloca(tables.size(tables.DESTINATION), tables.DESTINATION)
         given = self.state.address_of("device")
@@ -274,12 +274,12 @@ class _Launcher:
 
     # Arguments ------------------------------------------------------------------------------------------------------
 
-    def _bind(self) -> list[Value]:
+    def _bind(self) -> list[Reg]:
         """Return one object per parameter. If all are given by position, they stay where the call put them."""
         r, count, keyword_only = self.r, len(self.request.parameters), self.request.keyword_only
         placed = r.alloca(tables.WORD * count)
 
-        def put_in_order() -> Value:
+        def put_in_order() -> Reg:
             names = self.state.at(tables.tail(tables.NAMES, count, 0))
             self._require(
                 arguments.bind, names, self.args, self.given, self.keywords, placed, count, count - keyword_only
@@ -290,7 +290,7 @@ class _Launcher:
         objects = put_in_order() if keyword_only else r.if_else(is_in_order, lambda: self.args, put_in_order)
         return [objects.item(place) for place in range(count)]
 
-    def _read(self, place: int, object_: Value) -> None:
+    def _read(self, place: int, object_: Reg) -> None:
         """Read and check the argument of one parameter."""
         r, request, parameter = self.r, self.request, self.request.parameters[place]
         if parameter.argument is None:  # the very object that was specialised for, or an equal int
@@ -326,7 +326,7 @@ class _Launcher:
                     stride = read.item(place_of(spec, "stride", axis), int64)
                     self.r.require((stride == self.value_of(fixed)) | (sizes[axis] <= 1))
 
-    def value_of(self, expr: HostExpr) -> Value:
+    def value_of(self, expr: HostExpr) -> Reg:
         """Return the value of an expression. A shared node is written once."""
         if isinstance(expr, int):
             return self.r.number(int64.wrap(expr))
@@ -376,5 +376,5 @@ class _Launcher:
         r.ret(result)
 
 
-def _product(r: Routine, numbers: Sequence[Value]) -> Value:
+def _product(r: Routine, numbers: Sequence[Reg]) -> Reg:
     return math.prod(numbers, start=r.number(1))

@@ -10,7 +10,7 @@ Each function may return false or null; the launcher then calls the general Pyth
 
 from __future__ import annotations
 
-from stagekit.backends.launcher.routine import Function
+from stagekit.backends.launcher.routine import SupportFunction
 from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
 from stagekit.backends.llvm.writer import Abilities, Module
 
@@ -18,7 +18,7 @@ FUNCTIONS = tuple(
     value
     for module in (arguments, arrays, conditions, launching)
     for value in vars(module).values()
-    if isinstance(value, Function)
+    if isinstance(value, SupportFunction)
 )
 
 

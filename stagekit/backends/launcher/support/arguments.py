@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from stagekit import native_tables as tables
+from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function
-from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import (
     ALL_DTYPES,
     DType,
@@ -25,9 +25,7 @@ _EXACT_IN_FLOAT64 = 1 << 53
 
 
 @function(bool_, PTR, PTR, int64, PTR, PTR, int64, int64)
-def bind(
-    r: Routine, names: Value, args: Value, given: Value, keywords: Value, out: Value, count: Value, positional: Value
-) -> None:
+def bind(r: Routine, names: Reg, args: Reg, given: Reg, keywords: Reg, out: Reg, count: Reg, positional: Reg) -> None:
     """Write one object per parameter to `out`.
 
     names: `count` names, then as many defaults, null where a parameter has none. positional: how many can be given by position.
@@ -46,15 +44,13 @@ def bind(
     r.ret(True)
 
 
-def _place_keywords(
-    r: Routine, names: Value, args: Value, given: Value, keywords: Value, out: Value, count: Value
-) -> None:
+def _place_keywords(r: Routine, names: Reg, args: Reg, given: Reg, keywords: Reg, out: Reg, count: Reg) -> None:
     named = r.call(int64, "PyTuple_Size", keywords)
     r.require(given + named <= count)
     with r.loop(named) as k:
         name, first = r.call(PTR, "PyTuple_GetItem", keywords, k), given + k
 
-        def place_after(steps: Value) -> Value:
+        def place_after(steps: Reg) -> Reg:
             """Begin the search where the name is if keywords come in the order of the parameters."""
             straight = first + steps
             return (straight < count).select(straight, straight - count)
@@ -68,7 +64,7 @@ def _place_keywords(
 
 
 @function(bool_, tables.PROCESS, tables.OBJECT, PTR, tables.WANTED_NUMBER)
-def read_number(r: Routine, process: Value, object_: Value, out: Value, wanted: Value) -> None:
+def read_number(r: Routine, process: Reg, object_: Reg, out: Reg, wanted: Reg) -> None:
     """Store a number as the dtype that is `wanted`, at the low end of 8 bytes; an integer is widened to all of them."""
     kind = object_.field("type")
     with r.if_then(kind == process.field("int")):
@@ -84,20 +80,20 @@ def read_number(r: Routine, process: Value, object_: Value, out: Value, wanted: 
     _read_numpy_scalar(r, process, object_, out, wanted)
 
 
-def _require_own(r: Routine, wanted: Value, dtype_index: Value | int) -> None:
+def _require_own(r: Routine, wanted: Reg, dtype_index: Reg | int) -> None:
     """Require the dtype that chose the specialisation, where the parameter declares none."""
     own = wanted.field("own", int64)
     r.require((own == -1) | (own == dtype_index))
 
 
-def _as_int64(r: Routine, object_: Value) -> Value:
+def _as_int64(r: Routine, object_: Reg) -> Reg:
     overflow = r.alloca(4)
     number = r.call(int64, "PyLong_AsLongLongAndOverflow", object_, overflow)
     r.require(overflow.load(int32) == 0)
     return number
 
 
-def _read_numpy_scalar(r: Routine, process: Value, object_: Value, out: Value, wanted: Value) -> None:
+def _read_numpy_scalar(r: Routine, process: Reg, object_: Reg, out: Reg, wanted: Reg) -> None:
     """Store the value of a NumPy scalar, which follows the object's header and has the dtype that its type says."""
     types, kind = process.address_of("scalar_bool"), object_.field("type")
     which = r.find(r.number(len(ALL_DTYPES)), lambda i: types.item(i) == kind)
@@ -107,7 +103,7 @@ def _read_numpy_scalar(r: Routine, process: Value, object_: Value, out: Value, w
     r.switch(which, {index: partial(_store_scalar, r, dtype, place, out, wanted) for index, dtype in known.items()})
 
 
-def _store_scalar(r: Routine, dtype: DType, place: Value, out: Value, wanted: Value) -> None:
+def _store_scalar(r: Routine, dtype: DType, place: Reg, out: Reg, wanted: Reg) -> None:
     if dtype.is_float:
         r.ret(store_float.call(r, _float64_at(r, dtype, place), out, wanted))
         return
@@ -117,7 +113,7 @@ def _store_scalar(r: Routine, dtype: DType, place: Value, out: Value, wanted: Va
     r.ret(store_integer.call(r, whole.to(int64), out, wanted))
 
 
-def _float64_at(r: Routine, dtype: DType, place: Value) -> Value:
+def _float64_at(r: Routine, dtype: DType, place: Reg) -> Reg:
     if dtype is float16:  # by CPython, since not every processor converts one
         real = r.call(float64, "PyFloat_Unpack2", place, r.number(1, int32))
         r.require(real == real)  # the bits of a NaN are the general way's to choose
@@ -127,7 +123,7 @@ def _float64_at(r: Routine, dtype: DType, place: Value) -> Value:
 
 
 @function(bool_, int64, PTR, tables.WANTED_NUMBER)
-def store_integer(r: Routine, whole: Value, out: Value, wanted: Value) -> None:
+def store_integer(r: Routine, whole: Reg, out: Reg, wanted: Reg) -> None:
     kind = wanted.field("kind", int64)
     with r.if_then(kind == tables.NUMBER_KINDS.index(None)):
         r.require((whole >= wanted.field("low", int64)) & (whole <= wanted.field("high", int64)))
@@ -143,14 +139,14 @@ def store_integer(r: Routine, whole: Value, out: Value, wanted: Value) -> None:
 
 
 @function(bool_, float64, PTR, tables.WANTED_NUMBER)
-def store_float(r: Routine, real: Value, out: Value, wanted: Value) -> None:
+def store_float(r: Routine, real: Reg, out: Reg, wanted: Reg) -> None:
     kinds = enumerate(tables.NUMBER_KINDS)
     arms = {kind: partial(_store_float_as, r, dtype, real, out) for kind, dtype in kinds if dtype is not None}
     r.switch(wanted.field("kind", int64), arms)
     r.ret(True)
 
 
-def _store_float_as(r: Routine, dtype: DType, real: Value, out: Value) -> None:
+def _store_float_as(r: Routine, dtype: DType, real: Reg, out: Reg) -> None:
     if dtype in (float32, float64):
         out.store(real.to(dtype))
         return
@@ -161,7 +157,7 @@ def _store_float_as(r: Routine, dtype: DType, real: Value, out: Value) -> None:
         out.store(_rounded_to_odd(real).to(dtype).bits(uint16))
 
 
-def _rounded_to_odd(real: Value) -> Value:
+def _rounded_to_odd(real: Reg) -> Reg:
     """Round a float64 to a float32 that is rounded to 16 bits as the float64 would be: cut off towards zero, and the last bit
     set where anything was lost.
     """
@@ -173,7 +169,7 @@ def _rounded_to_odd(real: Value) -> Value:
 
 
 @function(bool_, tables.PROCESS, tables.OBJECT, PTR, int64, int64)
-def is_expected(r: Routine, process: Value, object_: Value, expected: Value, is_int: Value, value: Value) -> None:
+def is_expected(r: Routine, process: Reg, object_: Reg, expected: Reg, is_int: Reg, value: Reg) -> None:
     """Return whether this is the object that a constexpr was specialised for, or, where that is an int, an equal int."""
     with r.if_then(object_ == expected):
         r.ret(True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from stagekit import native_tables as tables
+from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function
 from stagekit.backends.launcher.support.launching import current_stream, note_destination
-from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import bool_, int32, int64, uint32
 
 
 @function(bool_, tables.PROCESS, tables.OBJECT, tables.DESTINATION, PTR, PTR, tables.WANTED_ARRAY)
-def read_array(
-    r: Routine, process: Value, object_: Value, destination: Value, held: Value, out: Value, wanted: Value
-) -> None:
+def read_array(r: Routine, process: Reg, object_: Reg, destination: Reg, held: Reg, out: Reg, wanted: Reg) -> None:
     """Write the address, sizes and, where they are asked for, strides in elements of an array that is as `wanted` to `out`.
 
     destination: notes the array's device and stream; null on the CPU. held: takes the array's capsule, if it makes one, for
@@ -35,7 +33,7 @@ def read_array(
         r.ret(read_tensor.call(r, tensor, 1, destination, r.null, out, wanted))
     rows = process.field("exchanges")
 
-    def row_at(i: Value) -> Value:
+    def row_at(i: Reg) -> Reg:
         return rows.at(i * tables.size(tables.EXCHANGE), tables.EXCHANGE)
 
     row = row_at(r.find(process.field("exchange_count", int64), lambda i: row_at(i).field("type") == kind))
@@ -50,14 +48,12 @@ def read_array(
     r.ret(read_tensor.call(r, tensor, is_writable, destination, stream_of, out, wanted))
 
 
-def _require_rank(r: Routine, rank: Value, wanted: Value) -> None:
+def _require_rank(r: Routine, rank: Reg, wanted: Reg) -> None:
     needed = wanted.field("rank", int64)
     r.require((needed < 0) | (needed == rank.to(int64)))
 
 
-def _store_array(
-    r: Routine, address: Value, shape: Value, strides: Value, unit_shift: Value, out: Value, wanted: Value
-) -> None:
+def _store_array(r: Routine, address: Reg, shape: Reg, strides: Reg, unit_shift: Reg, out: Reg, wanted: Reg) -> None:
     """Check and store what was read, and return true. The strides are in elements shifted left by `unit_shift` bits."""
     out.store(address)
     align, rank = wanted.field("align", int64), wanted.field("rank", int64)
@@ -79,7 +75,7 @@ def _store_array(
 
 @function(bool_, tables.TENSOR, int64, tables.DESTINATION, PTR, PTR, tables.WANTED_ARRAY)
 def read_tensor(
-    r: Routine, tensor: Value, is_writable: Value, destination: Value, stream_of: Value, out: Value, wanted: Value
+    r: Routine, tensor: Reg, is_writable: Reg, destination: Reg, stream_of: Reg, out: Reg, wanted: Reg
 ) -> None:
     """Do what `read_array` does, for a `DLTensor`. stream_of: asks its owner for the current stream; null if there is none."""
     r.require(tensor.field("device_type", int32) == wanted.field("device_type", int32))
@@ -98,7 +94,7 @@ def read_tensor(
     )
 
 
-def _require_layout(r: Routine, shape: Value, strides: Value, wanted: Value) -> None:
+def _require_layout(r: Routine, shape: Reg, strides: Reg, wanted: Reg) -> None:
     """Require C order without gaps where that is wanted, and gaps where a specialisation for arrays without them exists too."""
     wants_packed = wanted.field("is_packed", int64) != 0
     r.require(strides.is_set() | wants_packed)  # no strides mean C order without gaps
@@ -108,7 +104,7 @@ def _require_layout(r: Routine, shape: Value, strides: Value, wanted: Value) -> 
         r.require(wants_packed.select(is_packed, ~is_for_other))
 
 
-def _is_packed(r: Routine, shape: Value, strides: Value, rank: Value) -> Value:
+def _is_packed(r: Routine, shape: Reg, strides: Reg, rank: Reg) -> Reg:
     """Return whether this is C order without gaps. Axes of one element may have any stride; an empty array always is."""
     expected, has_gaps, is_empty = r.variable(r.number(1)), r.variable(r.false), r.variable(r.false)
     with r.loop(rank) as done:
@@ -120,7 +116,7 @@ def _is_packed(r: Routine, shape: Value, strides: Value, rank: Value) -> Value:
     return ~has_gaps.load(bool_) | is_empty.load(bool_)
 
 
-def _require_not_negated(r: Routine, process: Value, object_: Value, tensor: Value) -> None:
+def _require_not_negated(r: Routine, process: Reg, object_: Reg, tensor: Reg) -> None:
     """Require that a torch tensor does not stand for its negative.
 
     Only a view of every second number of a complex tensor does, whose steps are all even; other tensors are not asked.
@@ -141,8 +137,8 @@ def _require_not_negated(r: Routine, process: Value, object_: Value, tensor: Val
 
 
 def _read_by_dlpack(
-    r: Routine, process: Value, object_: Value, row: Value, destination: Value, held: Value, out: Value, wanted: Value
-) -> Value:
+    r: Routine, process: Reg, object_: Reg, row: Reg, destination: Reg, held: Reg, out: Reg, wanted: Reg
+) -> Reg:
     """Read an array by its `__dlpack__`, and keep the capsule in `held`, since it may be all that keeps the memory alive.
 
     On a GPU the owner is told the stream of the launch, and has the array ready for it.
@@ -164,7 +160,7 @@ def _read_by_dlpack(
 
 
 @function(bool_, PTR)
-def release(r: Routine, held: Value) -> None:
+def release(r: Routine, held: Reg) -> None:
     """Let go of the capsules of a launch that has ended. held: their number, then the capsules.
 
     Nobody has consumed them, so their own destructors free what they hold. An exception that is set stays set.
@@ -177,7 +173,7 @@ def release(r: Routine, held: Value) -> None:
     r.ret(True)
 
 
-def _stream_object(r: Routine, process: Value, object_: Value, stream_of: Value, destination: Value) -> Value:
+def _stream_object(r: Routine, process: Reg, object_: Reg, stream_of: Reg, destination: Reg) -> Reg:
     """Return the launch's stream as DLPack's int, which spells the default stream 1. The launch then stays with this stream."""
     answer = r.call_method(object_, process.field("dlpack_device_name"))
     r.require_no_error(answer.is_set())
@@ -195,7 +191,7 @@ def _stream_object(r: Routine, process: Value, object_: Value, stream_of: Value,
 
 
 @function(bool_, PTR, tables.DESTINATION, PTR, PTR, tables.WANTED_ARRAY)
-def read_capsule(r: Routine, capsule: Value, destination: Value, stream_of: Value, out: Value, wanted: Value) -> None:
+def read_capsule(r: Routine, capsule: Reg, destination: Reg, stream_of: Reg, out: Reg, wanted: Reg) -> None:
     """Do what `read_tensor` does, for the tensor in a capsule of DLPack 1 or before it."""
     versioned, old = r.text("dltensor_versioned"), r.text("dltensor")
     with r.if_then(r.call(int32, "PyCapsule_IsValid", capsule, versioned) != 0):

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stagekit import native_tables as tables
+from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function
-from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import bool_, int32, int64
 
 
 @function(bool_, tables.PROCESS)
-def is_undiverted(r: Routine, process: Value) -> None:
+def is_undiverted(r: Routine, process: Reg) -> None:
     """Return whether nothing sends all launches elsewhere: no switch in the environment, no sanitizer of this thread."""
     environment = process.field("environment")
     for switch in ("target_switch", "sanitize_switch"):
@@ -29,7 +29,7 @@ def is_undiverted(r: Routine, process: Value) -> None:
 
 
 @function(bool_, tables.STATE)
-def is_current(r: Routine, state: Value) -> None:
+def is_current(r: Routine, state: Reg) -> None:
     """Return whether every place outside the kernel that its tracer read still holds the object that it held then."""
     rows = state.field("guards")
     with r.loop(state.field("guard_count", int64)) as i:
@@ -44,9 +44,9 @@ def is_current(r: Routine, state: Value) -> None:
     r.ret(True)
 
 
-def _holds(r: Routine, kind: Value, holder: Value, key: Value, seen: Value) -> Value:
+def _holds(r: Routine, kind: Reg, holder: Reg, key: Reg, seen: Reg) -> Reg:
     """Compare what one row names now with what was seen."""
-    arms: dict[str, Callable[[], Value]] = {
+    arms: dict[str, Callable[[], Reg]] = {
         "item": lambda: r.call(PTR, "PyDict_GetItemWithError", holder, key) == seen,
         "cell": lambda: _borrowed(r, r.call(PTR, "PyCell_Get", holder)) == seen,
         "member": lambda: r.call(PTR, "_PyType_Lookup", holder, key) == seen,
@@ -63,31 +63,31 @@ def _holds(r: Routine, kind: Value, holder: Value, key: Value, seen: Value) -> V
     return r.switch(kind, {place: arms[name] for place, name in enumerate(tables.GUARD_KINDS)})
 
 
-def _borrowed(r: Routine, object_: Value) -> Value:
+def _borrowed(r: Routine, object_: Reg) -> Reg:
     """Let go of a reference at once: only the address is compared."""
     r.decref(object_)
     return object_
 
 
-def _attribute(r: Routine, owner: Value, name: Value) -> Value:
+def _attribute(r: Routine, owner: Reg, name: Reg) -> Reg:
     found = r.call(PTR, "PyObject_GetAttr", owner, name)
     with r.if_then(found.is_null()):
         r.clear_error()
     return _borrowed(r, found)
 
 
-def _has_equal_bytes(r: Routine, one: Value, other: Value, size: Value) -> Value:
+def _has_equal_bytes(r: Routine, one: Reg, other: Reg, size: Reg) -> Reg:
     return r.call(int32, "memcmp", one, other, size) == 0
 
 
-def _has_items(r: Routine, items: Value, seen: Value) -> Value:
+def _has_items(r: Routine, items: Reg, seen: Reg) -> Reg:
     """Compare the items of a list. seen: their number, then as many pointers."""
     count = seen.item(0, int64)
     r.require(r.call(int64, "PyList_Size", items) == count)
     return _has_equal_bytes(r, items.at(0, tables.OBJECT).field("list_items"), seen.word(1), count * tables.WORD)
 
 
-def _has_entries(r: Routine, entries: Value, seen: Value) -> Value:
+def _has_entries(r: Routine, entries: Reg, seen: Reg) -> Reg:
     """Compare keys and values of a dict, in order."""
     size = r.call(int64, "PyDict_Size", entries)
     r.require(size * 2 == seen.item(0, int64))
@@ -99,7 +99,7 @@ def _has_entries(r: Routine, entries: Value, seen: Value) -> Value:
     return r.true
 
 
-def _iterates_items(r: Routine, holder: Value, seen: Value) -> Value:
+def _iterates_items(r: Routine, holder: Reg, seen: Reg) -> Reg:
     """Compare what iterating over an object yields."""
     iterator = r.call(PTR, "PyObject_GetIter", holder)
     r.require_no_error(iterator.is_set())
@@ -113,7 +113,7 @@ def _iterates_items(r: Routine, holder: Value, seen: Value) -> Value:
     return is_same.load(bool_) & after.is_null()
 
 
-def _has_contents(r: Routine, array: Value, layout: Value, seen: Value) -> Value:
+def _has_contents(r: Routine, array: Reg, layout: Reg, seen: Reg) -> Reg:
     """Compare the bytes of an array, and its layout: rank, bytes, dtype, flags, shape, strides."""
     rank = array.field("rank", int32).to(int64)
     r.require(rank == layout.item(0, int64))

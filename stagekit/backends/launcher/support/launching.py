@@ -7,8 +7,8 @@ from functools import reduce
 from operator import or_
 
 from stagekit import native_tables as tables
+from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function, prepared
-from stagekit.backends.launcher.values import PTR, Value
 from stagekit.dtypes import float64, int32, int64, uint32
 
 WORTH_RELEASING_NS = 5_000.0  # below, letting other Python threads run costs more than it gives
@@ -20,14 +20,14 @@ _MONOTONIC = 1  # CLOCK_MONOTONIC
 
 
 @function(PTR, tables.STATE, PTR, PTR, int64, int64)
-def run(r: Routine, state: Value, slots: Value, grid: Value, blocks: Value, shared_bytes: Value) -> None:
+def run(r: Routine, state: Reg, slots: Reg, grid: Reg, blocks: Reg, shared_bytes: Reg) -> None:
     """Run a CPU kernel: here while that is quicker than waking other threads, else through `share`.
 
     It starts with a sixty-fourth of the blocks and looks at the clock, as `runtime/pool.py` does. A single block is never shared,
     however long it took when it was measured.
     """
 
-    def share(first: Value) -> None:
+    def share(first: Reg) -> None:
         r.ret(r.call_python_with_ints(state.field("share"), slots, grid, first, blocks, shared_bytes))
 
     none = state.field("process", tables.PROCESS).field("none")
@@ -43,7 +43,7 @@ def run(r: Routine, state: Value, slots: Value, grid: Value, blocks: Value, shar
     thread = r.if_else(is_brief, lambda: r.null, lambda: r.call(PTR, "PyEval_SaveThread"))
     scratch = r.alloca_here(memory, tables.SCRATCH_ALIGN)
 
-    def run_blocks(first: Value, last: Value) -> Value:
+    def run_blocks(first: Reg, last: Reg) -> Reg:
         return r.call_at(code, int32, slots, grid, first, last, scratch)
 
     run_count, fault = _run_here(r, run_blocks, blocks, cost)
@@ -56,9 +56,7 @@ def run(r: Routine, state: Value, slots: Value, grid: Value, blocks: Value, shar
     r.ret_object(none)
 
 
-def _run_here(
-    r: Routine, run_blocks: Callable[[Value, Value], Value], blocks: Value, cost: Value
-) -> tuple[Value, Value]:
+def _run_here(r: Routine, run_blocks: Callable[[Reg, Reg], Reg], blocks: Reg, cost: Reg) -> tuple[Reg, Reg]:
     """Return how many blocks have run, and what the kernel reports. cost: where the time of a block is stored."""
     part = blocks >> 6
     first = (part == 0).select(r.number(1), part)
@@ -72,7 +70,7 @@ def _run_here(
     return r.if_else(goes_on, lambda: (blocks, run_blocks(first, blocks)), lambda: (first, fault))
 
 
-def _now(r: Routine) -> Value:
+def _now(r: Routine) -> Reg:
     """Return the time in nanoseconds."""
     time = r.alloca(2 * tables.WORD)
     r.call(int32, "clock_gettime", r.number(_MONOTONIC, int32), time)
@@ -80,7 +78,7 @@ def _now(r: Routine) -> Value:
 
 
 @prepared
-def run_prepared(r: Routine, state: Value) -> None:
+def run_prepared(r: Routine, state: Reg) -> None:
     blocks, shared_bytes = state.field("blocks", int64), state.field("shared_bytes", int64)
     r.ret(run.call(r, state, state.field("slots"), state.address_of("grid_x"), blocks, shared_bytes))
 
@@ -88,7 +86,7 @@ def run_prepared(r: Routine, state: Value) -> None:
 # On a GPU -----------------------------------------------------------------------------------------------------------
 
 
-def launch_of(r: Routine, grid: Value, block: Value, shared_bytes: Value) -> Value:
+def launch_of(r: Routine, grid: Reg, block: Reg, shared_bytes: Reg) -> Reg:
     """Make a LAUNCH that lacks its stream. grid, block: pointers to three words each."""
     launch = r.alloca(tables.LAUNCH_BYTES, tables.LAUNCH)
     for what, three in (("grid", grid), ("block", block)):
@@ -101,7 +99,7 @@ def launch_of(r: Routine, grid: Value, block: Value, shared_bytes: Value) -> Val
 
 
 @function(PTR, tables.STATE, PTR, tables.LAUNCH, tables.DESTINATION)
-def enqueue(r: Routine, state: Value, pointers: Value, launch: Value, destination: Value) -> None:
+def enqueue(r: Routine, state: Reg, pointers: Reg, launch: Reg, destination: Reg) -> None:
     """Give a kernel to a GPU's stream: the one in the brackets, or the current one of the library that the first array is from.
 
     pointers: to each parameter of the kernel. If no argument says which GPU, it is the one whose context
@@ -117,10 +115,10 @@ def enqueue(r: Routine, state: Value, pointers: Value, launch: Value, destinatio
     context = current.load()
     r.require(context.is_set())
 
-    def row_of(device: Value) -> Value:
+    def row_of(device: Reg) -> Reg:
         return rows.at(device * tables.size(tables.DEVICE), tables.DEVICE)
 
-    def current_device() -> Value:
+    def current_device() -> Reg:
         return r.find(r.number(tables.DEVICES), lambda device: row_of(device).field("context") == context).to(int32)
 
     noted = destination.field("device", int32)
@@ -143,7 +141,7 @@ def enqueue(r: Routine, state: Value, pointers: Value, launch: Value, destinatio
     r.ret_object(process.field("none"))
 
 
-def _call_driver(r: Routine, process: Value, context: Value, row: Value, launch: Value, pointers: Value) -> Value:
+def _call_driver(r: Routine, process: Reg, context: Reg, row: Reg, launch: Reg, pointers: Reg) -> Reg:
     """Call the driver in the row's context, without the GIL; return its status."""
     wanted, set_context = row.field("context"), process.field("set_context")
     is_other = context != wanted
@@ -159,7 +157,7 @@ def _call_driver(r: Routine, process: Value, context: Value, row: Value, launch:
 
 
 @prepared
-def enqueue_prepared(r: Routine, state: Value) -> None:
+def enqueue_prepared(r: Routine, state: Reg) -> None:
     launch = launch_of(r, state.address_of("grid_x"), state.address_of("block_x"), state.field("shared_bytes", int64))
     destination = state.at(tables.STATE["device"], tables.DESTINATION)
     result = enqueue.call(r, state, state.field("pointers"), launch, destination)
@@ -171,7 +169,7 @@ def enqueue_prepared(r: Routine, state: Value) -> None:
 # Which GPU and which stream -----------------------------------------------------------------------------------------
 
 
-def note_destination(r: Routine, destination: Value, device: Value, stream_of: Value) -> None:
+def note_destination(r: Routine, destination: Reg, device: Reg, stream_of: Reg) -> None:
     """Note where an array lives and what its owner's current stream is asked by; all arrays of a launch must agree.
 
     An array whose owner has no current stream (`stream_of` is null) agrees with the others. A stream that was asked for stays.
@@ -184,26 +182,26 @@ def note_destination(r: Routine, destination: Value, device: Value, stream_of: V
     destination.address_of("stream_of").store(known.is_null().select(stream_of, known))
 
 
-def current_stream(r: Routine, process: Value, device: Value, stream_of: Value) -> Value:
+def current_stream(r: Routine, process: Reg, device: Reg, stream_of: Reg) -> Reg:
     """Ask `stream_of` for the current stream; if it is null, the launch goes to torch's where torch is imported, else to 0."""
 
-    def ask_python(owner: Value) -> Value:
+    def ask_python(owner: Reg) -> Reg:
         answer = r.call_python_with_ints(owner, device)
         r.require_no_error(answer.is_set())
         stream = r.call(PTR, "PyLong_AsVoidPtr", answer)
         r.decref(answer)
         return stream
 
-    def ask_exchange_api(owner: Value) -> Value:
+    def ask_exchange_api(owner: Reg) -> Reg:
         answer = r.alloca(tables.WORD)
         r.require_no_error(r.call_at(owner, int32, r.number(tables.ON_CUDA, int32), device, answer) == 0)
         return answer.load()
 
-    def ask(owner: Value) -> Value:
+    def ask(owner: Reg) -> Reg:
         is_cupy = owner == process.field("cupy_stream")
         return r.if_else(is_cupy, lambda: ask_python(owner), lambda: ask_exchange_api(owner))
 
-    def torch_stream() -> Value:
+    def torch_stream() -> Reg:
         r.require(process.field("torch_stream").is_set())
         return process.field("torch_stream")
 

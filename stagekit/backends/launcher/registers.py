@@ -32,27 +32,27 @@ def type_text(type_: Type) -> str:
     return llvm_type(type_, None) if isinstance(type_, DType) else "ptr"
 
 
-def _binary(kind: BinaryKind) -> Callable[[Value, Operand], Value]:
+def _binary(kind: BinaryKind) -> Callable[[Reg, Operand], Reg]:
     """The method that writes an arithmetic instruction."""
 
-    def write(self: Value, other: Operand) -> Value:
+    def write(self: Reg, other: Operand) -> Reg:
         text = arith.binary(self._w, kind, self.dtype, None, self.text, self._operand(other))
-        return Value(self._w, self.type, text)
+        return Reg(self._w, self.type, text)
 
     return write
 
 
-def _compare(kind: CompareKind) -> Callable[[Value, Operand], Value]:
+def _compare(kind: CompareKind) -> Callable[[Reg, Operand], Reg]:
     """The method that writes a comparison, also of pointers."""
 
-    def write(self: Value, other: Operand) -> Value:
-        return Value(self._w, bool_, arith.compare(self._w, kind, self._ir_type, None, self.text, self._operand(other)))
+    def write(self: Reg, other: Operand) -> Reg:
+        return Reg(self._w, bool_, arith.compare(self._w, kind, self._ir_type, None, self.text, self._operand(other)))
 
     return write
 
 
-class Value:
-    """A number or a pointer in a function that is being written. An operand that is a Python number takes its type."""
+class Reg:
+    """A register of a function that is being written: a number or a pointer. A Python number beside it takes its type."""
 
     __slots__ = ("_w", "text", "type")
 
@@ -73,7 +73,7 @@ class Value:
         return Scalar(self.type) if isinstance(self.type, DType) else _POINTER
 
     def _operand(self, other: Operand) -> str:
-        return other.text if isinstance(other, Value) else arith.constant(self.dtype, None, other)
+        return other.text if isinstance(other, Reg) else arith.constant(self.dtype, None, other)
 
     __add__ = _binary(BinaryKind.ADD)
     __sub__ = _binary(BinaryKind.SUB)
@@ -94,66 +94,66 @@ class Value:
     __ne__ = _compare(CompareKind.NE)  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
 
-    def __neg__(self) -> Value:
-        return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NEG, self.dtype, None, self.text))
+    def __neg__(self) -> Reg:
+        return Reg(self._w, self.type, arith.unary(self._w, UnaryKind.NEG, self.dtype, None, self.text))
 
-    def __invert__(self) -> Value:
-        return Value(self._w, self.type, arith.unary(self._w, UnaryKind.NOT, self.dtype, None, self.text))
+    def __invert__(self) -> Reg:
+        return Reg(self._w, self.type, arith.unary(self._w, UnaryKind.NOT, self.dtype, None, self.text))
 
-    def select(self, if_true: Value, if_false: Operand) -> Value:
+    def select(self, if_true: Reg, if_false: Operand) -> Reg:
         """Return `if_true` if this bool is true, else `if_false`; both are computed in any case."""
         type_, other = type_text(if_true.type), if_true._operand(if_false)
         text = self._w.emit(f"select i1 {self.text}, {type_} {if_true.text}, {type_} {other}")
-        return Value(self._w, if_true.type, text)
+        return Reg(self._w, if_true.type, text)
 
-    def to(self, dtype: DType) -> Value:
+    def to(self, dtype: DType) -> Reg:
         """Convert the number, or the address that a pointer holds, to another dtype."""
         if not isinstance(self.type, DType):
             return self.bits(dtype)
-        return Value(self._w, dtype, arith.cast(self._w, self.type, dtype, None, self.text))
+        return Reg(self._w, dtype, arith.cast(self._w, self.type, dtype, None, self.text))
 
-    def bits(self, dtype: DType) -> Value:
+    def bits(self, dtype: DType) -> Reg:
         """Reinterpret the bits as another dtype of the same size."""
-        return Value(self._w, dtype, arith.bitcast(self._w, self._ir_type, Scalar(dtype), None, self.text))
+        return Reg(self._w, dtype, arith.bitcast(self._w, self._ir_type, Scalar(dtype), None, self.text))
 
     # Pointers -------------------------------------------------------------------------------------------------------
 
-    def is_null(self) -> Value:
-        return Value(self._w, bool_, self._w.emit(f"icmp eq ptr {self.text}, null"))
+    def is_null(self) -> Reg:
+        return Reg(self._w, bool_, self._w.emit(f"icmp eq ptr {self.text}, null"))
 
-    def is_set(self) -> Value:
-        return Value(self._w, bool_, self._w.emit(f"icmp ne ptr {self.text}, null"))
+    def is_set(self) -> Reg:
+        return Reg(self._w, bool_, self._w.emit(f"icmp ne ptr {self.text}, null"))
 
-    def at(self, offset: Value | int, fields: Fields = PTR) -> Value:
+    def at(self, offset: Reg | int, fields: Fields = PTR) -> Reg:
         """Return the pointer `offset` bytes further on, to memory with these fields."""
-        return Value(self._w, fields, self._moved("i8", offset))
+        return Reg(self._w, fields, self._moved("i8", offset))
 
-    def word(self, index: Value | int) -> Value:
+    def word(self, index: Reg | int) -> Reg:
         """Return a pointer to word `index`, in memory that holds words of 8 bytes."""
-        return Value(self._w, PTR, self._moved("i64", index))
+        return Reg(self._w, PTR, self._moved("i64", index))
 
-    def _moved(self, unit: str, count: Value | int) -> str:
-        text = count.text if isinstance(count, Value) else str(count)
+    def _moved(self, unit: str, count: Reg | int) -> str:
+        text = count.text if isinstance(count, Reg) else str(count)
         return self.text if text == "0" else self._w.emit(f"getelementptr {unit}, ptr {self.text}, i64 {text}")
 
-    def address_of(self, name: str) -> Value:
+    def address_of(self, name: str) -> Reg:
         """Return a pointer to a field."""
         assert not isinstance(self.type, DType)
         return self.at(self.type[name])
 
-    def load(self, type_: Type = PTR) -> Value:
-        return Value(self._w, type_, self._w.emit(f"load {type_text(type_)}, ptr {self.text}"))
+    def load(self, type_: Type = PTR) -> Reg:
+        return Reg(self._w, type_, self._w.emit(f"load {type_text(type_)}, ptr {self.text}"))
 
-    def store(self, value: Value) -> None:
+    def store(self, value: Reg) -> None:
         self._w.line(f"store {type_text(value.type)} {value.text}, ptr {self.text}")
 
-    def field(self, name: str, type_: Type = PTR) -> Value:
+    def field(self, name: str, type_: Type = PTR) -> Reg:
         """Load a field."""
         return self.address_of(name).load(type_)
 
-    def item(self, index: Value | int, type_: Type = PTR) -> Value:
+    def item(self, index: Reg | int, type_: Type = PTR) -> Reg:
         """Load word `index`."""
         return self.word(index).load(type_)
 
 
-Operand = Value | int | float
+Operand = Reg | int | float
