@@ -131,6 +131,14 @@ def meet(out, how: sk.constexpr):
     how(out, sk.program_id(0))
 
 
+@sk.jit
+def store_in_a_part(out, first: sk.constexpr, BLOCK: sk.constexpr):
+    part = out[2:6]
+    i = sk.arange(0, BLOCK)
+    sk.store(part + first + i, i)
+    out[0] = (part + 1) - out
+
+
 def write_one(out, pid):
     out[0] = pid
 
@@ -163,6 +171,9 @@ INTS = np.arange(8, dtype=np.int32)
         (None, store_at, 1, (INTS, INTS, 8, 1)),
         ("OUT_OF_BOUNDS", store_at, 1, (INTS[:3], INTS, 8, 2)),
         ("OUT_OF_BOUNDS", store_at, 1, (INTS, INTS[:5], 8, 2)),
+        (None, store_in_a_part, 1, (INTS, 0, 4)),
+        ("OUT_OF_BOUNDS", store_in_a_part, 1, (INTS, 1, 4)),
+        ("OUT_OF_BOUNDS", store_in_a_part, 1, (INTS, -1, 2)),
         ("OLD_VALUE_UNKNOWN", count_at, 1, (INTS, INTS, 8, 2, True)),
         (None, count_at, 1, (INTS, INTS, 8, 2, False)),
         (None, count_at, 1, (INTS, INTS, 8, 1, True)),
@@ -258,6 +269,10 @@ def test_what_a_kernel_reaches_is_found_under_any_name() -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+def halved_if_large(x):
+    return x // 2 if x > 4 else x
+
+
 KINDS: list[Callable[..., Any]] = [
     lambda x, n: x + n,
     lambda x, n: x * 2.5,
@@ -276,6 +291,7 @@ KINDS: list[Callable[..., Any]] = [
     lambda x, n: x.to(sk.uint8) + 300 % n,
     lambda x, n: sk.fma(x, n, 1.5),
     lambda x, n: len(x) + x.shape[0] + x * 0,
+    lambda x, n: x.each(halved_if_large, x),
 ]
 
 

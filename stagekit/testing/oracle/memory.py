@@ -100,6 +100,7 @@ class OracleMemory:
     ) -> None:
         self.name, self.elements, self.dtype, self.space, self.owned = name, elements, dtype, space, owned
         self.address: int = elements.ctypes.data
+        self.root = self  # of which it is a part
         self.written = np.zeros(len(elements), np.bool_) if space == "shared" else None
 
     def enter(self, verb: str, places: Array) -> None:
@@ -117,6 +118,15 @@ class OracleMemory:
             self.written[places] = True
         elif self.meetings is not None:
             self.meetings.note(self, verb, places)
+
+    def part(self, places: Array) -> OracleMemory:
+        """Return the memory of these elements alone, which follow one another: a pointer into a view must stay there."""
+        first = int(places.flat[0]) if places.size else 0
+        own = slice(first, first + places.size)
+        found = OracleMemory(self.name, self.elements[own], self.dtype, self.space)
+        found.root, found.shift, found.meetings = self.root, self.shift, self.meetings
+        found.written = None if self.written is None else self.written[own]
+        return found
 
     def outside(self, verb: str, index: int, element: str = "") -> NoMeaning:
         element = element or f"element {index} of `{self.name}`"
@@ -154,9 +164,10 @@ class OraclePointer:
         if not isinstance(other, OraclePointer | OracleArray):
             return self._moved(BinaryKind.SUB, other)
         there = pointer_of(other)
-        if there.memory is not self.memory:
+        if there.memory.root is not self.memory.root:
             raise refused("-", "pointers into two arrays", "both must point to one array")
-        return value_of(semantics.binary(BinaryKind.SUB, INDEX, self.places, there.places), INDEX)
+        starts = (self.memory.address - there.memory.address) // self.dtype.itemsize
+        return value_of(semantics.binary(BinaryKind.SUB, INDEX, self.places, there.places) + np.int64(starts), INDEX)
 
 
 def _integer(index: Any) -> Any:
@@ -197,7 +208,9 @@ class OracleArray:
 
     @property
     def ptr(self) -> OraclePointer:
-        return OraclePointer(self.memory, np.int64(self.places.flat[0] if self.places.size else 0))
+        if self.places.size == len(self.memory.elements) or (np.diff(self.places.reshape(-1)) != 1).any():
+            return OraclePointer(self.memory, np.int64(self.places.flat[0] if self.places.size else 0))
+        return OraclePointer(self.memory.part(self.places), np.int64(0))
 
     def ptr_to(self, *index: Any) -> OraclePointer:
         """Return the pointer to one element."""

@@ -7,6 +7,7 @@ means by its record. Nothing is shared with `lib/`, whose tiles these are held a
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -133,12 +134,27 @@ class OracleTile(OracleValue):
     def shape(self) -> tuple[int]:
         return (self.extent,)
 
+    def each(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Return the tile of `function` of each element of the arguments; what is no tile goes with every element."""
+        check_extents("each", self, *args, *named.values())
+        rows = [
+            ([_element(arg, index) for arg in args], {name: _element(arg, index) for name, arg in named.items()})
+            for index in range(self.extent)
+        ]
+        found = [function(*row, **row_named) for row, row_named in rows]
+        dtype = functools.reduce(lambda a, b: dtypes.promote(a, b) or a, map(dtype_of, found))
+        return value_of(np.array([elements_in(each, dtype) for each in found]), dtype)
+
     def __len__(self) -> int:
         return self.extent
 
     def __bool__(self) -> bool:
         hint = "a tile has no single truth value: combine masks with & | ~, choose with sk.where"
         raise refused("a condition", "a tile", hint)
+
+
+def _element(value: Any, index: int) -> Any:
+    return OracleScalar(value.elements[index], value.dtype, value.is_weak) if isinstance(value, OracleTile) else value
 
 
 def value_of(elements: Any, dtype: DType, is_weak: bool = False) -> OracleValue:
