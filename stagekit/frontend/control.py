@@ -56,22 +56,23 @@ def same_static(a: Any, b: Any) -> bool:
 
 def describe(value: Any) -> str:
     """Return how error texts name what a variable holds."""
+    kind = type(value)  # `isinstance` would ask the object
     if is_numeric(value):
         return describe_type(value)
-    if isinstance(value, Address):
+    if kind is Address:
         return f"a pointer to {value.dtype.name}"
-    if isinstance(value, Array):
+    if kind is Array:
         return f"an array of {value.dtype.name}"
-    if isinstance(value, Closure | types.FunctionType):
-        return f"the function `{value.name if isinstance(value, Closure) else value.__name__}`"
-    if isinstance(value, dict):
+    if kind is Closure or kind is types.FunctionType:
+        return f"the function `{value.name if kind is Closure else value.__name__}`"
+    if issubclass(kind, dict):
         keys = shown(list(value), most=60)
-        return f"a {type(value).__name__} of length {len(value)} with the keys {keys}"
-    if isinstance(value, list | tuple):
-        return f"a {type(value).__name__} of length {len(value)}"
-    if value is None or isinstance(value, str | DType):
+        return f"a {kind.__name__} of length {len(value)} with the keys {keys}"
+    if issubclass(kind, list | tuple):
+        return f"a {kind.__name__} of length {len(value)}"
+    if value is None or issubclass(kind, str | DType):
         return shown(value)
-    return _KINDS.get(type(value)) or f"a {type(value).__name__}"
+    return _KINDS.get(kind) or f"a {kind.__name__}"
 
 
 _KINDS: dict[type, str] = {

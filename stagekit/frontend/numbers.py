@@ -76,11 +76,11 @@ def is_literal(value: Any) -> bool:
 
 
 def is_numeric(value: Any) -> bool:
-    if isinstance(value, np.generic):
-        return not isinstance(value, _NO_NUMBERS)
-    return isinstance(value, (Number, int, float))
+    kind = type(value)  # `isinstance` would ask the object
+    return issubclass(kind, _NUMBERS) and not issubclass(kind, _NO_NUMBERS)
 
 
+_NUMBERS = (Number, int, float, np.generic)
 # NumPy scalars that are texts, times, records or complex.
 _NO_NUMBERS = (np.flexible, np.datetime64, np.timedelta64, np.object_, np.complexfloating)
 

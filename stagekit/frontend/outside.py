@@ -26,7 +26,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import converted, is_literal, meet
 from stagekit.frontend.overloads import bind, fold, known, no_overload, same_shape, sample
 from stagekit.frontend.source import characters
-from stagekit.frontend.values import holds_run_time
+from stagekit.frontend.values import STAND_INS
 from stagekit.ir import Intrinsic
 
 
@@ -57,8 +57,13 @@ def place_in(code: types.CodeType, lasti: int, line: int) -> Loc:
     return Loc(code.co_filename, first, start, last, end, code.co_name)
 
 
+def _has_run_time(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an argument is a stand-in: a function that CPython runs in a trace may hold some."""
+    return any(issubclass(type(value), STAND_INS) for value in (*args, *kwargs.values()))
+
+
 def _intrinsic(spec: Intrinsic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not spec.is_elementwise or holds_run_time((args, kwargs)):
+    if not spec.is_elementwise or _has_run_time(args, kwargs):
         return NotImplemented
     site = Outside()
     values, params = bind(site, spec, list(args), kwargs)
@@ -72,17 +77,17 @@ def _intrinsic(spec: Intrinsic, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def _staged(function: language.Staged, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     run = _STAGED.get(function)
-    if run is None or holds_run_time((args, kwargs)):
+    if run is None or _has_run_time(args, kwargs):
         return NotImplemented
     site = Outside()
     bound = language.bind(site, function.name, function.signature, args, kwargs)
-    return run(site, *bound.args, **bound.kwargs)
+    return site.by_python(run, (site, *bound.args), bound.kwargs)
 
 
 def _where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     """Carry out `where`, of arrays element by element. Unlike `numpy.where` it takes dtypes that meet as operands do."""
     given = condition, if_true, if_false
-    if not any(isinstance(value, np.ndarray) for value in given):
+    if np.ndarray not in map(type, given):
         return language.where.run(site, *given)
     if any(sample(value) is None for value in given):
         raise site.error(BadOperands("where", ", ".join(map(describe, given)), "give numbers and arrays of them"))
@@ -105,9 +110,9 @@ _STAGED: dict[language.Staged, Callable[..., Any]] = {
 def _convert(dtype: DType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out `dtype(value)` of a number, an array, or a sequence of numbers."""
     (value,) = args
-    if is_literal(value):
-        return converted(value, dtype)
     try:
+        if is_literal(value):
+            return converted(value, dtype)
         return np.array(_converted_array(np.asarray(value), dtype))[()]
     except Exception:  # the methods of a user's object may raise anything
         raise CallError(NotConvertible(dtype.name, shown(value))) from None
