@@ -21,7 +21,7 @@ from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
 from stagekit.intrinsics import registry
-from stagekit.ir import BinaryKind, CompareKind, Value, Vector, of_dtype
+from stagekit.ir import of_dtype
 
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
@@ -221,33 +221,7 @@ def _by_squaring(site: Site, base: Any, exponent: int) -> Any:
 
 
 def _integer_power(site: Site, base: Any, exponent: Number) -> Number:
-    """Emit a run-time loop over the bits of the exponent, which squares:
-
-    while exponent > 0: result *= square if exponent & 1 else 1; square *= square; exponent >>= 1
-    """
+    """Return an integer to a power that is known at run time: what `pow` gives."""
     dtype, is_weak = _integer_dtype(site, base, exponent)
-    builder, arithmetic = site.tracer.builder, site.tracer.arithmetic
-    x, start = arithmetic.pair(base, exponent, dtype)
-    if isinstance(x.type, Vector):  # each lane has a loop of its own
-        rows = [(Number(builder.extract(x, n)), Number(builder.extract(start, n))) for n in range(x.type.count)]
-        return Number(builder.pack([_integer_power(site, *row).value for row in rows]), is_weak)
-    inits = (builder.constant(1, dtype), x, start)
-    zero, one = builder.constant(0, dtype), builder.constant(1, dtype)
-
-    def params() -> list[Value]:
-        return [Value(init.type, name) for init, name in zip(inits, ("result", "square", "exponent"))]
-
-    with builder.block(state := params()) as before:
-        builder.condition(builder.compare(CompareKind.GT, state[2], zero), *state)
-    with builder.block(state := params()) as after:
-        result, square, left = state
-        is_odd = builder.compare(CompareKind.NE, builder.and_(left, one), zero)
-        factor = builder.select(is_odd, square, one)
-        builder.yield_(
-            builder.binary(BinaryKind.MUL, result, factor),
-            builder.binary(BinaryKind.MUL, square, square),
-            builder.binary(BinaryKind.SHR, left, one),
-        )
-    found, _, _ = builder.while_(inits, before.done(), after.done())
-    is_negative = builder.compare(CompareKind.LT, start, zero)
-    return Number(builder.select(is_negative, zero, found), is_weak)
+    operands = site.tracer.arithmetic.pair(base, exponent, dtype)
+    return Number(site.tracer.builder.call_one(registry.by_name("pow"), operands), is_weak)

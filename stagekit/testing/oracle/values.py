@@ -238,30 +238,24 @@ def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return `base ** exponent`. Of integers it wraps, and a negative exponent gives 0."""
+    """Return `base ** exponent`: what `pow` gives, but for a literal exponent, which does not widen an integer base."""
     kinds = dtype_of(base), dtype_of(exponent)
-    is_small = isinstance(exponent, int) and 0 <= exponent <= 2
-    if any(kind.is_float for kind in kinds) and not is_small:
-        return call_intrinsic(registry.by_name("pow"), base, exponent)
-    if isinstance(exponent, int) and exponent < 0:
+    is_float, is_known = any(kind.is_float for kind in kinds), isinstance(exponent, int)
+    if is_known and exponent < 0 and not is_float:
         hint = "an integer has no negative power; make the base a float"
         raise refused("**", f"{kinds[0].name} and {exponent}", hint)
-    dtype, is_weak = meet(representative(base), representative(exponent), UNKNOWN)
-    if isinstance(exponent, int):  # it does not widen the base
-        dtype, is_weak, exponent = kinds[0], base.is_weak, value_of(exponent, dtypes.int64)
-    dtype = dtypes.int32 if dtype is dtypes.bool_ else dtype
-    result, square = (
-        value_of(np.ones(np.shape(elements_in(base, dtype))), dtype),
-        value_of(elements_in(base, dtype), dtype),
-    )
-    left = exponent if isinstance(exponent, OracleValue) else value_of(exponent, dtype)
-    is_negative = compare(ast.Lt, left, 0)
-    for _ in range(left.dtype.bits):
-        if not np.any(left.elements > 0):
-            break
-        result = choose(binary("&", left, 1), binary("*", result, square), result)
-        square, left = binary("*", square, square), binary(">>", left, 1)
-    return value_of(choose(is_negative, 0, result).elements, dtype, is_weak)
+    dtype = dtypes.int32 if kinds[0] is dtypes.bool_ else kinds[0]
+    if not is_known or (is_float and not 0 <= exponent <= 2):
+        whole = value_of(elements_in(base, dtype), dtype) if kinds == (dtypes.bool_, dtypes.bool_) else base
+        found = call_intrinsic(registry.by_name("pow"), whole, exponent)
+        is_weak = not is_float and meet(representative(base), representative(exponent), UNKNOWN)[1]
+        return value_of(found.elements, found.dtype, is_weak)
+    square = value_of(elements_in(base, dtype), dtype)
+    result = value_of(np.ones_like(square.elements), dtype)
+    while exponent:
+        result = binary("*", result, square) if exponent & 1 else result
+        square, exponent = binary("*", square, square), exponent >> 1
+    return value_of(result.elements, dtype, base.is_weak)
 
 
 def extreme(op: type[ast.cmpop], best: Any, *others: Any) -> Any:
