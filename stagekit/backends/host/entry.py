@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
-from stagekit.backends.host.guards import Bounds, Place, decide
+from stagekit.backends.host.guards import Bounds, RowSpan, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.warp import leave_unless
 from stagekit.backends.llvm.blocks import branch, count_up, when
@@ -108,7 +108,7 @@ class EntryWriter:
         w = self._w
         x, y, z = (Bounds(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
         last = _block_index(w.emit(f"sub nsw i64 {row.past}, 1"))
-        decided = decide(w, self._fn, self._params, Place(self._block, (Bounds(x.low, last), y, z), self._extents))
+        decided = decide(w, self._fn, self._params, RowSpan(self._block, (Bounds(x.low, last), y, z), self._extents))
         if decided is None:
             self._blocks(row, {})
             return

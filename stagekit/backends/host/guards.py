@@ -54,20 +54,20 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the threads of a row are. block: threads per axis; blocks: the range of block indices per axis."""
+class RowSpan:
+    """The threads of a row of blocks. block: threads per axis; blocks: the range of block indices per axis."""
 
     block: tuple[int, int, int]
     blocks: tuple[Bounds, Bounds, Bounds]
     grid: tuple[Uniform, ...]
 
 
-def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> Decided | None:
+def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan) -> Decided | None:
     """What can be asked for a whole row, and the code that asks; None if that is nothing."""
     size = sum(1 for _ in walk(fn.body))
     if size > MAX_CLAMPED_OPS:
         return None
-    ranges = _Ranges(w, fn, params, place)
+    ranges = _Ranges(w, fn, params, span)
     for op in walk(fn.body):
         if isinstance(op, ops.Compare):
             ranges.ask(op)
@@ -82,11 +82,11 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) 
 class _Ranges(IntegerAnalysis[Bounds | None]):
     """The ranges of a function's integers; None where one has no range or might wrap."""
 
-    def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], place: Place) -> None:
+    def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan) -> None:
         super().__init__(makers(fn.body).get)
         self.asked: dict[Value, bool] = {}
         self.conditions: list[str] = []
-        self._w, self._place = w, place
+        self._w, self._span = w, span
         self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
         loops = [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
         self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
@@ -145,15 +145,15 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
         return _point(number(value))
 
     def intrinsic(self, op: ops.IntrinsicOp) -> Bounds | None:
-        place, native = self._place, op.spec.lower["cpu"]
+        span, native = self._span, op.spec.lower["cpu"]
         if native not in _INDICES:
             return None
         axis = "xyz".index(op.params[0])
         if native is Native.THREAD_IDX:
-            return Bounds(number(0), number(place.block[axis] - 1))
+            return Bounds(number(0), number(span.block[axis] - 1))
         if native is Native.BLOCK_IDX:
-            return place.blocks[axis]
-        return _point(place.grid[axis] if native is Native.GRID_DIM else number(place.block[axis]))
+            return span.blocks[axis]
+        return _point(span.grid[axis] if native is Native.GRID_DIM else number(span.block[axis]))
 
     def binary(self, kind: BinaryKind, dtype: DType, a: Bounds | None, b: Bounds | None) -> Bounds | None:
         if a is None or b is None:
