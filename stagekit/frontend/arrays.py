@@ -8,6 +8,7 @@ where they are negative.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -308,6 +309,18 @@ def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Ext
         return left
     found: Number = site.tracer.arithmetic.binary(symbol, left, right)
     return found
+
+
+def row_major(tracer: Tracer, shape: Sequence[Extent]) -> tuple[tuple[Extent, ...], Extent]:
+    """Return the strides of an array without gaps, in elements, and how many elements it has."""
+
+    def times(step: Extent, size: Extent) -> Any:
+        if isinstance(step, int) and (step == 1 or isinstance(size, int)):
+            return size if step == 1 else size * step  # type: ignore[operator]
+        return tracer.arithmetic.binary("*", size, step)
+
+    *strides, count = itertools.accumulate(reversed(shape), times, initial=1)
+    return tuple(reversed(strides)), count
 
 
 class _Clamp:

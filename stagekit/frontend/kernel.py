@@ -21,7 +21,7 @@ from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
-from stagekit.frontend.arrays import MOST_ELEMENTS
+from stagekit.frontend.arrays import MOST_ELEMENTS, row_major
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -193,7 +193,7 @@ class _Trace:
     ) -> tuple[Extent, ...]:
         declared = meaning.strides if meaning else None
         if arg.is_contiguous and declared is None:
-            return self._row_major(shape)
+            return row_major(self.tracer, shape)[0]
         found: list[Extent] = []
         for axis in range(arg.rank):
             fixed = declared[axis] if declared else None
@@ -203,17 +203,6 @@ class _Trace:
             else:
                 found.append(Number(self._slot("stride", position, dtypes.INDEX, f"{name}_stride{axis}", axis)))
         return tuple(found)
-
-    def _row_major(self, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
-        strides: list[Extent] = []
-        step: Any = 1
-        for size in reversed(shape):
-            strides.insert(0, step)
-            if isinstance(step, int) and (step == 1 or isinstance(size, int)):
-                step = size * step if isinstance(size, int) else size
-            else:
-                step = self.tracer.arithmetic.binary("*", size, step)
-        return tuple(strides)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:
         """Give an array's spec the sizes that another argument decides, and declared strides, as host expressions to check."""

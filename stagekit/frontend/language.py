@@ -178,15 +178,9 @@ def _known_dtype(site: Site, dtype: Any) -> DType:
 
 
 def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], Any]:
-    """Return the strides of an array without gaps, in elements, and how many elements it has."""
-    count: Extent = 1
-    strides: list[Extent] = []
-    for size in reversed(shape):
-        if isinstance(size, int) and size < 0:
-            raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
-        strides.insert(0, count)
-        count = arrays.combine_extents(site, "*", count, size)
-    return tuple(strides), count
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
+    return arrays.row_major(site.tracer, shape)
 
 
 ELEMENTWISE = (round, int, float)

@@ -8,6 +8,7 @@ and before.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -67,11 +68,7 @@ class ArrayView(NamedTuple):
 
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the element strides of C order without gaps."""
-    strides = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
+    *strides, _ = itertools.accumulate(reversed(shape), operator.mul, initial=1)
     return tuple(reversed(strides))
 
 
