@@ -56,7 +56,7 @@ def same_static(a: Any, b: Any) -> bool:
 
 def describe(value: Any) -> str:
     """Return how error texts name what a variable holds."""
-    kind = type(value)  # `isinstance` would ask the object
+    kind = type(value)  # of an odd object's own methods none is called
     if is_numeric(value):
         return describe_type(value)
     if kind is Address:
@@ -66,10 +66,11 @@ def describe(value: Any) -> str:
     if kind is Closure or kind is types.FunctionType:
         return f"the function `{value.name if kind is Closure else value.__name__}`"
     if issubclass(kind, dict):
-        keys = shown(list(value), most=60)
-        return f"a {kind.__name__} of length {len(value)} with the keys {keys}"
+        keys = shown(list(dict.keys(value)), most=60)
+        return f"a {kind.__name__} of length {dict.__len__(value)} with the keys {keys}"
     if issubclass(kind, list | tuple):
-        return f"a {kind.__name__} of length {len(value)}"
+        length = list.__len__(value) if issubclass(kind, list) else tuple.__len__(value)
+        return f"a {kind.__name__} of length {length}"
     if value is None or issubclass(kind, str | DType):
         return shown(value)
     return _KINDS.get(kind) or f"a {kind.__name__}"

@@ -138,9 +138,11 @@ def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     return common or a, not a_insists
 
 
-def converted(value: Literal | Static, dtype: DType) -> Static:
+def converted(value: Any, dtype: DType) -> Static:
     """Return `dtype(value)` of a number that is known, or of an array of them, an explicit conversion: integers wrap."""
-    source = dtype_from_numpy(value.dtype) if isinstance(value, np.generic | np.ndarray) else None
+    if is_literal(value):  # one of a user's class counts by its value alone
+        return semantics.typed(int.__int__(value) if isinstance(value, int) else float.__float__(value), dtype)
+    source = dtype_from_numpy(value.dtype)
     return semantics.typed(value, dtype) if source is None else semantics.cast(value, source, dtype)
 
 
