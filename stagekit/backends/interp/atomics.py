@@ -111,12 +111,13 @@ def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     access = c.access(op, "atomic", op.args[0])
     result, pointer, *operands = c.numbers((op.result, *op.args))
     atomic = ATOMICS[native]
-    add_up = None if c.uses.is_used(op.result) else atomic.add_up
+    add_up = None if access.is_seen else atomic.add_up
 
     def step(values: Values, team: Team) -> None:
         found: Any = np.zeros(team.lanes, access.dtype.numpy)
         given = [team.spread(values[n]) for n in operands]
         operand = given[0] if len(given) == 1 else np.stack(given, axis=1)
+        is_written: Any = True
         for touch in touches(team, values[pointer], team.mask, access):
             for watcher in team.launch.watchers:
                 watcher.access(touch, touch.pick(given[-1]))
@@ -124,10 +125,14 @@ def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
             if add_up:
                 add_up(elements, index, touch.pick(operand))
                 team.launch.writes += 1
-                continue
-            old = update(atomic, elements, index, touch.pick(operand))
-            team.launch.writes += int(np.any(elements[index] != old))
-            found[... if touch.lanes is None else touch.lanes] = old
+            else:
+                old = update(atomic, elements, index, touch.pick(operand))
+                team.launch.writes += int(np.any(elements[index] != old))
+                found[... if touch.lanes is None else touch.lanes] = old
+                if native is Native.ATOMIC_CAS:
+                    is_written = old == touch.pick(given[0])
+            for watcher in team.launch.watchers:
+                watcher.updated(touch, is_written)
         values[result] = found
 
     return (step,)

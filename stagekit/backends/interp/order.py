@@ -1,248 +1,404 @@
-"""The order of accesses: barriers, warp synchronisation, and data handed over by fences and atomics.
+"""Happens-before: which accesses are ordered before what a lane does next.
 
-Every warp has a clock of three parts: block barriers passed (from 1), warp synchronisations since, fences since. Of two
-accesses
+    program order    a lane's own accesses
+    barrier          all that the threads of the block did before `syncthreads`
+    syncwarp         all that the lanes did which met there; a shuffle or a vote orders nothing
+    message          a lane passes a fence, then updates an element by an atomic; the result of another lane's atomic shows that
+                     update, or a later one of the chain of atomics that goes on from it, and that lane passes a fence: what came
+                     before the first fence is ordered before what comes after the second. The two fences must reach each other:
+                     they are of one block, or neither has the scope "block"
 
-    in one block      the one before a barrier is ordered before the one after it
-    in one warp       the same holds for `syncwarp`, between lanes that its mask names
-    anywhere          A is ordered before B if A's thread passed a fence after A, or met at a barrier a thread that then did,
-                      and a later atomic wrote what an atomic of B's warp read, before a fence or a barrier in front of B
-                      (and so on along a chain)
+The order is transitive. Fences are sequentially consistent, as `membar` is, so either of the two may stand behind a barrier or a
+`syncwarp` from its atomic, in another thread. A barrier also completes what atomics of its block have found, as CUDA's own
+reductions rely on. An atomic alone orders nothing but the element itself (`races.py`).
 
-Vector clocks of whole warps implement the third rule; a fence of some lanes is noted with these lanes. A barrier also completes
-what an atomic read, and lets the atomics of all its threads release what one thread has fenced, as on real devices:
-`threadfence` is sequentially consistent there. Source: PTX ISA, "Memory Consistency Model".
+Time runs by team: each event in it takes the next number. An access is an epoch, a lane and the time. What is ordered before a
+lane is a set of bounds, each "every access of these threads before that time": two floors, one number each for its block (the
+last barrier) and its warp (the last whole `syncwarp`), and a sparse map of all else, which lanes share until they differ.
+Sources: Flanagan and Freund, "FastTrack", PLDI 2009; PTX ISA, "Memory Consistency Model".
+
+An asynchronous copy, or access through another proxy, has its place as one more lane: its accesses are epochs of that lane, its
+start is a message to it, and a wait or a proxy fence is a message from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, LaunchState, Scope, Team, Watcher, bit_sets
+from stagekit.backends.interp.team import WARP_SHIFT, LaunchState, Scope, Team, Touch, Watcher, bit_sets
 from stagekit.ir import Native
 from stagekit.limits import WARP
 
-BARRIER_SHIFT = 40
-SYNC_SHIFT = 20
-
-_WHOLE = (1 << WARP) - 1
+# -- what is known of other threads -----------------------------------------------------------------------------------
 
 
-class _Event(NamedTuple):
-    """Lanes of a warp synchronised or passed a fence at this time of the warp. groups: bit sets of those that did so together."""
+Path = tuple[int, ...]
+"""The keys that lead to a thread: many blocks, fewer, the block, the warp, the lane; or the first few of these."""
+
+
+class Known(NamedTuple):
+    """A tree over threads: all accesses before `time` by threads below this node are known to be over. Immutable, and shared."""
 
     time: int
-    groups: tuple[int, ...]
+    below: Mapping[int, Known]
+
+    def bound(self, path: Path) -> int:
+        """Return the time before which the accesses of the thread at `path` are known to be over."""
+        node, time = self, self.time
+        for key in path:
+            found = node.below.get(key)
+            if found is None:
+                break
+            node, time = found, max(time, found.time)
+        return time
+
+
+NOTHING = Known(0, {})
+
+
+_LANES_BELOW = 4  # the depth of a node whose children are the lanes of one warp
+
+
+def join(a: Known, b: Known, depth: int = 0) -> Known:
+    """Return what is known from `a` or `b`: one of the two where the other adds nothing. depth: that of both nodes."""
+    if b is NOTHING or a is b:
+        return a
+    if a is NOTHING:
+        return b
+    if len(a.below) < len(b.below):
+        a, b = b, a
+    time, changed = max(a.time, b.time), {}
+    for key, node in b.below.items():
+        there = a.below.get(key, NOTHING)
+        both = join(there, node, depth + 1)
+        if both is not there and (both.time > time or both.below):
+            changed[key] = both
+    if not changed:
+        return a if time == a.time else Known(time, a.below)
+    below = {**a.below, **changed}
+    if depth == _LANES_BELOW and len(below) == WARP:  # one number says what a whole warp has in common
+        time = max(time, min(node.time for node in below.values()))
+        below = {key: node for key, node in below.items() if node.time > time}
+    return Known(time, below)
+
+
+class Scoped(NamedTuple):
+    """What is known from messages: of those that reach the whole device, and of those that stay within the block."""
+
+    device: Known = NOTHING
+    block: Known = NOTHING
+
+    def joined(self, other: Scoped) -> Scoped:
+        """Return both together; `self` where `other` adds nothing."""
+        device, block = join(self.device, other.device), join(self.block, other.block)
+        return self if device is self.device and block is self.block else Scoped(device, block)
+
+
+class Learnt(NamedTuple):
+    """What a lane, or each lane of a warp or of a block, has learnt of others.
+
+    known: the accesses that are ordered before its next one. found: those that its atomics were told of, known once it passes a
+    fence. fenced: those that its atomics tell of. own: by scope, the time up to which they also tell of the lane itself.
+    """
+
+    known: Known = NOTHING
+    found: Scoped = Scoped()
+    fenced: Scoped = Scoped()
+    own: tuple[int, int] = (0, 0)
+
+    def fence(self, scope: Scope, floors: Known, now: int) -> Learnt:
+        """Return what it has learnt after a fence at the time `now`. floors: what its floors stand for."""
+        known = join(self.known, self.found.block)
+        if scope == "block":
+            fenced = Scoped(self.fenced.device, join(known, floors))
+            return Learnt(known, Scoped(self.found.device), fenced, (self.own[0], now))
+        known = join(known, self.found.device)
+        everything = join(known, floors)
+        return Learnt(known, Scoped(), Scoped(everything, everything), (now, now))
+
+    def told(self, path: Path) -> Scoped:
+        """Return what an atomic tells of. path: of the lane, or of the warp where all its lanes are alike."""
+        device, block = (entry(path, time) if time else NOTHING for time in self.own)
+        return self.fenced.joined(Scoped(device, block))
+
+
+def entry(path: Path, time: int, below: Mapping[int, Known] = NOTHING.below) -> Known:
+    """Return that all accesses before `time` by the threads at `path` are over, and what is known of some of them."""
+    node = Known(time, below)
+    for key in reversed(path):
+        node = Known(0, {key: node})
+    return node
+
+
+def _together(several: Sequence[tuple[Learnt, Path]]) -> Learnt:
+    """Return what lanes or warps, each with its path, have learnt together."""
+    known = reduce(join, (each.known for each, _ in several))
+    found = reduce(Scoped.joined, (each.found for each, _ in several))
+    return Learnt(known, found, reduce(Scoped.joined, (each.told(path) for each, path in several)))
+
+
+class _Block:
+    """What the lanes of one block have learnt: `base` at the last barrier; since then by warp, or as a table of its 32 lanes."""
+
+    def __init__(self, path: Callable[[int], Path]) -> None:
+        self.path = path
+        self.base = Learnt()
+        self.warps: dict[int, Learnt | list[Learnt]] = {}
+
+    def of(self, tag: int) -> Learnt:
+        found = self.warps.get(tag >> WARP_SHIFT, self.base)
+        return found[tag % WARP] if isinstance(found, list) else found
+
+    def table(self, warp: int) -> list[Learnt]:
+        """Return the table of a warp, made where its lanes were alike."""
+        found = self.warps.get(warp, self.base)
+        if not isinstance(found, list):
+            found = self.warps[warp] = [found] * WARP
+        return found
+
+    def lanes(self, warp: int) -> list[tuple[Learnt, Path]]:
+        """Return what the lanes of a warp have learnt, with their paths; with that of the warp, where they are alike."""
+        found, path = self.warps[warp], self.path(warp << WARP_SHIFT)
+        if not isinstance(found, list):
+            return [(found, path[:-1])]
+        return [(each, (*path[:-1], path[-1] + lane)) for lane, each in enumerate(found)]
+
+    def meet(self) -> None:
+        """Let all lanes know what each has learnt or found."""
+        if self.warps:
+            joined = _together([(self.base, ()), *(lane for warp in self.warps for lane in self.lanes(warp))])
+            known = join(join(joined.known, joined.found.device), joined.found.block)
+            self.base = Learnt(known, Scoped(), joined.fenced)
+            self.warps.clear()
+
+    def meet_warp(self, warp: int) -> None:
+        if warp in self.warps:
+            self.warps[warp] = _together(self.lanes(warp))
+
+    def meet_in_part(self, warp: int, groups: set[int], now: int) -> None:
+        """Let the lanes of each group (a bit set) know what each has learnt, and of what each has done before `now`."""
+        table = self.table(warp)
+        before = self.lanes(warp)
+        for group in groups:
+            lanes = [lane for lane in range(WARP) if group >> lane & 1]
+            joined = _together([before[lane] for lane in lanes])
+            done = reduce(join, (entry(before[lane][1], now) for lane in lanes), joined.known)
+            for lane in lanes:
+                table[lane] = _together([(table[lane], before[lane][1]), (joined._replace(known=done), ())])
+
+
+# -- clocks -----------------------------------------------------------------------------------------------------------
+
+
+class Clock(NamedTuple):
+    """The clock of a team, each a number or one per lane: the time, and the floors of the lane's warp and block.
+
+    An access of the same warp before the time `warp`, or of the same block before `block`, is ordered before the lane.
+    """
+
+    time: Any = 0
+    warp: Any = 0
+    block: Any = 0
+
+
+class Epochs(NamedTuple):
+    """Accesses that go on now, each by a lane (its tag) at a time; `time`, `warp` and `block` as in `Clock`."""
+
+    thread: Array
+    time: Any
+    warp: Any
+    block: Any
+
+    def at(self, some: Array) -> Epochs:
+        return Epochs(*(each[some] if isinstance(each, np.ndarray) else each for each in self))
+
+
+class _Message:
+    """What an element's chain of atomics tells of: to all, and by block, within it."""
+
+    def __init__(self) -> None:
+        self.device = NOTHING
+        self.blocks: dict[int, Known] = {}
+
+    def to(self, block: int) -> Scoped:
+        return Scoped(self.device, self.blocks.get(block, NOTHING))
+
+    def add(self, block: int, told: Scoped) -> None:
+        self.device = join(self.device, told.device)
+        self.blocks[block] = join(self.blocks.get(block, NOTHING), told.block)
 
 
 class Clocks(Watcher):
-    """The clocks of all warps of a launch, by warp tag.
+    """The clocks of all teams that run, what their lanes have learnt (by block tag), and messages by arena and place.
 
-    handovers: those between blocks. within: those inside a block, for which a fence of the block is enough. partial: by warp,
-    the synchronisations that left lanes out.
+    knows_lanes: whether a lane may be in order with one thread and not with its neighbour; barriers order whole blocks.
     """
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
-        self.warps = launch.warps
-        self.time = np.full((launch.blocks + 1) << (self.shift - WARP_SHIFT), 1 << BARRIER_SHIFT)
-        has_fence, has_block_fence = program.has(Native.FENCE), (Native.FENCE, ("block",)) in program.natives
-        self.handovers = _Handovers(self.time) if has_fence else None
-        self.within = _Handovers(self.time) if has_block_fence else self.handovers
-        self.all_handovers = [h for h in {self.handovers, self.within} if h is not None]
-        self.partial: dict[int, list[_Event]] = {}
-        self.has_more_than_barriers = has_fence or program.has(Native.WARP_BARRIER)
+        self.has_fence = program.has(Native.FENCE)
+        self.knows_lanes = self.has_fence or program.has(Native.WARP_BARRIER)
+        self.teams: dict[Team, Clock] = {}
+        self.blocks: dict[int, _Block] = {}
+        self.messages: dict[Any, dict[tuple[int, int], _Message]] = {}
 
-    def of(self, team: Team) -> Array:
-        """Return the time of each lane."""
-        return np.asarray(self.time[team.warp_tag])
+    def of(self, team: Team) -> Clock:
+        return self.teams.get(team, Clock())
+
+    def _tick(self, *teams: Team) -> int:
+        """Return a time later than all of these teams."""
+        return 1 + max(int(np.max(self.of(team).time)) for team in teams)
+
+    def _path(self, tag: int) -> Path:
+        shift = self.shift
+        return tag >> shift + 12, tag >> shift + 6, tag >> shift, tag >> WARP_SHIFT, tag
 
     # -- what threads do ----------------------------------------------------------------------------------------------
 
-    def barrier(self, blocks: Array) -> None:
-        warps = ((blocks + 1) << (self.shift - WARP_SHIFT))[:, None] + np.arange(self.warps)
-        for handovers in self.all_handovers:
-            for of_block in warps.tolist():
-                handovers.meet(of_block)
-        self._pass(warps.reshape(-1), BARRIER_SHIFT)
+    def barrier(self, teams: Sequence[Team], here: Array) -> None:
+        now = self._tick(*teams)
+        for team in teams:
+            old = self.of(team)
+            lanes = None if here.all() else here[team.row]
+            self.teams[team] = Clock(*(now if lanes is None else np.where(lanes, now, each) for each in old))
+        for number in teams[0].blocks[here].tolist() if self.blocks else ():
+            block = self.blocks.get(number + 1)
+            if block is not None:
+                block.meet()
 
     def syncwarp(self, team: Team, mask: Any) -> None:
-        lanes = _Lanes(team)
-        self._pass(lanes.warps[lanes.here != 0], SYNC_SHIFT)
-        for handovers in self.all_handovers:
-            handovers.share(lanes.warps.tolist())
-        arrived = lanes.here | (lanes.all & ~lanes.alive)  # a lane that has returned counts where it is named
-        named = np.where(lanes.active, team.to_warps(mask), lanes.all[:, None])
-        is_whole = (arrived == lanes.all) & ((named & lanes.all[:, None]) == lanes.all[:, None]).all(axis=1)
-        for row in np.flatnonzero(~is_whole & (lanes.here != 0)).tolist():
-            warp = int(lanes.warps[row])
-            groups = {int(m) & int(arrived[row]) for m in named[row][lanes.active[row]]}
-            self.partial.setdefault(warp, []).append(_Event(int(self.time[warp]), tuple(groups)))
-
-    def _pass(self, warps: Array, shift: int) -> None:
-        self.time[warps] = ((self.time[warps] >> shift) + 1) << shift
+        now, old, warps = self._tick(team), self.of(team), _Warps(team)
+        arrived = warps.here | (warps.all & ~warps.alive)  # a lane that has returned counts where it is named
+        named = np.where(warps.active, team.to_warps(mask), warps.all[:, None]) & arrived[:, None]
+        is_whole = (warps.here != 0) & (named == warps.all[:, None]).all(axis=1)
+        floor = now if is_whole.all() else np.where(team.from_warps(is_whole[:, None]), now, old.warp)
+        self.teams[team] = Clock(now, floor, old.block)
+        for row in np.flatnonzero(warps.here).tolist():
+            warp, block = int(warps.tags[row]), self.blocks.get(int(warps.tags[row]) << WARP_SHIFT >> self.shift)
+            if not is_whole[row]:
+                groups = set(named[row][warps.active[row]].tolist()) - {0}
+                self._block_of(warp << WARP_SHIFT).meet_in_part(warp, groups, now)
+            elif block is not None:
+                block.meet_warp(warp)
 
     def fence(self, team: Team, scope: Scope) -> None:
-        lanes = _Lanes(team)
-        for row in np.flatnonzero(lanes.here).tolist():
-            warp, here = int(lanes.warps[row]), int(lanes.here[row])
-            for handovers in self.all_handovers:
-                if scope != "block" or handovers is not self.handovers:
-                    handovers.fence(warp, _WHOLE if here == int(lanes.all[row]) else here)
-            self.time[warp] += 1
+        now, clock, warps = self._tick(team), self.of(team), _Warps(team)
+        block_floors, warp_floors = (_by_warp(team, each) for each in (clock.block, clock.warp))
+        for row in np.flatnonzero(warps.here).tolist():
+            warp, here = int(warps.tags[row]), int(warps.here[row])
+            path, of_warp = self._path(warp << WARP_SHIFT), Known(int(warp_floors[row]), {})
+            floors = entry(path[:3], int(block_floors[row]), {path[3]: of_warp})
+            block = self._block_of(warp << WARP_SHIFT)
+            learnt = block.warps.get(warp, block.base)
+            if here == int(warps.all[row]) and not isinstance(learnt, list):
+                block.warps[warp] = learnt.fence(scope, floors, now)
+                continue
+            table = block.table(warp)
+            table[:] = [each.fence(scope, floors, now) if here >> i & 1 else each for i, each in enumerate(table)]
+        self.teams[team] = clock._replace(time=now)
 
-    def atomic(self, thread: Array, arena: object, units: Array) -> None:
-        """Note that threads (tags) read and write units of an arena, each by one atomic."""
-        for handovers in self.all_handovers:
-            for warp, unit in zip((thread >> WARP_SHIFT).tolist(), units.tolist(), strict=True):
-                handovers.atomic(warp, (arena, unit))
+    def _block_of(self, tag: int) -> _Block:
+        return self.blocks.setdefault(tag >> self.shift, _Block(self._path))
+
+    def updated(self, touch: Touch, is_written: Any) -> None:
+        messages = self.messages.get(touch.allocation.arena)
+        if not self.has_fence or not (messages or self.blocks):
+            return
+        messages = self.messages.setdefault(touch.allocation.arena, {})
+        size = touch.access.dtype.itemsize
+        starts = touch.indices() * size + (touch.allocation.arena_start + touch.phase)
+        flags = np.broadcast_to(is_written, starts.shape)
+        for tag, start, writes in zip(
+            touch.pick(touch.team.tag).tolist(), starts.tolist(), flags.tolist(), strict=True
+        ):
+            place = start, start + size
+            if touch.access.is_seen and place in messages:
+                self._find(messages[place], tag)
+            if writes:
+                self._tell(messages, place, tag)
+
+    def _find(self, message: _Message, tag: int) -> None:
+        """Let a lane find a message by an atomic."""
+        block = self._block_of(tag)
+        learnt = block.of(tag)
+        found = learnt.found.joined(message.to(tag >> self.shift))
+        if found is not learnt.found:
+            block.table(tag >> WARP_SHIFT)[tag % WARP] = learnt._replace(found=found)
+
+    def _tell(self, messages: dict[tuple[int, int], _Message], place: tuple[int, int], tag: int) -> None:
+        """Let an atomic of a lane add what it tells of to the message at a place (its bytes)."""
+        block = self.blocks.get(tag >> self.shift)
+        learnt = Learnt() if block is None else block.of(tag)
+        if learnt.own[1] or learnt.fenced.block is not NOTHING:
+            messages.setdefault(place, _Message()).add(tag >> self.shift, learnt.told(self._path(tag)))
+
+    def access(self, touch: Touch, value: Any) -> None:
+        """Drop the messages that a plain store overwrites: it is no part of a chain."""
+        messages = self.messages.get(touch.allocation.arena)
+        if not messages or touch.access.role != "write":
+            return
+        size = touch.access.dtype.itemsize
+        starts = np.sort(touch.indices() * size + (touch.allocation.arena_start + touch.phase))
+        low, high = np.array(list(messages)).T
+        last = np.searchsorted(starts, high) - 1  # the last element that starts in front of the message's end
+        is_hit = (last >= 0) & (starts[last] + size > low)
+        for place in np.flatnonzero(is_hit).tolist():
+            del messages[int(low[place]), int(high[place])]
+
+    def end(self, team: Team, is_last: bool) -> None:
+        self.teams.pop(team, None)
+        for number in team.blocks.tolist() if is_last else ():
+            self.blocks.pop(number + 1, None)
+
+    def forget(self, memory: Any) -> None:
+        for arena in memory:
+            self.messages.pop(arena, None)
 
     # -- the order that follows ---------------------------------------------------------------------------------------
 
-    def is_ordered(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
-        """Return where an access of thread `before` (a tag) at `before_time` is ordered before one of `now` at `now_time`."""
-        same_block = before >> self.shift == now >> self.shift
-        ordered = same_block & (before_time >> BARRIER_SHIFT < now_time >> BARRIER_SHIFT)
-        if np.count_nonzero(ordered) == len(ordered):
-            return np.asarray(ordered)
-        ordered |= self._is_synchronised(before, before_time, now, now_time)
-        for handovers, pairs in ((self.handovers, ~same_block), (self.within, same_block)):
-            some = np.flatnonzero(pairs & ~ordered)
-            if handovers is not None and len(some):
-                ordered[some] = handovers.covers(now[some], before[some], before_time[some])
-        return np.asarray(ordered)
+    def is_past(self, before: Array, then: Array, now: Epochs) -> Array:
+        """Return where the floors order accesses of the threads `before` at the times `then` before those of now."""
+        of_block = (before >> self.shift == now.thread >> self.shift) & (then < now.block)
+        of_warp = (before >> WARP_SHIFT == now.thread >> WARP_SHIFT) & (then < now.warp)
+        return np.asarray(of_block | of_warp)
 
-    def _is_synchronised(self, before: Array, before_time: Array, now: Array, now_time: Array) -> Array:
-        """Return where `syncwarp` orders two accesses of one warp."""
-        same_warp = before >> WARP_SHIFT == now >> WARP_SHIFT
-        found = np.asarray(same_warp & (before_time >> SYNC_SHIFT < now_time >> SYNC_SHIFT))
-        for i in np.flatnonzero(found).tolist() if self.partial else ():
-            events = self.partial.get(int(now[i]) >> WARP_SHIFT, ())
-            found[i] = _reaches(events, int(before[i]), int(before_time[i]), int(now[i]), int(now_time[i]))
+    def is_ordered(self, before: Array, then: Array, now: Epochs) -> Array:
+        """Return where accesses of the threads `before` (tags) at the times `then` are ordered before those of now."""
+        found: Array = (before == now.thread) | self.is_past(before, then, now)
+        if not self.blocks:
+            return found
+        some = np.flatnonzero(~found)
+        tags, whose = np.unique(now.thread[some], return_inverse=True)
+        for k, tag in enumerate(tags.tolist()):
+            block = self.blocks.get(tag >> self.shift)
+            known = NOTHING if block is None else block.of(tag).known
+            if known is not NOTHING:
+                theirs = some[whose == k]
+                found[theirs] = self._bounds(known, before[theirs]) > then[theirs]
         return found
 
+    def _bounds(self, known: Known, threads: Array) -> Array:
+        """Return the time before which accesses of each of these threads are known to be over."""
+        each, places = np.unique(threads, return_inverse=True)
+        return np.array([known.bound(self._path(tag)) for tag in each.tolist()])[places]
 
-class _Lanes:
-    """The warps of a team, and per warp the bit sets of its lanes that are active (`here`), have not returned, and exist."""
+
+def _by_warp(team: Team, value: Any) -> Array:
+    """Return the value of the first lane of each warp of `team`. value: a number, or one per lane."""
+    return np.asarray(team.to_warps(value)[:, 0] if isinstance(value, np.ndarray) else np.full(team.warp_rows, value))
+
+
+class _Warps:
+    """The warps of a team, by tag; per warp the bit sets of the lanes that are active (`here`), have not returned, and exist."""
 
     def __init__(self, team: Team) -> None:
-        self.warps = team.to_warps(team.warp_tag)[:, 0]
+        self.tags: Array = team.to_warps(team.warp_tag)[:, 0]
         self.active = team.active_rows()
         self.here, self.all = bit_sets(self.active), bit_sets(team.existing_rows)
         self.alive = self.all if team.ended is None else bit_sets(team.to_warps(~team.ended))
-
-
-def _reaches(events: Sequence[_Event], before: int, before_time: int, now: int, now_time: int) -> bool:
-    """Return whether synchronisations of a warp, some of which left lanes out, order one lane before another."""
-    between = [e for e in events if before_time < e.time <= now_time]
-    if (now_time >> SYNC_SHIFT) - (before_time >> SYNC_SHIFT) > len(between):
-        return True  # one of them was of the whole warp
-    reached = 1 << before % WARP
-    for event in between:
-        for group in event.groups:
-            reached |= group if group & reached else 0
-    return bool(reached >> now % WARP & 1)
-
-
-class _Handovers:
-    """Vector clocks. A clock holds, per warp of the launch, the time up to which all its accesses are known to be over.
-
-    time: the present time of each warp. Each of the others maps a warp to a clock, except as stated:
-    known: what the warp knows. read: what its atomics have read, which it knows once it passes a fence. learnt: (lanes, clock)
-    of fences that only these lanes passed. released: what its atomics hand on, as of its last fence. stored: by location, what
-    an atomic that reads it learns. fences: the fences of each warp. A time in a clock is that of a fence, and counts for the
-    lanes that passed it.
-    """
-
-    def __init__(self, time: Array) -> None:
-        self.time = time
-        self.known: dict[int, Array] = {}
-        self.read: dict[int, Array] = {}
-        self.learnt: dict[int, list[tuple[int, Array]]] = {}
-        self.released: dict[int, Array] = {}
-        self.stored: dict[tuple[object, int], Array] = {}
-        self.fences: dict[int, list[_Event]] = {}
-
-    def _complete(self, warp: int) -> Array:
-        """Add what the atomics of `warp` have read and some of its lanes have learnt to what it knows, which is returned."""
-        known = self.known.setdefault(warp, np.zeros_like(self.time))
-        read = self.read.pop(warp, known)
-        for _, clock in self.learnt.pop(warp, ()):
-            np.maximum(known, clock, out=known)
-        return np.maximum(known, read, out=known)
-
-    def share(self, warps: Iterable[int]) -> None:
-        """Let all lanes of each of these warps know what some of them have learnt."""
-        for warp in warps:
-            if warp in self.learnt:
-                read = self.read.pop(warp, None)
-                self._complete(warp)
-                if read is not None:
-                    self.read[warp] = read
-
-    def fence(self, warp: int, lanes: int) -> None:
-        released = (self._complete(warp) if lanes == _WHOLE else self._learn(warp, lanes)).copy()
-        released[warp] = self.time[warp]
-        self.released[warp] = released
-        self._note(warp, lanes)
-
-    def _learn(self, warp: int, lanes: int) -> Array:
-        """Let some lanes of `warp` learn what its atomics have read; return what these lanes know."""
-        clock = self.known.get(warp, np.zeros_like(self.time))
-        for others, theirs in self.learnt.get(warp, ()):
-            clock = np.maximum(clock, theirs) if others & lanes else clock
-        if warp in self.read:
-            clock = np.maximum(clock, self.read.pop(warp))
-            rest = [(others & ~lanes, theirs) for others, theirs in self.learnt.get(warp, ()) if others & ~lanes]
-            self.learnt[warp] = [*rest, (lanes, clock)]
-        return clock
-
-    def _note(self, warp: int, lanes: int) -> None:
-        self.fences.setdefault(warp, []).append(_Event(int(self.time[warp]), (lanes,)))
-
-    def meet(self, warps: Sequence[int]) -> None:
-        """Let the warps of a block share what they know and what they release."""
-        joined = np.maximum.reduce([self._complete(w) for w in warps])
-        joined[warps] = self.time[warps]
-        fenced = [self.released[w] for w in warps if w in self.released]
-        released = np.maximum.reduce(fenced) if fenced else None
-        for warp in warps:
-            self.known[warp] = joined.copy()
-            self._note(warp, _WHOLE)
-            if released is not None:
-                self.released[warp] = released
-
-    def atomic(self, warp: int, location: tuple[object, int]) -> None:
-        """Note that `warp` reads and writes `location` by one atomic."""
-        there = self.stored.get(location)
-        if there is not None:
-            self.read[warp] = np.maximum(self.read.get(warp, there), there)
-        released = self.released.get(warp)
-        if released is not None:
-            self.stored[location] = released if there is None else np.maximum(there, released)
-
-    def covers(self, now: Array, before: Array, before_time: Array) -> Array:
-        """Return where thread `now` (a tag) knows that an access of thread `before` at `before_time` is over."""
-        found = np.zeros(len(now), np.bool_)
-        for warp in np.unique(now >> WARP_SHIFT).tolist():
-            here = now >> WARP_SHIFT == warp
-            clocks = [(_WHOLE, self.known[warp])] if warp in self.known else []
-            for lanes, clock in (*clocks, *self.learnt.get(warp, ())):
-                pairs = np.flatnonzero(here & ~found & (np.int64(lanes) >> now % WARP & 1).astype(np.bool_))
-                until = clock[before[pairs] >> WARP_SHIFT]
-                for i, end in zip(pairs.tolist(), until.tolist(), strict=True):
-                    found[i] = before_time[i] <= end and self._has_fenced(int(before[i]), int(before_time[i]), end)
-        return found
-
-    def _has_fenced(self, thread: int, since: int, until: int) -> bool:
-        """Return whether the thread passed a fence between these times, or synchronised with a lane that then did."""
-        lane = 1 << thread % WARP
-        return any(
-            since <= event.time <= until and (event.groups[0] & lane or since >> SYNC_SHIFT < event.time >> SYNC_SHIFT)
-            for event in reversed(self.fences.get(thread >> WARP_SHIFT, ()))
-        )

@@ -177,7 +177,8 @@ class Compiler:
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
-        access = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer))
+        is_seen = any(map(self.uses.is_used, op.results))
+        access = Access(len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer), is_seen)
         self.accesses.append(access)
         return access
 

@@ -1,15 +1,17 @@
-"""Data races: each access of an element is compared with the last accesses of it by other threads.
+"""Data races: each access of an element is compared with the accesses of it that came before, by other threads.
 
-Shadow memory per arena, one entry per unit of the smallest element accessed in that space:
+Two accesses of different threads race if neither is ordered before the other (`order.py`), unless both read, both are atomics of
+the same bytes, or both store the same bits. Shadow memory per arena, one entry per unit of the smallest element accessed in
+that space:
 
-    the last write        thread, time, access
-    the last readers      a crowd: the lowest and the highest thread of those in no order with each other, the latest time and
-                          access among them, and one reader of another block
-    the last atomics      the same
+    reads      a crowd: the threads that read it, none of which is ordered before a later one
+    writes     a crowd: those that stored the value that is there; `replaced`: those that stored the value before
+    atomics    a crowd: the last one whose result the kernel uses, and what came after it. What is ordered behind such an atomic
+               is ordered behind all that it follows at that element, as its result depends on them
 
-Two accesses of different threads race if one of them writes, not both are atomic, and neither is ordered before the other
-(`order.py`). Two writes of the same value are no race. Threads are tags (`LaunchState.tag_shift`).
-Source of keeping one reader where readers are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
+A thread that is ordered before a newcomer may be forgotten: what races with it races with the newcomer. Of stores that holds only
+for another value than the newcomer's, so two crowds are kept. Threads are tags (`LaunchState.tag_shift`).
+Source of keeping one epoch where accesses are ordered: Flanagan and Freund, "FastTrack", PLDI 2009.
 """
 
 from __future__ import annotations
@@ -17,158 +19,270 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from stagekit.backends.interp.access import VERBS
 from stagekit.backends.interp.findings import BlockRace, GridRace, WarpRace
 from stagekit.backends.interp.memory import Allocation, Array, Pointers
-from stagekit.backends.interp.order import BARRIER_SHIFT, Clocks
+from stagekit.backends.interp.order import Clocks, Epochs
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, Access, LaunchState, Role, Touch, Watcher
+from stagekit.backends.interp.team import WARP_SHIFT, Access, LaunchState, Team, Touch, Watcher
 from stagekit.diagnostics import Note
 from stagekit.ir import Space
 
-
-class LastAccesses(NamedTuple):
-    """For each unit of memory, the last thread (its tag) that accessed it, when, and by which access. 0: no thread yet."""
-
-    thread: Array
-    time: Array
-    access: Array
-
-    @classmethod
-    def clear(cls, units: int) -> LastAccesses:
-        return cls(np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int32))
-
-    def put(self, units: Array, thread: Array, time: Array, access: Any) -> None:
-        self.thread[units], self.time[units], self.access[units] = thread, time, access
+_SETTLE_AT = 1 << 16  # members that a crowd's list may hold in the order of their coming
 
 
 class Now(NamedTuple):
-    """A touch as entries, one per lane and unit: the unit, the thread, its time, and the lane's position in the touch."""
+    """A touch as entries, one per lane and unit: the unit, the epoch, and the lane's position in the touch."""
 
     touch: Touch
     units: Array
-    thread: Array
-    time: Array
+    epochs: Epochs
     lanes: Array
 
-    def only(self, some: Array) -> tuple[Array, Array, Array]:
-        """Return unit, thread and time of the entries `some`."""
-        return self.units[some], self.thread[some], self.time[some]
+    def at(self, some: Array) -> Now:
+        return Now(self.touch, self.units[some], self.epochs.at(some), self.lanes[some])
+
+
+class Rivals(NamedTuple):
+    """Accesses that race: positions among the entries of a `Now`, and for each the thread and access of the other side."""
+
+    entries: Array
+    threads: Array
+    accesses: Array
+
+    def only(self, some: Array) -> Rivals:
+        return Rivals(self.entries[some], self.threads[some], self.accesses[some])
+
+
+class Members(NamedTuple):
+    """Members of crowds, an entry each: unit, thread, time, access, and the round in which it joined."""
+
+    unit: Array
+    thread: Array
+    time: Array
+    access: Array
+    round: Array
+
+    @classmethod
+    def of(cls, unit: Array, *rest: Any) -> Members:
+        return cls(unit, *(np.broadcast_to(each, unit.shape) for each in rest))
+
+    def at(self, some: Array) -> Members:
+        return Members(*(each[some] for each in self))
+
+
+def _joined(several: Iterable[Members]) -> Members:
+    return Members(*map(np.concatenate, zip(*several, strict=True)))
+
+
+class Roll:
+    """The members of crowds of more than one thread, in an order in which those of a unit are found quickly.
+
+    since: per unit, the round in which its present crowd began. runs: sorted, each at least twice as long as the next.
+    fresh: in the order in which they came.
+    """
+
+    def __init__(self, units: int) -> None:
+        self.since = np.zeros(units, np.int32)
+        self.round = 0
+        self.runs: list[Members] = []
+        self.clear()
+
+    def clear(self) -> None:
+        self.runs.clear()
+        self.fresh: list[Members] = []
+        self.fresh_count = 0
+
+    def restart(self, units: Array) -> None:
+        """Forget the crowds of these units."""
+        self.round += 1
+        self.since[units] = self.round
+
+    def add(self, unit: Array, thread: Array, time: Any, access: Any) -> None:
+        if len(unit):
+            self.fresh.append(Members.of(unit, thread, time, access, np.int32(self.round)))
+            self.fresh_count += len(unit)
+            if self.fresh_count > max(_SETTLE_AT, sum(len(run.unit) for run in self.runs)):
+                self._settle()
+
+    def _settle(self) -> None:
+        """Sort what is fresh into the runs."""
+        if self.fresh:
+            self.runs.append(self._sorted(self.fresh))
+            self.fresh, self.fresh_count = [], 0
+        while len(self.runs) > 1 and len(self.runs[-2].unit) < 2 * len(self.runs[-1].unit):
+            self.runs[-2:] = [self._sorted(self.runs[-2:])]
+
+    def _sorted(self, several: Iterable[Members]) -> Members:
+        """Return one run, with the latest entry of each thread at each unit."""
+        every = _joined(several)
+        every = every.at(every.round >= self.since[every.unit])
+        every = every.at(np.lexsort((every.thread, every.unit)))
+        is_latest = (np.diff(every.unit, append=-1) != 0) | (np.diff(every.thread, append=-1) != 0)
+        return every.at(is_latest)
+
+    def of(self, units: Array) -> tuple[Array, Members]:
+        """Return every member of the crowds of `units`, and for each the position of its unit there."""
+        self._settle()
+        found = [(np.zeros(0, np.int64), Members(*[np.zeros(0, np.int64)] * 5))]
+        for run in self.runs:
+            start, stop = np.searchsorted(run.unit, units), np.searchsorted(run.unit, units, side="right")
+            counts = stop - start
+            places = np.repeat(np.arange(len(units)), counts)
+            members = run.at(np.arange(len(places)) + np.repeat(start - (np.cumsum(counts) - counts), counts))
+            lives = members.round >= self.since[members.unit]
+            found.append((places[lives], members.at(lives)))
+        return np.concatenate([places for places, _ in found]), _joined(members for _, members in found)
 
 
 class Crowd:
-    """Per unit, threads that touched it in no order with each other: the lowest and highest of one block, and one of another.
+    """Per unit, a set of threads: the lowest and highest tag (0: nobody), and the latest time and access among them.
 
-    highest: also holds the latest time and access of the crowd. elsewhere: the thread of another block. All threads between two
-    of one warp are of that warp, so the extremes tell whether a crowd is of one warp.
+    All threads between two of one warp, or block, are of that warp or block: as a rule that and the time say that all are ordered
+    before a newcomer. Where not, and lanes may be ordered one by one, all members are looked at: `roll` has those of crowds of
+    more than one.
     """
 
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.clocks = clocks
         self.is_shared = is_shared
-        self.highest = LastAccesses.clear(units)
-        self.lowest = np.zeros(units, np.int64)
-        self.elsewhere = LastAccesses.clear(0 if is_shared else units)
+        self.low, self.high, self.time = np.zeros((3, units), np.int64)
+        self.access = np.zeros(units, np.int32)
+        self.roll: Roll | None = None
 
-    def join(self, now: Now) -> None:
-        """Add threads. Those ordered before a newcomer are forgotten: what conflicts with them conflicts with it."""
-        units = now.units
-        is_new = self._is_over(units, now.thread, now.time)
-        if not self.is_shared:
-            is_new |= self._set_aside(now, is_new)
-        new = units if np.count_nonzero(is_new) == len(units) else units[is_new]
-        self.lowest[new] = self.highest.thread[new] = now.thread[is_new]
-        self._stretch(now)
-        self.highest.time[units], self.highest.access[units] = now.time, now.touch.access.number
+    # -- judging ------------------------------------------------------------------------------------------------------
 
-    def _is_over(self, units: Array, thread: Array, time: Array) -> Array:
-        """Return where every thread of the crowd in the thread's own block is ordered before it; True for an empty crowd."""
-        highest, then = self.highest.thread[units], self.highest.time[units]
-        shift = self.clocks.shift
-        is_over = then >> BARRIER_SHIFT < time >> BARRIER_SHIFT
+    def is_over(self, now: Now) -> Array:
+        """Return where the crowd is empty, or known at a glance to hold only threads that are ordered before the newcomer."""
+        units, epochs, shift = now.units, now.epochs, self.clocks.shift
+        then = self.time[units]
+        is_over = then < epochs.block
         if not self.is_shared:
-            is_over &= (highest >> shift == thread >> shift) | (highest == 0)
+            is_over &= self.low[units] >> shift == epochs.thread >> shift
+            is_over &= self.high[units] >> shift == epochs.thread >> shift
         some = np.flatnonzero(~is_over)
-        if len(some) and self.clocks.has_more_than_barriers:  # `syncwarp` or a hand-over may order them
-            high, low, times, threads = highest[some], self.lowest[units[some]], then[some], (thread[some], time[some])
-            is_one_warp = high >> WARP_SHIFT == low >> WARP_SHIFT  # a crowd of several warps has no common time
-            is_over[some] = is_one_warp & self.clocks.is_ordered(high, times, *threads)
-            if self.clocks.partial:
-                is_over[some] &= self.clocks.is_ordered(low, times, *threads)
+        if len(some):
+            low, high, then, epochs = self.low[units[some]], self.high[units[some]], then[some], epochs.at(some)
+            found = (high == 0) | (self.clocks.is_past(low, then, epochs) & self.clocks.is_past(high, then, epochs))
+            single = np.flatnonzero(~found & (low == high))
+            if len(single):
+                found[single] = self.clocks.is_ordered(high[single], then[single], epochs.at(single))
+            is_over[some] = found
         return np.asarray(is_over)
 
-    def _set_aside(self, now: Now, is_new: Array) -> Array:
-        """Move crowds of other blocks to `elsewhere`; return the entries that thereby begin a new crowd."""
-        highest, shift = self.highest.thread[now.units], self.clocks.shift
-        aside = ~is_new & (highest >> shift != now.thread >> shift)
-        if np.count_nonzero(aside):
-            units = now.units[aside]
-            self.elsewhere.put(units, highest[aside], self.highest.time[units], self.highest.access[units])
-        return np.asarray(aside)
+    def rivals(self, now: Now, is_over: Array | None = None) -> Rivals:
+        """Return the members that are not ordered before the newcomers. is_over: of `now`, where it is known."""
+        some = np.flatnonzero(~(self.is_over(now) if is_over is None else is_over))
+        units = now.units[some]
+        single = self.low[units] == self.high[units]
+        found = Rivals(some[single], self.high[units[single]], self.access[units[single]])
+        many = some[~single]
+        if not len(many):
+            return found
+        others = self._members(now, many) if self.clocks.knows_lanes else self._extremes(now, many)
+        return Rivals(*map(np.concatenate, zip(found, others, strict=True)))
 
-    def _stretch(self, now: Now) -> None:
-        """Let the extremes cover every newcomer; where several blocks come at once, one stays and one is set aside."""
-        units, thread = now.units, now.thread
-        highest = self.highest.thread[units]
-        if np.array_equal(highest, thread) and np.array_equal(self.lowest[units], thread):
-            return
-        if not self.is_shared:
-            is_here = highest >> self.clocks.shift == thread >> self.clocks.shift
-            if np.count_nonzero(away := ~is_here):
-                self.elsewhere.put(units[away], thread[away], now.time[away], now.touch.access.number)
-                units, thread = units[is_here], thread[is_here]
-        np.minimum.at(self.lowest, units, thread)
-        np.maximum.at(self.highest.thread, units, thread)
+    def _members(self, now: Now, many: Array) -> Rivals:
+        """Return the members that are in no order with the entries `many`."""
+        places, members = self.members().of(now.units[many])
+        entries = many[places]
+        races = ~self.clocks.is_ordered(members.thread, members.time, now.epochs.at(entries))
+        return Rivals(entries[races], members.thread[races], members.access[races])
 
-    def conflicts(self, now: Now) -> tuple[Array, Array]:
-        """Return the entries of `now` that another thread of the crowd is in no order with, and these threads."""
-        highest, lowest = self.highest.thread[now.units], self.lowest[now.units]
-        some = np.flatnonzero((highest != now.thread) | (lowest != now.thread))
-        some = some[~self._is_over(*now.only(some))]
-        other = np.where(highest[some] == now.thread[some], lowest[some], highest[some])
-        return some, other
+    def _extremes(self, now: Now, many: Array) -> Rivals:
+        """Return the member that is farthest away: where only barriers order, a crowd that is not over has no order with it."""
+        units, thread = now.units[many], now.epochs.thread[many]
+        low, high = self.low[units], self.high[units]
+        return Rivals(many, np.where(low ^ thread > high ^ thread, low, high), self.access[units])
 
-    def conflicts_elsewhere(self, now: Now) -> tuple[Array, Array]:
-        """Return the same for the thread that was set aside."""
-        if self.is_shared:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        other = self.elsewhere.thread[now.units]
-        some = np.flatnonzero((other != 0) & (other != now.thread))
-        if len(some):
-            units, thread, time = now.only(some)
-            some = some[~self.clocks.is_ordered(other[some], self.elsewhere.time[units], thread, time)]
-        return some, other[some]
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def begin(self, now: Now) -> None:
+        """Let the newcomers be the crowds, of several at one unit the last."""
+        units = now.units
+        if self.roll is not None:
+            self.roll.restart(units)
+        self.low[units] = self.high[units] = now.epochs.thread
+        self.time[units], self.access[units] = now.epochs.time, now.touch.access.number
+
+    def join(self, now: Now, is_new: Array) -> Array:
+        """Add the newcomers; those of `is_new` begin a crowd. Return the entries that have company in their crowd."""
+        new = now
+        if not is_new.all():
+            stays = now.units[~is_new]
+            some = np.flatnonzero(is_new)
+            new = now.at(
+                some[~np.isin(now.units[some], stays)]
+            )  # of several at one unit, one may know less than the others
+            if self.clocks.knows_lanes:
+                single = np.unique(stays[self.low[stays] == self.high[stays]])
+                self.members().add(single, self.high[single], self.time[single], self.access[single])
+        self.begin(new)
+        is_alone = new is now and np.array_equal(self.high[now.units], now.epochs.thread)
+        return np.zeros(0, np.int64) if is_alone else self._mingle(now)
+
+    def _mingle(self, now: Now) -> Array:
+        """Add newcomers to crowds that hold others, or newcomers of the same touch."""
+        units, epochs, number = now.units, now.epochs, now.touch.access.number
+        np.minimum.at(self.low, units, epochs.thread)
+        np.maximum.at(self.high, units, epochs.thread)
+        np.maximum.at(self.time, units, epochs.time)
+        self.access[units] = number
+        company = np.flatnonzero(self.low[units] != self.high[units])
+        if self.clocks.knows_lanes:
+            some = epochs.at(company)
+            self.members().add(units[company], some.thread, some.time, number)
+        return company
+
+    def take(self, other: Crowd, units: Array) -> None:
+        """Replace the crowds of `units` by those of another."""
+        if self.roll is not None:
+            self.roll.restart(units)
+        for mine, theirs in ((self.low, other.low), (self.high, other.high), (self.time, other.time)):
+            mine[units] = theirs[units]
+        self.access[units] = other.access[units]
+        if other.roll is not None:
+            _, members = other.roll.of(np.unique(units[self.low[units] != self.high[units]]))
+            self.members().add(members.unit, members.thread, members.time, members.access)
+
+    def members(self) -> Roll:
+        if self.roll is None:
+            self.roll = Roll(len(self.low))
+        return self.roll
 
 
-class Shadow(NamedTuple):
-    """The last accesses of one arena: the write, and by role ("read", "atomic") the crowds, made when a thread first joins."""
+Part = Literal["read", "write", "replaced", "atomic", 1, 2, 4, 8]
+Shadow = defaultdict[Part, Crowd]
+"""The crowds of one arena, each made when a thread first joins. A number: the atomics of this width in bytes, of several."""
 
-    write: LastAccesses
-    crowds: defaultdict[Role, Crowd]
-
-
-_RIVALS: dict[Role, tuple[Role, ...]] = {"read": ("atomic",), "write": ("read", "atomic"), "atomic": ("read",)}
-"""The crowds that an access conflicts with; all conflict with writes."""
+_RIVALS: dict[Part, tuple[Part, ...]] = {
+    "read": ("write", "atomic"),
+    "write": ("read", "atomic"),
+    "atomic": ("write", "read"),
+}
 
 
 class Races(Watcher):
-    """Finds races in one launch. clocks: another watcher of the launch, which has to be registered with it."""
+    """Finds races in one launch. clocks: another watcher of the launch, which has to be registered behind it."""
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.clocks = Clocks(launch, program)
         self.accesses = program.accesses
         self.shadows: dict[Any, Shadow] = {}
         self.constant_arenas = _constant_arenas(launch, program)
-        sizes: dict[Space, list[int]] = {}
+        sizes: dict[Space, set[int]] = defaultdict(set)
+        atomic_sizes: dict[Space, set[int]] = defaultdict(set)
         for access in self.accesses:
-            sizes.setdefault(access.space, []).append(access.dtype.itemsize)
+            for some in (sizes, atomic_sizes) if access.role == "atomic" else (sizes,):
+                some[access.space].add(access.dtype.itemsize)
         starts = [a.arena_start for a in launch.allocations]
         self.unit_bytes = {space: math.gcd(*given, *starts) for space, given in sizes.items()}
+        self.has_mixed_atomics = {space for space, given in atomic_sizes.items() if len(given) > 1}
 
     def access(self, touch: Touch, value: Any) -> None:
         arena, role = touch.allocation.arena, touch.access.role
@@ -178,18 +292,23 @@ class Races(Watcher):
         if shadow is None:
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
             make_crowd = functools.partial(Crowd, units, self.clocks, arena.space is Space.SHARED)
-            shadow = self.shadows[arena] = Shadow(LastAccesses.clear(units), defaultdict(make_crowd))
-        self._compare_with_write(shadow.write, now, value)
+            shadow = self.shadows[arena] = defaultdict(make_crowd)
         for rival in _RIVALS[role]:
-            if (crowd := shadow.crowds.get(rival)) is not None:
-                self._report(now, *crowd.conflicts(now), crowd.highest)
-                self._report(now, *crowd.conflicts_elsewhere(now), crowd.elsewhere)
+            if (crowd := shadow.get(rival)) is not None:
+                self._report(now, crowd.rivals(now))
         if role == "write":
-            self._note_write(shadow.write, now, value)
+            self._write(shadow, now, value)
+        elif role == "read":
+            shadow["read"].join(now, shadow["read"].is_over(now))
         else:
-            shadow.crowds[role].join(now)
-        if role == "atomic":
-            self.clocks.atomic(now.thread, arena, now.units)
+            self._update(shadow, now)
+
+    def barrier(self, teams: Sequence[Team], here: Array) -> None:
+        """Forget the rolls of shared memory, all of whose crowds are over."""
+        for memory in teams[0].memory if here.all() else ():
+            for crowd in self.shadows.get(memory, {}).values():
+                if crowd.roll is not None:
+                    crowd.roll.clear()
 
     def forget(self, memory: Iterable[Allocation]) -> None:
         for arena in memory:
@@ -197,53 +316,77 @@ class Races(Watcher):
 
     def _now(self, touch: Touch) -> Now:
         team, access = touch.team, touch.access
-        index, thread, time = touch.indices(), touch.pick(team.tag), touch.pick(self.clocks.of(team))
+        index, epochs = touch.indices(), Epochs(team.tag, *self.clocks.of(team))
+        epochs = epochs if touch.lanes is None else epochs.at(touch.lanes)
         lanes = np.arange(len(index))
-        if access.role == "read" and len(team.blocks) == 1 and not isinstance(touch.index, np.ndarray):
-            lanes = lanes[:: max(len(index) - 1, 1)]  # of threads that read one element the extremes are enough
-            index, thread, time = index[lanes], thread[lanes], time[lanes]
         unit_bytes = self.unit_bytes[access.space]
         start = (touch.allocation.arena_start + touch.phase) // unit_bytes
         pieces = access.dtype.itemsize // unit_bytes
         if pieces == 1:
-            return Now(touch, index + start if start else index, thread, time, lanes)
+            return Now(touch, index + start if start else index, epochs, lanes)
         units = (index[:, None] * pieces + np.arange(start, start + pieces)).reshape(-1)
-        return Now(touch, units, *(np.repeat(each, pieces) for each in (thread, time, lanes)))
+        lanes = np.repeat(lanes, pieces)
+        return Now(touch, units, epochs.at(lanes), lanes)
 
-    def _compare_with_write(self, last: LastAccesses, now: Now, value: Any) -> None:
-        """Report the entries that are in no order with the last write of another thread, and store another value."""
-        writer = last.thread[now.units]
-        some = np.flatnonzero((writer != now.thread) & (writer != 0))
-        if not len(some):
-            return
-        units, thread, time = now.only(some)
-        some = some[~self.clocks.is_ordered(writer[some], last.time[units], thread, time)]
-        if len(some) and now.touch.access.role == "write":
-            some = some[_changes(now, value, some)]
-        self._report(now, some, writer[some], last)
+    def _update(self, shadow: Shadow, now: Now) -> None:
+        """Record atomics. Those of another width than earlier ones conflict with them."""
+        atomics, access = shadow["atomic"], now.touch.access
+        if access.is_seen:
+            atomics.begin(now)
+        else:
+            atomics.join(now, atomics.is_over(now))
+        if access.space in self.has_mixed_atomics:
+            for width in (1, 2, 4, 8):
+                crowd = shadow[width]
+                if width == access.dtype.itemsize:
+                    crowd.join(now, crowd.is_over(now))
+                else:
+                    self._report(now, crowd.rivals(now))
 
-    def _note_write(self, last: LastAccesses, now: Now, value: Any) -> None:
-        """Record a write, and report lanes of it that store different values to one element."""
-        last.put(now.units, now.thread, now.time, now.touch.access.number)
-        winner = last.thread[now.units]
-        some = np.flatnonzero(winner != now.thread)
+    def _write(self, shadow: Shadow, now: Now, value: Any) -> None:
+        writes, units = shadow["write"], now.units
+        stored = self._stored(now, value)
+        is_over, changes = writes.is_over(now), np.zeros(len(units), np.bool_)
+        lives = writes.high[units] != 0
+        if writes.is_shared:
+            lives &= writes.time[units] >= now.epochs.block
+        some = np.flatnonzero(lives)
         if len(some):
-            some = some[_differs_from_winner(now, value, some)]
-            self._report(now, some, winner[some], last)
+            changes[some] = stored[some] != self._there(now, some)
+            self._report(now, writes.rivals(now, is_over | ~changes))
+            if (replaced := shadow.get("replaced")) is not None:
+                self._report(now, replaced.rivals(now, changes | replaced.is_over(now)))
+            if np.count_nonzero(changes):
+                shadow["replaced"].take(writes, units[changes])
+        company = writes.join(now, is_over | changes)
+        if len(company) and isinstance(value, np.ndarray):
+            self._report(now, _disagreeing(now, stored, company))
 
-    def _report(self, now: Now, some: Array, other: Array, known: LastAccesses) -> None:
-        """Report the entries `some` as races with the threads `other`, whose accesses `known` holds."""
-        if not len(some):
+    def _stored(self, now: Now, value: Any) -> Array:
+        """Return the bits that each entry stores."""
+        values = np.ascontiguousarray(value, now.touch.view.elements.dtype)
+        return np.resize(values.view(f"u{self.unit_bytes[now.touch.access.space]}"), len(now.units))
+
+    def _there(self, now: Now, some: Array) -> Array:
+        """Return the bits that are in memory for the entries `some`."""
+        allocation, unit_bytes = now.touch.allocation, self.unit_bytes[now.touch.access.space]
+        data = allocation.data[: len(allocation.data) // unit_bytes * unit_bytes]
+        return np.asarray(data.view(f"u{unit_bytes}")[now.units[some] - allocation.arena_start // unit_bytes])
+
+    def _report(self, now: Now, rivals: Rivals) -> None:
+        """Report races, of each entry the one with the thread that is farthest away, by the access of the other side."""
+        if not len(rivals.entries):
             return
-        other_access = known.access[now.units[some]]
-        for number in np.unique(other_access).tolist():
-            these = np.flatnonzero(other_access == number)
-            self._report_pairs(now, some[these], other[these], self.accesses[number - 1])
+        order = np.lexsort((now.epochs.thread[rivals.entries] ^ rivals.threads, rivals.entries))
+        rivals = rivals.only(order[np.diff(rivals.entries[order], append=-1) != 0])
+        for number in np.unique(rivals.accesses).tolist():
+            these = rivals.only(np.flatnonzero(rivals.accesses == number))
+            self._report_pairs(now, these.entries, these.threads, self.accesses[number - 1])
 
     def _report_pairs(self, now: Now, some: Array, other: Array, other_access: Access) -> None:
         """Report the pair that is farthest apart: what orders two blocks also orders warps, but not the other way round."""
         touch, launch = now.touch, now.touch.team.launch
-        apart = now.thread[some] ^ other  # tags differ in high bits only where blocks or warps do
+        apart = now.epochs.thread[some] ^ other  # tags differ in high bits only where blocks or warps do
         first = int(np.argmax((apart >> WARP_SHIFT != 0) + (apart >> launch.tag_shift != 0).astype(np.int8)))
         same_block, same_warp = apart[first] >> launch.tag_shift == 0, apart[first] >> WARP_SHIFT == 0
         kind = WarpRace if same_warp else BlockRace if same_block else GridRace
@@ -269,29 +412,12 @@ def _constant_arenas(launch: LaunchState, program: Program) -> frozenset[Allocat
     return frozenset(a.arena for a in launch.allocations) - written
 
 
-def _bits(values: Array) -> Array:
-    """Return values as integers that are equal where the bits are."""
-    return values.view(f"u{values.dtype.itemsize}") if values.dtype.itemsize in (1, 2, 4, 8) else values
-
-
-def _changes(now: Now, value: Any, some: Array) -> Array:
-    """Return for which of the entries `some` the store changes the bits in memory."""
-    lanes = now.lanes[some]
-    there = now.touch.view.elements[now.touch.indices()[lanes]]
-    return np.asarray(_stored(now, value)[lanes] != _bits(there))
-
-
-def _differs_from_winner(now: Now, value: Any, some: Array) -> Array:
-    """Return which of the entries `some`, all overwritten by another lane of the store, store other bits than that lane."""
-    stored = _stored(now, value)
-    _, group = np.unique(now.touch.indices(), return_inverse=True)
-    winner = np.empty(int(group.max()) + 1, stored.dtype)
-    winner[group] = stored
-    lanes = now.lanes[some]
-    return np.asarray(stored[lanes] != winner[group[lanes]])
-
-
-def _stored(now: Now, value: Any) -> Array:
-    """Return the bits that each lane of the touch stores."""
-    spread = np.broadcast_to(value, now.touch.indices().shape)
-    return _bits(spread.astype(now.touch.view.elements.dtype))
+def _disagreeing(now: Now, stored: Array, some: Array) -> Rivals:
+    """Return those of the entries `some` that store other bits than the last lane of the touch at the same unit."""
+    _, group = np.unique(now.units[some], return_inverse=True)
+    last = np.empty(int(group.max()) + 1, np.int64)
+    last[group] = some
+    other = last[group]
+    found = np.flatnonzero(stored[some] != stored[other])
+    accesses = np.full(len(found), now.touch.access.number)
+    return Rivals(some[found], now.epochs.thread[other[found]], accesses)

@@ -21,7 +21,7 @@ from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.program import Arrive, Program, Running, Turn, execute
 from stagekit.backends.interp.team import LaunchState, Team
-from stagekit.ir import Native, Op, Space
+from stagekit.ir import Op, Space
 from stagekit.limits import WARP
 
 _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
@@ -63,7 +63,7 @@ class TeamRun:
 
 
 def _blocks_to_start(launch: LaunchState, program: Program) -> Iterator[Array]:
-    """Return groups of blocks that start together, in the order of the schedule. A fence may order blocks: then one each."""
+    """Return groups of blocks that start together, in the order of the schedule."""
     numbers = np.arange(launch.blocks)
     schedule = launch.options.schedule
     if schedule is not None and schedule.order == "backward":
@@ -71,7 +71,7 @@ def _blocks_to_start(launch: LaunchState, program: Program) -> Iterator[Array]:
     elif schedule is not None and schedule.order == "random":
         numbers = np.random.default_rng((schedule.seed, _ORDER_SEED)).permutation(numbers)
     together = 1
-    if not program.is_scheduled and not program.has(Native.FENCE):
+    if not program.is_scheduled:
         sizes = (a.count * a.dtype.itemsize for a in program.shared if a.count is not None)
         shared_bytes = sum(sizes) + launch.dynamic_shared_bytes
         together = max(min(_TEAM_LANES // launch.threads, _TEAM_SHARED_BYTES // max(shared_bytes, 1)), 1)
@@ -204,7 +204,7 @@ class Scheduler:
         holds = np.sum([request.holds for _, request in waiting], axis=0)
         present = np.sum([request.present for _, request in waiting], axis=0)
         for watcher in self.launch.watchers:
-            watcher.barrier(group.blocks[present > 0])
+            watcher.barrier([team.team for team, _ in waiting], present > 0)
         for each, _ in waiting:
             each.arrived, each.answer = None, (holds, present)
 
@@ -213,6 +213,7 @@ class Scheduler:
         self.running.remove(each)
         group, is_last = each.group, all(t.group is not each.group for t in self.running)
         for watcher in self.launch.watchers:
+            watcher.end(each.team, is_last)
             watcher.forget(each.team.local.values())
             watcher.forget(group.memory if is_last else ())
         if is_last and len(group.blocks) > 1:

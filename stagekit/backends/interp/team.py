@@ -9,7 +9,7 @@ Warps are rows of 32: `to_warps` lays lanes out as (warps, 32), with a hole for 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -279,7 +279,10 @@ class Axes:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """An op of the kernel that accesses memory. number: its position among all of them, from 1. axes: of `A[i, j]`."""
+    """An op of the kernel that accesses memory.
+
+    number: its position among all of them, from 1. axes: of `A[i, j]`. is_seen: whether the kernel uses what is read.
+    """
 
     number: int
     role: Role
@@ -287,6 +290,7 @@ class Access:
     space: Space
     loc: Loc
     axes: Axes | None
+    is_seen: bool
 
 
 class Touch(NamedTuple):
@@ -332,8 +336,11 @@ class Watcher:
     def access(self, touch: Touch, value: Any) -> None:
         """Observe lanes that touch memory. value: what they store, one per such lane or a scalar; None for a read."""
 
-    def barrier(self, blocks: Array) -> None:
-        """Observe that every thread of these blocks has reached a block barrier."""
+    def updated(self, touch: Touch, is_written: Any) -> None:
+        """Observe that lanes have updated memory by an atomic. is_written: whether they stored, one for all or one per lane."""
+
+    def barrier(self, teams: Sequence[Team], here: Array) -> None:
+        """Observe a block barrier. teams: those of some blocks. here: of each of their blocks, whether its threads are there."""
 
     def syncwarp(self, team: Team, mask: Any) -> None:
         """Observe the active lanes synchronise with those that their masks name."""
@@ -343,6 +350,9 @@ class Watcher:
 
     def branch(self, team: Team, loc: Loc, taken: Array) -> None:
         """Observe an `if`, whose first arm the active lanes `taken` run."""
+
+    def end(self, team: Team, is_last: bool) -> None:
+        """Observe that a team has ended. is_last: no other team of its blocks runs."""
 
     def forget(self, memory: Iterable[Allocation]) -> None:
         """Drop what is known of memory whose blocks have ended."""
