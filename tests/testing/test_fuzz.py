@@ -25,8 +25,8 @@ from tools.fuzz.fuzzers import FUZZERS
 from tools.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
 
 TARGETS = ("interp", "cpu")
-SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8, "blocks": 200}
-LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000, "blocks": 5000}
+SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8, "blocks": 200, "races": 200}
+LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000, "blocks": 5000, "races": 20_000}
 MOST_SECONDS = 10.0  # of a short run
 
 

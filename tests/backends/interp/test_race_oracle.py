@@ -1,4 +1,8 @@
-"""Races are found exactly: random sequences of accesses and barriers, against all pairs of accesses looked at one by one."""
+"""Races are found exactly: random sequences of accesses and barriers, against all pairs of accesses looked at one by one.
+
+The fuzzer `races` compares richer kernels with a reference that watches the same run (`tools/fuzz/races_exact.py`). Here are that
+reference's own rules, and its verdict on the planted faults.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stagekit as sk
 from stagekit import dtypes
 from stagekit.backends.interp import Checks, Options, Schedule, run
 from stagekit.ir import Space
 from tests.backends.interp.kernels import Kernel, pointer
+from tests.testing.planted import CASES, Planted
+from tools.fuzz.races_run import Compared, compared
 
 SIZE = 24
 WARP = 32
@@ -127,3 +135,19 @@ def test_a_race_is_reported_if_and_only_if_there_is_one(
 
     assert {f.id for f in report.findings} <= {"WARP_RACE", "BLOCK_RACE", "GRID_RACE"}
     assert has_race(statements, threads, blocks) == bool(report.findings)
+
+
+@pytest.mark.stagekit_unchecked(reason="faults are what it is about")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_exact_reference_judges_planted_faults_alike(case: Planted) -> None:
+    watch = sk.sanitize(case.kernel, collect=True, **{"seed": 1, **case.options, "races": True})
+    Compared.made = None
+
+    with compared():
+        try:
+            watch[case.brackets](**case.fresh_arguments())
+        except sk.StagekitError:
+            return  # it is refused before anything runs
+
+    assert Compared.made is not None
+    assert Compared.made.exact.racy == Compared.made.found

@@ -1,0 +1,182 @@
+"""The exact reference of races: every access is kept, every thread has a plain vector clock, and all pairs are looked at.
+
+It watches a launch as `Races` does, and says which units of memory two threads touched in no order. It costs the square of the
+accesses, so it is for small launches only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stagekit.backends.interp.memory import Array
+from stagekit.backends.interp.team import LaunchState, Role, Scope, Team, Touch, Watcher
+from stagekit.ir import Space
+from stagekit.limits import WARP
+
+Clock = dict[int, int]
+"""By thread (its tag), how many of its accesses are over."""
+
+
+def merged(*clocks: Clock) -> Clock:
+    """Return a new clock with the later of each number."""
+    found: Clock = {}
+    for clock in {id(each): each for each in clocks}.values():
+        for thread, count in clock.items() if found else ():
+            if found.get(thread, 0) < count:
+                found[thread] = count
+        found = found or dict(clock)
+    return found
+
+
+@dataclass
+class Thread:
+    """What is over for a thread; what its atomics were told of; and what they tell of, each to all and within its block."""
+
+    clock: Clock = field(default_factory=dict)
+    found_device: Clock = field(default_factory=dict)
+    found_block: Clock = field(default_factory=dict)
+    fenced_device: Clock = field(default_factory=dict)
+    fenced_block: Clock = field(default_factory=dict)
+
+    def merge(self, *parts: str) -> None:
+        """Add what was found to the clock."""
+        for part in parts:
+            self.clock = merged(self.clock, getattr(self, part))
+            setattr(self, part, {})
+
+
+class Access(NamedTuple):
+    """One access of one unit by one thread. moment: how many accesses the thread has made. stored: the bits, of a write."""
+
+    thread: int
+    moment: int
+    role: Role
+    size: int
+    stored: bytes
+    is_seen: bool
+
+
+Place = tuple[Any, int]  # an arena, and a unit or a byte of it
+
+
+class ExactRaces(Watcher):
+    """racy: the units of memory at which two threads meet in no order."""
+
+    def __init__(self, launch: LaunchState, unit_bytes: dict[Space, int]) -> None:
+        self.launch, self.unit_bytes = launch, unit_bytes
+        self.threads: defaultdict[int, Thread] = defaultdict(Thread)
+        self.accesses: defaultdict[Place, list[Access]] = defaultdict(list)
+        self.messages: dict[tuple[Any, int, int], dict[Any, Clock]] = {}
+        self.racy: set[Place] = set()
+
+    # -- accesses -----------------------------------------------------------------------------------------------------
+
+    def access(self, touch: Touch, value: Any) -> None:
+        role, size, unit = touch.access.role, touch.access.dtype.itemsize, self.unit_bytes[touch.access.space]
+        if touch.access.space is Space.LOCAL:
+            return
+        stored = np.broadcast_to(0 if value is None else value, len(touch.indices()))
+        stored = stored.astype(touch.view.elements.dtype)
+        for lane, (thread, start) in enumerate(self._lanes(touch)):
+            clock = self.threads[thread].clock = merged(self.threads[thread].clock)
+            clock[thread] = clock.get(thread, 0) + 1
+            bits = stored[lane].tobytes()
+            for first in range(0, size, unit):
+                part = bits[first : first + unit]
+                now = Access(thread, clock[thread], role, size, part, touch.access.is_seen)
+                place = touch.allocation.arena, (start + first) // unit
+                if place not in self.racy and self._races(place, now):
+                    self.racy.add(place)
+                self.accesses[place].append(now)
+            if role == "write":
+                self._overwrite(touch.allocation.arena, start, start + size)
+
+    def _lanes(self, touch: Touch) -> Iterator[tuple[int, int]]:
+        """Yield the thread of each lane and the first byte that it touches."""
+        starts = touch.indices() * touch.access.dtype.itemsize + touch.allocation.arena_start + touch.phase
+        yield from zip(touch.pick(touch.team.tag).tolist(), starts.tolist(), strict=True)
+
+    def _races(self, place: Place, now: Access) -> bool:
+        earlier = self.accesses[place]
+        seen = (
+            i for i, each in enumerate(earlier) if each.role == "atomic" and each.is_seen and self._is_over(each, now)
+        )
+        behind = -1 if now.role == "atomic" else max(seen, default=-1)
+        return any(
+            _conflict(each, now) and not self._is_over(each, now) and not (each.role == "atomic" and i <= behind)
+            for i, each in enumerate(earlier)
+        )
+
+    def _is_over(self, earlier: Access, now: Access) -> bool:
+        return self.threads[now.thread].clock.get(earlier.thread, 0) >= earlier.moment
+
+    def _overwrite(self, arena: Any, start: int, end: int) -> None:
+        for other, low, high in list(self.messages):
+            if other is arena and low < end and start < high:
+                del self.messages[other, low, high]
+
+    def updated(self, touch: Touch, is_written: Any) -> None:
+        size = touch.access.dtype.itemsize
+        flags = np.broadcast_to(is_written, len(touch.indices())).tolist()
+        for (number, start), writes in zip(self._lanes(touch), flags, strict=True):
+            thread, block = self.threads[number], number >> self.launch.tag_shift
+            key = touch.allocation.arena, start, start + size
+            message = self.messages.setdefault(key, {})
+            if touch.access.is_seen:
+                thread.found_device = merged(thread.found_device, message.get("device", {}))
+                thread.found_block = merged(thread.found_block, message.get(block, {}))
+            if writes:
+                message["device"] = merged(message.get("device", {}), thread.fenced_device)
+                message[block] = merged(message.get(block, {}), thread.fenced_block)
+
+    # -- edges --------------------------------------------------------------------------------------------------------
+
+    def fence(self, team: Team, scope: Scope) -> None:
+        for number in team.tag[team.active_lanes()].tolist():
+            thread = self.threads[number]
+            thread.merge("found_block", *(() if scope == "block" else ("found_device",)))
+            thread.fenced_block = thread.clock
+            if scope != "block":
+                thread.fenced_device = thread.clock
+
+    def barrier(self, teams: Sequence[Team], here: Array) -> None:
+        for block in teams[0].blocks[here].tolist():
+            first = block + 1 << self.launch.tag_shift
+            threads = [self.threads[first + i] for i in range(self.launch.threads)]
+            self._meet([threads])
+            for thread in threads:
+                thread.merge("found_device", "found_block")
+
+    def syncwarp(self, team: Team, mask: Any) -> None:
+        masks, active = team.spread(mask).tolist(), team.active_lanes().tolist()
+        alive = [True] * team.lanes if team.ended is None else (~team.ended).tolist()
+        by_warp: defaultdict[int, list[int]] = defaultdict(list)
+        for lane, tag in enumerate(team.tag.tolist()):
+            by_warp[tag // WARP].append(lane)
+        for lanes in by_warp.values():
+            groups = {masks[lane] for lane in lanes if active[lane]}
+            arrived = [lane for lane in lanes if active[lane] or not alive[lane]]
+            tags = [[int(team.tag[x]) for x in arrived if group >> int(team.tag[x]) % WARP & 1] for group in groups]
+            self._meet([[self.threads[tag] for tag in each] for each in tags])
+
+    def _meet(self, groups: list[list[Thread]]) -> None:
+        """Let the threads of each group know what each of them knew before."""
+        names = [each.name for each in fields(Thread)]
+        known = [(group, {n: merged(*(getattr(t, n) for t in group)) for n in names}) for group in groups]
+        for group, clocks in known:
+            for thread in group:
+                for name, clock in clocks.items():
+                    setattr(thread, name, merged(getattr(thread, name), clock))
+
+
+def _conflict(x: Access, y: Access) -> bool:
+    if x.thread == y.thread or x.role == y.role == "read":
+        return False
+    if x.role == y.role == "atomic":
+        return x.size != y.size
+    return not (x.role == y.role == "write" and x.stored == y.stored)
