@@ -10,22 +10,13 @@ from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Uniform, Varyin
 from stagekit.backends.host.lanes import for_each_lane
 from stagekit.backends.host.pointers import address_of, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
+from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, suffix
 from stagekit.dtypes import DType
 from stagekit.ir import Native, Pointer, Scalar, Space, ops
 
-# Native -> (atomicrmw operation, or one per signedness; the plain operation on `old` and `value`)
-_OPERATIONS: dict[Native, tuple[str, str]] = {
-    Native.ATOMIC_ADD: ("add", "add"),
-    Native.ATOMIC_SUB: ("sub", "sub"),
-    Native.ATOMIC_AND: ("and", "and"),
-    Native.ATOMIC_OR: ("or", "or"),
-    Native.ATOMIC_XOR: ("xor", "xor"),
-    Native.ATOMIC_MIN: ("min", "min"),
-    Native.ATOMIC_MAX: ("max", "max"),
-    Native.ATOMIC_EXCHANGE: ("xchg", ""),
-}
-_COMBINABLE = (Native.ATOMIC_ADD, Native.ATOMIC_AND, Native.ATOMIC_OR, Native.ATOMIC_MIN, Native.ATOMIC_MAX)
+_EXTREMES = (Native.ATOMIC_MIN, Native.ATOMIC_MAX)
+_COMBINABLE = (Native.ATOMIC_ADD, Native.ATOMIC_AND, Native.ATOMIC_OR, *_EXTREMES)
 
 
 def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -56,14 +47,7 @@ def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: li
     if native is Native.ATOMIC_CAS:
         pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {order}")
         return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
-    return w.emit(f"atomicrmw {_spelt(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
-
-
-def _spelt(native: Native, dtype: DType) -> str:
-    name = _OPERATIONS[native][0]
-    if dtype.is_float:
-        return name if name == "xchg" else f"f{name}"
-    return f"u{name}" if name in ("min", "max") and not dtype.is_signed else name
+    return w.emit(f"atomicrmw {arith.atomic_operation(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
 
 
 def _plain_update(warp: Warp, native: Native, dtype: DType, place: str, values: list[str]) -> str:
@@ -79,13 +63,18 @@ def _plain_update(warp: Warp, native: Native, dtype: DType, place: str, values: 
 
 
 def _combine(warp: Warp, native: Native, dtype: DType, old: str, value: str) -> str:
-    w, held, name = warp.w, scalar_type(dtype), _OPERATIONS[native][1]
-    if not name:
+    w, held, name = warp.w, scalar_type(dtype), arith.atomic_operation(native, dtype)
+    if native is Native.ATOMIC_EXCHANGE:
         return value
-    if name in ("min", "max"):
-        sign = "s" if dtype.is_signed else "u"
-        return w.call(held, f"llvm.{sign}{name}.{held}", [(held, old), (held, value)])
-    return w.emit(f"{'f' if dtype.is_float else ''}{name} {held} {old}, {value}")
+    if native in _EXTREMES:
+        return w.call(held, f"llvm.{_with_sign(native, dtype)}.{held}", [(held, old), (held, value)])
+    return w.emit(f"{name} {held} {old}, {value}")
+
+
+def _with_sign(native: Native, dtype: DType) -> str:
+    """Return the operation as LLVM's intrinsics spell it: `smin`, `umin`, but `add`."""
+    name = arith.atomic_operation(native, dtype)
+    return f"s{name}" if native in _EXTREMES and dtype.is_signed else name
 
 
 def _combined(warp: Warp, native: Native, dtype: DType, value: Form) -> str:
@@ -97,9 +86,8 @@ def _combined(warp: Warp, native: Native, dtype: DType, value: Form) -> str:
     if warp.mask is not None:
         neutral = f"splat ({scalar_type(dtype)} {_neutral(native, dtype)})"
         text = w.emit(f"select <{LANES} x i1> {warp.mask.text}, {held} {text}, {held} {neutral}")
-    name = _OPERATIONS[native][1]
-    sign = ("s" if dtype.is_signed else "u") if name in ("min", "max") else ""
-    return w.call(scalar_type(dtype), f"llvm.vector.reduce.{sign}{name}.{suffix(held)}", [(held, text)])
+    name = f"llvm.vector.reduce.{_with_sign(native, dtype)}.{suffix(held)}"
+    return w.call(scalar_type(dtype), name, [(held, text)])
 
 
 def _neutral(native: Native, dtype: DType) -> int:

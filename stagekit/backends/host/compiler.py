@@ -25,7 +25,6 @@ from stagekit.backends.host.loops import emit_for, emit_while
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
-from stagekit.backends.host.slots import ALIGN
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, shared_machine, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.llvm import llvm, optimize
@@ -34,6 +33,7 @@ from stagekit.backends.shared_memory import BumpAllocator, place_shared
 from stagekit.diagnostics import InternalError
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
+from stagekit.native_tables import SCRATCH_ALIGN
 from stagekit.passes.legalize import soften_halves
 
 
@@ -139,7 +139,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
 
     EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
-    return module.text(), static.size_bytes, max(layout.take(0, ALIGN) for layout in layouts)
+    return module.text(), static.size_bytes, max(layout.take(0, SCRATCH_ALIGN) for layout in layouts)
 
 
 def _retypes_local(op: Op) -> bool:
@@ -157,7 +157,7 @@ def _write_block(
     flow = BlockFlow(kernel, cut, layout)
     _place_local(kernel, fn, layout, is_one_piece=not cut.has_splits)
     for op, offset in shared.items():
-        place = layout.take(0, ALIGN) if offset is None else offset
+        place = layout.take(0, SCRATCH_ALIGN) if offset is None else offset
         kernel.shared[op] = kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {place}")
     if not kernel.is_one_warp:
         flow.run_plan()
@@ -178,8 +178,8 @@ def _place_local(kernel: KernelContext, fn: Function, layout: BumpAllocator, *, 
         size = kernel.local_pitch(op) * LANES * op.dtype.itemsize
         if is_one_piece and stack_bytes + size <= MAX_STACK_BYTES:
             stack_bytes += size
-            kernel.local[op] = LocalPlace(kernel.w.emit_entry(f"alloca [{size} x i8], align {ALIGN}"), 0)
+            kernel.local[op] = LocalPlace(kernel.w.emit_entry(f"alloca [{size} x i8], align {SCRATCH_ALIGN}"), 0)
             continue
-        warp_bytes = 0 if is_one_piece else -(-size // ALIGN) * ALIGN
-        offset = layout.take(max(size, warp_bytes * kernel.warps), ALIGN)
+        warp_bytes = 0 if is_one_piece else -(-size // SCRATCH_ALIGN) * SCRATCH_ALIGN
+        offset = layout.take(max(size, warp_bytes * kernel.warps), SCRATCH_ALIGN)
         kernel.local[op] = LocalPlace(kernel.w.emit(f"getelementptr i8, ptr %scratch, i64 {offset}"), warp_bytes)

@@ -27,8 +27,8 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.shared_memory import BumpAllocator
 from stagekit.ir import Pointer, Scalar, Type, Value, ops
+from stagekit.native_tables import SCRATCH_ALIGN
 
-ALIGN = 64  # bytes: a cache line, and the widest vector
 _POINTER_BYTES = 8
 
 
@@ -66,7 +66,7 @@ def store_slot(warp: Warp, value: Value, offset_bytes: int, form: Form) -> None:
 
 
 def _alignment(type_: Type) -> int:
-    return min(warp_bytes(type_), ALIGN)
+    return min(warp_bytes(type_), SCRATCH_ALIGN)
 
 
 def _pointer(warp: Warp, value: Value, offset_bytes: int) -> str:
@@ -90,7 +90,7 @@ def place_slots(plan: Plan, warps: int, layout: BumpAllocator) -> dict[Value, in
             free.setdefault(ended[1], []).append(ended[2])
         size = warp_bytes(value.type) * warps
         reusable = free.get(size)
-        offsets[value] = reusable.pop() if reusable else layout.take(size, ALIGN)
+        offsets[value] = reusable.pop() if reusable else layout.take(size, SCRATCH_ALIGN)
         busy.append((times.last[value], size, offsets[value]))
     return offsets
 

@@ -22,7 +22,7 @@ from stagekit import dtypes
 from stagekit.backends.llvm.types import Lanes, llvm_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer, constant, literal, select
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Type, UnaryKind
+from stagekit.ir import BinaryKind, CompareKind, Native, Pointer, Type, UnaryKind
 
 
 def floor_divide(w: Writer, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
@@ -246,6 +246,16 @@ def compare(w: Writer, kind: CompareKind, type_: DType | Type, lanes: Lanes, a: 
     if dtype.is_float:
         return w.emit(f"fcmp {w.flags}{_FLOAT_PREDICATES[kind]} {held} {a}, {b}")
     return w.emit(f"icmp {_SIGNED_PREDICATES[kind]} {held} {a}, {b}")
+
+
+def atomic_operation(native: Native, dtype: DType) -> str:
+    """Return what `atomicrmw` calls an atomic on `dtype`: `add`, `fadd`, `umin`, `xchg`."""
+    if native is Native.ATOMIC_EXCHANGE:
+        return "xchg"
+    name = native.value.removeprefix("atomic_")
+    if dtype.is_float:
+        return f"f{name}"
+    return f"u{name}" if name in ("min", "max") and not dtype.is_signed else name
 
 
 # -- casts ------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from stagekit.backends.llvm import arith
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType, bfloat16
 from stagekit.ir import Native, ops
@@ -85,16 +86,16 @@ _FENCES = {"block": "cta", "device": "gl", "system": "sys"}
 _ORDER = 'syncscope("device") monotonic'
 
 
-def _atomic(signed: str, unsigned: str, real: str = "") -> Rule:
+def _atomic(native: Native) -> Rule:
     """Return the rule for one `atomicrmw`. LLVM makes compare-and-swap loops of the widths that the hardware lacks."""
 
     def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
         pointer, value = op.args
         dtype = pointer.type.dtype
-        verb = real if dtype.is_float else (signed if dtype.is_signed else unsigned)
         held, operand = e.pair(value)
         if dtype is bfloat16:  # everywhere else an i16 of its bits, which LLVM cannot add as floats
             held, operand = "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
+        verb = arith.atomic_operation(native, dtype)
         old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_ORDER}{_align(dtype)}")
         return e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old
 
@@ -133,14 +134,7 @@ NATIVES: Mapping[Native, Rule] = {
     Native.VOTE_ALL: _call("i1", "llvm.nvvm.vote.all.sync"),
     Native.MATCH_ANY: _call("i32", "llvm.nvvm.match.any.sync.i32"),
     Native.ACTIVE_MASK: _call("i32", "llvm.nvvm.activemask"),
-    Native.ATOMIC_ADD: _atomic("add", "add", "fadd"),
-    Native.ATOMIC_SUB: _atomic("sub", "sub", "fsub"),
-    Native.ATOMIC_MIN: _atomic("min", "umin"),
-    Native.ATOMIC_MAX: _atomic("max", "umax"),
-    Native.ATOMIC_AND: _atomic("and", "and"),
-    Native.ATOMIC_OR: _atomic("or", "or"),
-    Native.ATOMIC_XOR: _atomic("xor", "xor"),
-    Native.ATOMIC_EXCHANGE: _atomic("xchg", "xchg", "xchg"),
+    **{native: _atomic(native) for native in Native if native.value.startswith("atomic_")},
     Native.ATOMIC_CAS: _compare_and_swap,
     Native.FENCE: _along(_fence),
 }
