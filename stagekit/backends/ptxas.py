@@ -117,13 +117,13 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULT
 class CompileReport:
     """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts.
 
-    widened: lines where a variable got a wider dtype than one of the paths that meet there gives it.
+    notes: lines where a variable got a wider dtype than one of the paths that meet there gives it, or where threads must wait.
     """
 
     resources: Resources
     instructions: dict[str, int]
     warnings: tuple[str, ...]
-    widened: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         r = self.resources
@@ -135,12 +135,12 @@ class CompileReport:
             f"shared bytes          {r.shared_bytes} static",
             f"PTX instructions      {sum(self.instructions.values())}: {common}",
         ]
-        return "\n".join([*lines, *self.widened, *self.warnings])
+        return "\n".join([*lines, *self.notes, *self.warnings])
 
 
-def report(ptx: str, widened: tuple[str, ...] = ()) -> CompileReport:
+def report(ptx: str, notes: tuple[str, ...] = ()) -> CompileReport:
     """Assemble `ptx` and count its instructions. Raises StagekitError without ptxas."""
     assembled = assemble(ptx)
     body = ptx[ptx.find("{") :]
     counted = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))
-    return CompileReport(assembled.resources, dict(counted.most_common()), assembled.warnings, widened)
+    return CompileReport(assembled.resources, dict(counted.most_common()), assembled.warnings, notes)

@@ -17,6 +17,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, counted, shown
 from stagekit.dtypes import DType
+from stagekit.frontend import effects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
@@ -239,7 +240,7 @@ def _bound(site: Site, bound: Any) -> int | Number:
 
 
 def load(site: Site, pointer: Address) -> Number:
-    return Number(site.tracer.builder.load(pointer.value))
+    return Number(effects.load(site, pointer.value))
 
 
 def the_number_in(value: Any) -> str:
@@ -258,7 +259,7 @@ def store(site: Site, pointer: Address, value: Any) -> None:
         hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
         raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
     site.at()
-    site.tracer.builder.store(pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))
+    effects.store(site, pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))
 
 
 # -- slices ---------------------------------------------------------------------------------------------------------------

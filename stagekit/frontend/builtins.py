@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.frontend import arrays, objects
+from stagekit.frontend import arrays, effects, objects
 from stagekit.frontend.assignments import target_item
 from stagekit.frontend.builtin_numbers import ON_NUMBERS
 from stagekit.frontend.builtin_sequences import ON_SEQUENCES, chain_all
@@ -136,7 +136,7 @@ def _index(site: Site, a: Any, /) -> Any:
 
 
 def _print(site: Site, *args: Any, sep: str | None = " ", end: str | None = "\n") -> None:
-    """Emit the op that prints, once for each thread that gets here."""
+    """Emit the op that prints."""
     for name, text in (("sep", sep), ("end", end)):
         if not isinstance(text, str | None):
             raise site.error(BadCall(f"`{name}` of `print` is {describe(text)}", "give a string"))
@@ -147,7 +147,7 @@ def _print(site: Site, *args: Any, sep: str | None = " ", end: str | None = "\n"
         template += (escaped(sep) if position else "") + text
         operands += values
     site.at()
-    site.tracer.builder.print_(template + escaped(end), tuple(operands))
+    effects.act(site, lambda: site.tracer.builder.print_(template + escaped(end), tuple(operands)))
 
 
 STAGED: dict[Any, Builtin] = {

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.frontend import builtins, language, objects, overloads
+from stagekit.frontend import builtins, effects, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.control import describe
 from stagekit.frontend.direct import run as run_direct
@@ -70,6 +70,8 @@ def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -
     fragment = _package_attribute(fn, "__stagekit_fragment__")
     if fragment is not None and not isinstance(fn, type):
         fixed = _package_attribute(fn, "__stagekit_fixed__") or {}
+        if _package_attribute(fn, "__stagekit_per_thread__"):
+            site = effects.per_thread(site)
         return _interpreted(site, fragment, *_with_fixed(site, fragment, fixed, args, kwargs))
     if (builtin := builtins.find(fn)) is not None:
         return _builtin(site, fn, builtin, args, kwargs)
@@ -262,6 +264,7 @@ def run_call(
         site.frame.count_deep_call(site.node, source)
     scope = Scope(source.names, tracer.journal.born(variables), outer)
     inner = Frame(tracer, source, scope, function, site.loc, site.frame.depth + 1)
+    effects.enter(site, inner)
     inner.control = tracer.journal.born({RETURN: False})
     if isinstance(source.node, ast.Lambda):
         return evaluate(inner, source.node.body)

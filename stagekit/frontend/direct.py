@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stagekit.diagnostics import language_call
+from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import Staged
@@ -43,6 +44,7 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
     """Return `fn(*args, **kwargs)`, computed by CPython."""
     source, place = _source_of(fn.__code__)
     inner = Frame(site.tracer, source, Scope(source.names, {}, None), fn, site.loc, site.frame.depth + 1)
+    effects.enter(site, inner)
     inside = Site(inner, place)
     inside.at()
 

@@ -323,5 +323,8 @@ class BadBlockSize(Diagnostic):
 
 class MixedStyles(Diagnostic):
     title = "Two launch styles in one kernel"
-    label = "`{kernel}` uses program_id, whose launch is `k[grid]`, and {threads}, whose launch is `k[grid, block]`"
-    help = "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices"
+    label = "`{kernel}` uses {blocks}, for one program per block, and {threads}, for one per thread"
+    help = (
+        "use `sk.cuda.block_idx` instead of program_id, or tiles (`sk.arange`) instead of thread indices; what each thread of a "
+        "block-level kernel does for itself goes into a fragment marked `@sk.inline(per_thread=True)`"
+    )

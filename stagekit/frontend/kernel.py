@@ -32,16 +32,17 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
-from stagekit.frontend.language import StagedLaunch, wrong_block
+from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.sequential import sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
-from stagekit.frontend.tracer import RETURN, VALUE, Frame, NeedMoreThreads, TraceOptions, Tracer
+from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
-from stagekit.ir import Block, Builder, Function, Op, Scalar, Space, Value, flow, ops, walk
+from stagekit.ir import Block, Builder, Effect, Function, Native, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
 from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
@@ -70,6 +71,7 @@ class Traced:
 
     pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
     other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths.
+    waits: the barriers that the order of statements needs, and why. grid_axes: along which blocks may differ.
     """
 
     function: Function
@@ -82,6 +84,8 @@ class Traced:
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
     widened: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    grid_axes: tuple[int, ...] = (0, 1, 2)
 
     @cached_property
     def ir(self) -> str:
@@ -92,26 +96,27 @@ class Traced:
 def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
     """Interpret the kernel. meaning: returns the marker that annotates a run-time parameter, by its name.
 
-    Trace again, with more threads, when a tile turns out longer than the block assumed so far.
+    Trace again when something shows late that counts from the start: a tile longer than the block, or that the kernel is
+    block-level.
     """
-    threads: int | None = None
+    assumed = Assumed()
     while True:
         try:
-            return _Trace(request, threads, meaning).run()
-        except NeedMoreThreads as needed:
-            threads = needed.threads
+            return _Trace(request, assumed, meaning).run()
+        except TraceAgain as again:
+            assumed = again.assumed
 
 
 class _Trace:
     """One pass over the kernel."""
 
-    def __init__(self, request: KernelRequest, threads: int | None, meaning: Callable[[str], Any]) -> None:
+    def __init__(self, request: KernelRequest, assumed: Assumed, meaning: Callable[[str], Any]) -> None:
         self.meaning = meaning
         self.request = request
         self.source: Source = request.parameters.snapshot.source
         self.loc = self.source.loc(self.source.node, None, ())
         self.builder = Builder(self.loc)
-        self.tracer = Tracer(self.builder, request.options, threads, has_hosts=request.has_hosts)
+        self.tracer = Tracer(self.builder, request.options, assumed, has_hosts=request.has_hosts)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []
@@ -238,6 +243,11 @@ class _Trace:
         launch = self._launch(body)
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
+        waits: tuple[str, ...] = ()
+        if self.tracer.is_block_level:
+            ordered, waits = sequential(Function(self.request.symbol, body), self._threads_of_block())
+            body = ordered.body
+        grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
         written = flow.written(body, flow.sources(body))
         for slot, param in zip(self.slots, self.params):
             spec = self.specs[slot.argument]
@@ -262,6 +272,8 @@ class _Trace:
             pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
             lacks_hosts=self.tracer.lacks_hosts,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
+            waits=waits,
+            grid_axes=grid_axes,
         )
 
     def _needed_slots(self, body: Block, launch: LaunchSpec | None, needs: tuple[HostExpr, ...]) -> list[int]:
@@ -298,15 +310,22 @@ class _Trace:
         """Return what the brackets of a launch take, and the block where it is known at compile time."""
         uses = self.tracer.uses
         threads = sorted(name for name, level in uses.items() if level == "thread")
-        is_by_block = "block" in uses.values()
+        blocks = sorted("tiles" if name == "tile" else name for name, level in uses.items() if level == "block")
+        if blocks and threads:
+            raise StagingError(MixedStyles(self.source.name, ", ".join(blocks), ", ".join(threads)), self.loc)
         if launch is not None:
             fixed = tuple(b for b in launch.block if isinstance(b, int))
             return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 and 0 not in fixed else None
-        if is_by_block and threads:
-            raise StagingError(MixedStyles(self.source.name, ", ".join(threads)), self.loc)
-        if is_by_block or "tile" in uses:
-            return "block", (self.tracer.block_threads or 1, 1, 1)
+        if blocks:
+            return "block", (self.tracer.assumed.block_threads or 1, 1, 1)
         return "thread", None
+
+    def _threads_of_block(self) -> int:
+        """Return how many threads carry out the program of a block-level kernel."""
+        if self.tracer.launch is not None:
+            launch, loc = self.tracer.launch
+            return launched_threads(launch, loc)
+        return self.tracer.assumed.block_threads or 1
 
     def _whole_block(self, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
         """Return the block that a launch must give: `fixed`, or else, along x, the threads that a block-wide reduction is for."""
@@ -345,6 +364,20 @@ class _Trace:
         constant = max((e for e in found if isinstance(e, int)), default=0)
         computed = [e for e in found if not isinstance(e, int)]
         return (*([constant] if constant else []), *computed)
+
+
+def _grid_axes(body: Block) -> tuple[int, ...]:
+    """Return the axes of the grid that a kernel looks at; all where programs may take their work from an atomic."""
+    found: set[int] = set()
+    for op in walk(body):
+        if isinstance(op, ops.IntrinsicOp):
+            if op.spec.level == "block":
+                found.add(op.params[0])
+            elif op.spec.lower["cuda"] in (Native.BLOCK_IDX, Native.GRID_DIM):
+                found.add("xyz".index(op.params[0]))
+            elif op.results and Effect.WRITE in op.effects and next(flow.pointers_of(op), None):
+                return (0, 1, 2)
+    return tuple(sorted(found))
 
 
 class _HostExpressions:

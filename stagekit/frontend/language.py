@@ -5,6 +5,7 @@ Called outside a kernel they raise an error, but for the few that `outside` list
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -15,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import DIVISION, called, counted, hide_frames, shown
+from stagekit.diagnostics import DIVISION, Loc, called, counted, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays
+from stagekit.frontend import arrays, effects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -26,13 +27,14 @@ from stagekit.frontend.errors import (
     BadOperands,
     EntryMisplaced,
     SharedMemoryExceeded,
+    StagingError,
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
 from stagekit.frontend.source import name_given_to
-from stagekit.frontend.tracer import NeedMoreThreads, WholeBlock
+from stagekit.frontend.tracer import WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
 from stagekit.ir import Effect, Intrinsic, Space, Type, Value, Vector, has_effect
 from stagekit.ir.types import Scalar
@@ -124,7 +126,7 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     address = _pointer(site, "load", pointer)
     on = _mask(site, mask)
     if on is None:
-        return Number(site.tracer.builder.load(address.value))
+        return Number(effects.load(site, address.value))
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
@@ -132,7 +134,7 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
         shown = f"{describe(fill)} and elements of {address.dtype.name}"
         raise site.error(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"))
     otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
-    return Number(site.tracer.builder.load(address.value, on, otherwise))
+    return Number(effects.load(site, address.value, on, otherwise))
 
 
 def _holds_exactly(dtype: DType, fill: Any) -> bool:
@@ -151,7 +153,7 @@ def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
     on = _mask(site, mask)
-    site.tracer.builder.store(address.value, site.tracer.arithmetic.to_value(value, address.dtype), on)
+    effects.store(site, address.value, site.tracer.arithmetic.to_value(value, address.dtype), on)
 
 
 @elementwise
@@ -424,30 +426,31 @@ def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int
     if length < 1:
         raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
     tracer = site.tracer
-    tracer.uses["tile"] = "tile"
-    if tracer.launch is not None:
-        tracer.block_threads = _launched_threads(site, tracer.launch[0])
-        return tracer.block_threads
-    needed = threads_for(length)
-    if tracer.block_threads is None:
-        tracer.block_threads = needed
-    elif needed > tracer.block_threads:
-        raise NeedMoreThreads(needed)
-    return tracer.block_threads
+    tracer.uses["tile"] = "block"
+    tracer.become_block_level()
+    known = tracer.assumed.block_threads
+    needed = (
+        launched_threads(tracer.launch[0], site.loc)
+        if tracer.launch is not None
+        else max(threads_for(length), known or 0)
+    )
+    if needed != known:
+        tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
+    return needed
 
 
 _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
 
 
-def _launched_threads(site: Site, launch: StagedLaunch) -> int:
-    """Return how many threads the block has that `device_entry` gave."""
+def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
+    """Return how many threads the block has that `device_entry` gave to a block-level kernel."""
     threads, *others = launch.block
     is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
     if not is_usable or others != [1, 1]:
         shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
-        why = f"tiles need a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
+        why = f"a block-level kernel needs a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
         hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
-        raise site.error(BadBlockSize("block", f"({shown})", why, hint))
+        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), loc)
     return int(threads)
 
 
@@ -504,12 +507,14 @@ def inline_asm(
         params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
         with builder.block(params) as block:
             given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
-            answer = _host_answer(site, host, given, wanted)
+            answer = _host_answer(effects.per_thread(site), host, given, wanted)
             builder.yield_(*(site.tracer.arithmetic.to_value(a, d) for a, d in zip(answer, wanted, strict=True)))
         body = block.done()
-    made = tuple(
-        Number(v) for v in builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
-    )
+
+    def emit() -> Sequence[Value]:
+        return builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
+
+    made = tuple(map(Number, emit() if pure else effects.act(site, emit)))
     if many:
         return made
     return made[0] if made else None

@@ -7,22 +7,22 @@ operands of an operator; beside a pointer they are converted to its element dtyp
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import LIBRARY, counted, shown
+from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType, dtype_from_numpy, true_divide_dtype
-from stagekit.frontend import arrays
+from stagekit.frontend import arrays, effects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NoOverload
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import converted, default_dtype, is_literal, is_numeric, meet, out_of_range
 from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
-from stagekit.ir import PURE, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value
+from stagekit.ir import PURE, Effect, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value
 
 
 def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -34,17 +34,27 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
             raise no_overload(site, spec, values)
     if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
         return fold(site, spec, values, params)
-    if spec.level and not site.frame.source.file.startswith(LIBRARY):
+    if spec.level and not site.frame.is_per_thread:
         site.tracer.uses[spec.name] = spec.level
+        if spec.level == "block":
+            site.tracer.become_block_level()
     sig = resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.broadcast(*operands))
-    emitted = site.tracer.builder.call(spec, operands, params)
+    emitted = _emitted(site, spec, operands, params)
     results = tuple([Address(v) if isinstance(v.type, Pointer) else Number(v) for v in emitted])
     if len(results) > 1:
         return results
     return results[0] if results else None
+
+
+def _emitted(site: Site, spec: Intrinsic, operands: list[Value], params: tuple[Any, ...]) -> Sequence[Value]:
+    call = site.tracer.builder.call
+    pointers = [v for v in operands if isinstance(v.type, Pointer)] if Effect.WRITE in spec.effects else []
+    return (
+        effects.act(site, lambda: call(spec, operands, params), pointers) if pointers else call(spec, operands, params)
+    )
 
 
 # -- binding ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stagekit.diagnostics import Loc
-from stagekit.frontend import objects
+from stagekit.frontend import effects, objects
 from stagekit.frontend.assignments import (
     binding_scope,
     one_per_target,
@@ -151,7 +151,7 @@ def trace_assert(frame: Frame, node: ast.Assert) -> None:
     value = frame.tracer.builder.false() if holds is False else holds.value
     text, operands = message(frame, node.msg) if node.msg else (escaped(ast.unparse(node.test)), ())
     frame.tracer.builder.loc = loc
-    frame.tracer.builder.check(value, text, operands)
+    effects.act(Site(frame, node), lambda: frame.tracer.builder.check(value, text, operands))
 
 
 def trace_return(frame: Frame, node: ast.Return) -> None:

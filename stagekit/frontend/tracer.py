@@ -11,6 +11,7 @@ carried like any variable: False (not taken), True (taken for certain), or a run
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import types
 from collections import Counter
@@ -59,12 +60,20 @@ class TraceOptions:
     op_budget: int = OP_BUDGET
 
 
-class NeedMoreThreads(Exception):
-    """Raised for a tile longer than the block assumed so far: `kernel.trace` traces again with more threads."""
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a trace takes for granted from its start. block_threads: of a block that tiles count on, None where there is none."""
 
-    def __init__(self, threads: int) -> None:
-        super().__init__(threads)
-        self.threads = threads
+    block_threads: int | None = None
+    is_block_level: bool = False
+
+
+class TraceAgain(Exception):
+    """Raised where a trace finds that it should have assumed something else: `kernel.trace` starts again with that."""
+
+    def __init__(self, assumed: Assumed) -> None:
+        super().__init__(assumed)
+        self.assumed = assumed
 
 
 Assigned = dict[Any, tuple[Location, Any]]
@@ -94,7 +103,8 @@ class Tracer:
 
     builder: Builder
     options: TraceOptions
-    block_threads: int | None  # threads per block that tiles may count on, None before the first tile
+    assumed: Assumed = field(default_factory=Assumed)
+    has_acted: bool = False  # something was emitted that a block-level kernel would do once
     whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
     captures: Captures = field(default_factory=Captures)
     journal: Journal = field(default_factory=Journal)
@@ -128,6 +138,22 @@ class Tracer:
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
         self.intervals = Intervals(self.builder.maker_of)
+
+    # -- what only the text of a kernel tells -------------------------------------------------------------------
+
+    @property
+    def is_block_level(self) -> bool:
+        return self.assumed.is_block_level
+
+    def become_block_level(self) -> None:
+        """Note that the kernel is one program per block, where a tile or `program_id` shows it."""
+        if not self.is_block_level:
+            self.assume(dataclasses.replace(self.assumed, is_block_level=True), is_too_late=self.has_acted)
+
+    def assume(self, assumed: Assumed, *, is_too_late: bool) -> None:
+        if is_too_late:
+            raise TraceAgain(assumed)
+        self.assumed = assumed
 
     # -- rounds that count for nothing --------------------------------------------------------------------------
 
@@ -254,6 +280,9 @@ class Frame:
     loops: list[LoopFlags] = field(default_factory=list)
     locs: dict[Any, Loc] = field(default_factory=dict)
     doubts: list[StagingError] | None = None  # the errors of a loop's round, which a wrong type may have caused
+    is_per_thread: bool = (
+        False  # each thread acts for itself: in fragments of the library, and in those that are marked so
+    )
 
     @contextmanager
     def certain(self) -> Iterator[None]:

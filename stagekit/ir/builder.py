@@ -186,8 +186,8 @@ class Builder:
     def load(self, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
         return self._one(ops.Load, {"pointer": pointer, "mask": mask, "other": other})
 
-    def store(self, pointer: Value, value: Value, mask: Value | None = None) -> None:
-        self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask})
+    def store(self, pointer: Value, value: Value, mask: Value | None = None) -> tuple[Value, ...]:
+        return self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask})
 
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
         return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)
@@ -221,13 +221,19 @@ class Builder:
     ) -> tuple[Value, ...]:
         return self._many(ops.While, {"inits": inits, "before": before, "after": after}, names)
 
+    def once(self, body: Block) -> tuple[Value, ...]:
+        return self._many(ops.ActOnce, {"thread_body": body})
+
+    def statement(self) -> None:
+        self._many(ops.Statement, {})
+
     # -- the rest -----------------------------------------------------------------------------------------------
 
-    def check(self, condition: Value, message: str, operands: tuple[Value, ...]) -> None:
-        self._many(ops.Assert, {"condition": condition, "operands_": operands, "message": message})
+    def check(self, condition: Value, message: str, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+        return self._many(ops.Assert, {"condition": condition, "operands_": operands, "message": message})
 
-    def print_(self, format: str, operands: tuple[Value, ...]) -> None:
-        self._many(ops.Print, {"operands_": operands, "format": format})
+    def print_(self, format: str, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+        return self._many(ops.Print, {"operands_": operands, "format": format})
 
     def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
         """Call an intrinsic; argument types must match one of its signatures exactly."""

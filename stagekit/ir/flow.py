@@ -69,7 +69,12 @@ def _edges_of_while(op: ops.While) -> Iterator[Edge]:
 
 _Rules = Mapping[type[Op], Callable[[Any], Iterable[Edge]]]
 
-_EDGES: _Rules = {ops.If: _edges_of_if, ops.For: _edges_of_for, ops.While: _edges_of_while}
+_EDGES: _Rules = {
+    ops.If: _edges_of_if,
+    ops.For: _edges_of_for,
+    ops.While: _edges_of_while,
+    ops.ActOnce: lambda op: zip(end_of(op.thread_body), op.results),
+}
 _COPIES: _Rules = {
     **_EDGES,
     ops.Offset: lambda op: ((op.pointer, op.result),),

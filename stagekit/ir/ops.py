@@ -265,6 +265,18 @@ class While(Op):
     after: Block = body()
 
 
+@op("once")
+class ActOnce(Op):
+    """Run `thread_body` in one thread of the block; every thread gets what it yields. Only while a kernel is being traced."""
+
+    thread_body: Block = body()
+
+
+@op("statement")
+class Statement(Op):
+    """A statement of a block-level kernel begins here, before which threads may have to wait. Only while it is being traced."""
+
+
 @op("yield", is_terminator=True)
 class Yield(Op):
     """End a body and hand its values to the op it belongs to."""

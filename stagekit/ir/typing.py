@@ -215,6 +215,10 @@ def _while(op: ops.While) -> tuple[Type, ...]:
     return forwarded
 
 
+def _once(op: ops.ActOnce) -> tuple[Type, ...]:
+    return _yielded(op.thread_body)
+
+
 def _assert(op: ops.Assert) -> tuple[Type, ...]:
     if op.condition.type is not BOOL:
         _fail(f"assert condition is {op.condition.type}")
@@ -311,6 +315,8 @@ _RULES: dict[type[Op], Rule] = {
     ops.If: _if,
     ops.For: _for,
     ops.While: _while,
+    ops.ActOnce: _once,
+    ops.Statement: _nothing,
     ops.Yield: _nothing,
     ops.Condition: _nothing,
     ops.Assert: _assert,

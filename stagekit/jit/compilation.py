@@ -101,6 +101,7 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
         signature=traced.signature,
         style=traced.style,
         launch=traced.launch,
+        grid_axes=traced.grid_axes,
         is_debug=bool(fn.attribute("debug")),
         record_sites=tuple(fn.attribute("record_sites", ())),
         **fields,
@@ -155,7 +156,7 @@ def _words(traced: Traced) -> tuple[str, str] | None:
             return None  # the lowering of a user's intrinsic is the user's own code
         shows_places = shows_places or isinstance(op, ops.Assert | ops.Print)
     try:
-        facts = json.dumps(to_plain((traced.signature, traced.launch, traced.style, traced.block)))
+        facts = json.dumps(to_plain((traced.signature, traced.launch, traced.style, traced.block, traced.grid_axes)))
     except NotPlain:
         return None
     return print_function(fn, locations=True) if shows_places else traced.ir, facts

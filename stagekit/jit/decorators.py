@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from stagekit.diagnostics import hide_frames
 from stagekit.frontend.calls import keep_snapshot
@@ -17,7 +17,7 @@ from stagekit.frontend.python_calls import HandedOut
 from stagekit.frontend.source import Snapshot
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable
-from stagekit.jit.options import KernelOptions, read_options
+from stagekit.jit.options import FLAG, KernelOptions, check_options, read_options
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime.args import OF_AN_OBJECT, describe
 
@@ -79,8 +79,9 @@ def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callabl
 class InlineFunction:
     """A fragment: in a kernel its body is expanded at every call; outside, it is the Python function it was made from."""
 
-    def __init__(self, fn: types.FunctionType) -> None:
+    def __init__(self, fn: types.FunctionType, per_thread: bool = False) -> None:
         self.__stagekit_fragment__ = fn
+        self.__stagekit_per_thread__ = per_thread
         keep_snapshot(Snapshot.take(fn))
         functools.update_wrapper(self, fn)
 
@@ -102,12 +103,27 @@ class InlineFunction:
         return f"<stagekit inline {self.__stagekit_fragment__.__qualname__}>"
 
 
+@overload
+def inline(fn: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def inline(*, per_thread: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @hide_frames
-def inline(fn: Callable[P, R]) -> Callable[P, R]:
-    """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text."""
-    if type(fn) is HandedOut:  # a `def` inside a kernel is a fragment already
-        return fn
-    return InlineFunction(_checked(fn, "inline"))
+def inline(fn: Any = None, **options: Any) -> Any:
+    """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text.
+
+    per_thread: each thread acts for itself in it, also where a block-level kernel calls it. It may then use thread indices,
+    warp functions and barriers, and `Tile.elements` are those of its thread.
+    """
+    check_options("@inline", options, {"per_thread": FLAG})
+    per_thread = options.get("per_thread", False)
+
+    @hide_frames
+    def define(given: Any) -> Any:
+        if type(given) is HandedOut and not per_thread:  # a `def` inside a kernel is a fragment already
+            return given
+        return InlineFunction(_checked(given, "inline"), per_thread)
+
+    return define if fn is None else define(fn)
 
 
 def _checked(fn: Any, decorator: str) -> types.FunctionType:

@@ -241,10 +241,14 @@ class Launchable:
 
     @hide_frames
     def report(self) -> CompileReport:
-        """Return registers, spills, shared memory and instruction counts, from ptxas, and lines where a variable widened."""
+        """Return registers, spills, shared memory and instruction counts, from ptxas, and what the text of the kernel costs.
+
+        That are lines where a variable widened, and barriers that the order of a block-level kernel's statements needs.
+        """
         from stagekit.backends.ptxas import report
 
-        return report(self.ptx, self.trace().widened)
+        traced = self.trace()
+        return report(self.ptx, (*traced.widened, *traced.waits))
 
 
 class ForwardingKernel(Launchable):

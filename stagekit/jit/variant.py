@@ -117,8 +117,8 @@ class Variant:
     def _idle(self) -> IdleKernel:
         """The kernel on the CPU without code: it tells which block code is needed for, and launches blocks of no threads."""
         traced = self.traced
-        artifact = Artifact("cpu", self.name, "", b"", traced.signature, traced.style, traced.launch, traced.block, 0)
-        return IdleKernel(artifact, self.constexprs)
+        facts = (traced.signature, traced.style, traced.launch, traced.block)
+        return IdleKernel(Artifact("cpu", self.name, "", b"", *facts, 0, grid_axes=traced.grid_axes), self.constexprs)
 
     def _loaded(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
         return self._kernels.get(key) or self._kernels.of(key, self.explained()(load))

@@ -17,8 +17,8 @@ from typing import Any
 
 from stagekit.ir import Block, Builder, Effect, Function, Op, Value, ops
 from stagekit.ir.core import OP_CLASSES
+from stagekit.ir.rewriter import Rewriter
 from stagekit.passes import PassContext
-from stagekit.passes.rewriter import Rewriter
 
 _REPEATABLE = frozenset({Effect.VARYING})
 _DISTINCT = (ops.Alloc,)  # two of them are two pieces of memory

@@ -18,8 +18,8 @@ from typing import Any
 
 from stagekit.ir import Block, Effect, Function, Op, Value, flow, walk
 from stagekit.ir.ops import Condition, For, If, While, Yield
+from stagekit.ir.rewriter import Rewriter
 from stagekit.passes import PassContext
-from stagekit.passes.rewriter import Rewriter
 
 _REMOVABLE = frozenset({Effect.READ, Effect.VARYING, Effect.COLLECTIVE})
 

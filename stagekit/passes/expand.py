@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NoReturn
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
 from stagekit.ir.ops import Constant, Indexed, InlineAsm, IntrinsicOp, Offset
+from stagekit.ir.rewriter import Rewriter
 from stagekit.ir.typing import is_elementwise, types_of
 from stagekit.passes import PassContext
-from stagekit.passes.rewriter import Rewriter
 
 
 class UnsupportedOnTarget(Diagnostic):

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagekit.ir import PURE, Builder, Function, Native, Op, Pointer, Type, UnaryKind, Value, ops, semantics
+from stagekit.ir.rewriter import Rewriter, Rule
 from stagekit.passes import PassContext, identities
 from stagekit.passes.expand import lowering
 from stagekit.passes.identities import Identity, Same
-from stagekit.passes.rewriter import Rewriter, Rule
 
 Replacement = Sequence[Value] | None
 

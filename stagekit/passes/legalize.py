@@ -24,8 +24,8 @@ from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value, Vector
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
+from stagekit.ir.rewriter import rewrite
 from stagekit.passes import PassContext
-from stagekit.passes.rewriter import rewrite
 
 Replacement = Sequence[Value] | None
 

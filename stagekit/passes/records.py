@@ -18,8 +18,8 @@ from stagekit.artifact import RecordSite
 from stagekit.intrinsics.registry import by_name
 from stagekit.ir import INDEX, Block, Builder, CompareKind, Effect, Function, Op, Pointer, Scalar, Space, Value, walk
 from stagekit.ir.ops import Assert, Print
+from stagekit.ir.rewriter import Rewriter, Rule
 from stagekit.passes import PassContext
-from stagekit.passes.rewriter import Rewriter, Rule
 
 _WORD = dtypes.uint64
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from stagekit.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32
 from stagekit.ir import BinaryKind, Block, Function, Llvm, Op, Scalar, UnaryKind, Value, Vector, ops, walk
+from stagekit.ir.rewriter import Rewriter
 from stagekit.ir.typing import types_of
 from stagekit.passes import PassContext
 from stagekit.passes.expand import lowering
-from stagekit.passes.rewriter import Rewriter
 
 Lanes = tuple[Value, ...]
 

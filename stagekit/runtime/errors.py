@@ -183,6 +183,15 @@ class BracketsMisfit(Diagnostic):
     help = "{readings}"
 
 
+class SameProgram(Diagnostic):
+    title = "Programs that would all do the same"
+    label = "`{kernel}` on a grid of {grid}: {count} programs along axis {axis}, which it does not look at"
+    help = (
+        "the brackets of a block-level kernel hold its grid, not its threads: give 1 there, or use `program_id({axis})`, "
+        "which also says that the same is to be done {count} times"
+    )
+
+
 class GridFunctionFailed(Diagnostic):
     title = "A grid function raised"
     label = "{reason}"

@@ -57,7 +57,7 @@ class Kernel:
             return request
         if key is None:
             return NO_BRACKETS
-        request = read_brackets(key, self.artifact.style, self._name, self.artifact.block)
+        request = read_brackets(key, self.artifact.style, self._name, self.artifact.block, self.artifact.grid_axes)
         if is_constant(key):
             self._last_request = key, request
         return request

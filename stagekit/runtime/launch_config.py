@@ -82,8 +82,13 @@ class LaunchRequest:
 NO_BRACKETS = LaunchRequest()
 
 
-def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None) -> LaunchRequest:
-    """Return the meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any."""
+def read_brackets(
+    key: Any, style: Style, kernel: str, fixed_block: Axes | None, grid_axes: tuple[int, ...] = (0, 1, 2)
+) -> LaunchRequest:
+    """Return the meaning of `kernel[key]` for a kernel of this style. fixed_block: the one it was compiled for, if any.
+
+    grid_axes: along which programs differ; any other axis of the grid must be 1.
+    """
     if issubclass(type(key), LaunchConfig) and style != "entry":  # `isinstance` would ask the object for its class
         parts: tuple[Any, ...] = (key.grid, key.block, key.shared_bytes)
     elif style == "block" and _is_grid(key):
@@ -92,7 +97,7 @@ def read_brackets(key: Any, style: Style, kernel: str, fixed_block: Axes | None)
         parts = key
     else:
         raise _misfit(key, style, kernel)
-    return _request(kernel, fixed_block, *parts)
+    return _request(kernel, fixed_block, grid_axes, *parts)
 
 
 def is_exact(key: Any) -> bool:
@@ -138,6 +143,13 @@ def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:
         raise LaunchError(errors.BlockMismatch(kernel, fixed_block, block))
 
 
+def _check_grid(kernel: str, size: LaunchSize, axes: tuple[int, ...]) -> None:
+    """Refuse programs that would all do the same: more than one along an axis that the kernel does not look at."""
+    for axis, count in enumerate(size.grid):
+        if count > 1 and axis not in axes and size.blocks:
+            raise LaunchError(errors.SameProgram(kernel, size.grid, count, axis))
+
+
 def missing_brackets(style: Style, kernel: str) -> LaunchError:
     """Return the error for a launch without brackets of a kernel that needs them."""
     return LaunchError(
@@ -146,17 +158,26 @@ def missing_brackets(style: Style, kernel: str) -> LaunchError:
 
 
 def _request(
-    kernel: str, fixed_block: Axes | None, grid: Any, block: Any, shared_bytes: Any = 0, stream: Any = None
+    kernel: str,
+    fixed_block: Axes | None,
+    grid_axes: tuple[int, ...],
+    grid: Any,
+    block: Any,
+    shared_bytes: Any = 0,
+    stream: Any = None,
 ) -> LaunchRequest:
     if stream is not None:
         stream_handle(stream)  # refuses a wrong one here, on every target
     size = launch_size(0 if callable(grid) else grid, block, shared_bytes)
     check_block(kernel, fixed_block, size.block)
     if not callable(grid):
+        _check_grid(kernel, size, grid_axes)
         return LaunchRequest(size, stream)
 
     def computed_size(by_name: Mapping[str, Any]) -> LaunchSize:
-        return launch_size(_computed_grid(grid, by_name), size.block, size.shared_bytes)
+        computed = launch_size(_computed_grid(grid, by_name), size.block, size.shared_bytes)
+        _check_grid(kernel, computed, grid_axes)
+        return computed
 
     return LaunchRequest(computed_size, stream, size.block)
 

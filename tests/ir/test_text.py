@@ -72,6 +72,10 @@ func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool, %v: vector<4
   %24 = extract %23 {index=3} : bool
   %25 = pack(%x, %2) : vector<2 x f32>
   asm() {text="bar.sync 0;", constraints="", has_side_effects=true}
+  statement
+  %26 = once : f32 thread {
+    yield(%x)
+  }
   yield()
 }
 """

@@ -130,7 +130,7 @@ def test_a_tile_spreads_over_the_block_that_device_entry_fixed(place, extent, th
 
 @pytest.mark.parametrize("block", [(32, 8), 0, 2000])
 def test_a_tile_needs_a_block_along_x(block):
-    with pytest.raises(sk.StagekitError, match="tiles need a block along x alone"):
+    with pytest.raises(sk.StagekitError, match="needs a block along x alone"):
         tile_of_any_block.specialize(dst=sk.Pointer(sk.int64), EXTENT=64, THREADS=block).ir
 
 

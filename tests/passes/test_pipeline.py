@@ -35,13 +35,13 @@ from stagekit.ir import (
 )
 from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
+from stagekit.ir.rewriter import rewrite
 from stagekit.ir.verifier import VerifyError, verify
 from stagekit.passes import Pass, PassContext
 from stagekit.passes.cse import cse
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
 from stagekit.passes.pipeline import PASSES, legal, lower
-from stagekit.passes.rewriter import rewrite
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 CUDA = PassContext("cuda", 75, fastmath=False, debug=False)

@@ -22,9 +22,25 @@ def a_sum_of_each_tile(A, out, BLOCK: sk.constexpr):
     out[sk.program_id(0)] = sk.reduce_sum(sk.load(A + i))
 
 
-@fault("BLOCK_RACE", "no barrier between", 1, {"A": zeros(130), "BLOCK": 128})
-def tile_shifted_in_place(A, BLOCK: sk.constexpr):
+@fault("BLOCK_RACE", "no barrier between", (1, 128), {"A": zeros(130)})
+def row_shifted_in_place(A):
+    i = sk.cuda.thread_idx("x")
+    sk.store(A + i, sk.load(A + i + 1) + i)
+
+
+@clean(1, {"A": zeros(130), "BLOCK": 128})
+def a_tile_shifted_in_place(A, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
+    sk.store(A + i, sk.load(A + i + 1) + i)
+
+
+@fault("BLOCK_RACE", "no barrier between", 1, {"A": zeros(130), "BLOCK": 128})
+def tile_shifted_by_each_thread(A, BLOCK: sk.constexpr):
+    _shift_by_thread(A, sk.arange(0, BLOCK))
+
+
+@sk.inline(per_thread=True)
+def _shift_by_thread(A, i):
     sk.store(A + i, sk.load(A + i + 1) + i)
 
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stagekit.diagnostics import UNKNOWN
-from stagekit.ir import Block, Builder, Function, Op, Value
+from stagekit.ir.builder import Builder
+from stagekit.ir.core import Block, Function, Op, Value
 
 Rule = Callable[[Any, Builder], Sequence[Value] | None]
 

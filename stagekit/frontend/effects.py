@@ -1,0 +1,64 @@
+"""What a kernel does to memory and to the world outside: in a block-level kernel once, in the order of its statements.
+
+Of its own statements one thread acts for all: the others get what an atomic returns. In thread-level code, which the library's
+functions are as well, each thread acts for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from stagekit.diagnostics import LIBRARY
+from stagekit.frontend.evaluation import Site
+from stagekit.frontend.tracer import Frame
+from stagekit.ir import Pointer, Space, Value
+
+Emit = Callable[[], Sequence[Value]]
+
+
+def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Value]:
+    """Emit what acts, and return its results. pointers: the memory that it acts on, if it acts on memory alone."""
+    tracer, builder = site.tracer, site.tracer.builder
+    if site.frame.is_per_thread or (pointers and all(map(_is_local, pointers))):
+        return emit()
+    if not tracer.is_block_level:
+        tracer.has_acted = True
+        return emit()
+    builder.statement()
+    with builder.block() as body:
+        builder.yield_(*emit())
+    return builder.once(body.done())
+
+
+def load(site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
+    begin_statement(site)
+    return site.tracer.builder.load(pointer, mask, other)
+
+
+def store(site: Site, pointer: Value, value: Value, mask: Value | None = None) -> None:
+    act(site, lambda: site.tracer.builder.store(pointer, value, mask), (pointer,))
+
+
+def begin_statement(site: Site) -> None:
+    """Note that what follows is a statement of a block-level kernel."""
+    if site.tracer.is_block_level and not site.frame.is_per_thread:
+        site.tracer.builder.statement()
+
+
+def _is_local(pointer: Value) -> bool:
+    return isinstance(pointer.type, Pointer) and pointer.type.space is Space.LOCAL
+
+
+def enter(site: Site, inner: Frame) -> None:
+    """Begin a call. One of the library is a statement of a block-level kernel, in which each thread acts for itself."""
+    inner.is_per_thread = site.frame.is_per_thread
+    if not inner.is_per_thread and inner.source.file.startswith(LIBRARY):
+        begin_statement(site)
+        inner.is_per_thread = True
+
+
+def per_thread(site: Site) -> Site:
+    """Begin a statement in which each thread acts for itself; return where it does."""
+    begin_statement(site)
+    return Site(dataclasses.replace(site.frame, is_per_thread=True), site.node)

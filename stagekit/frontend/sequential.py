@@ -1,0 +1,286 @@
+"""Make the threads of a block act as the one sequential program that a block-level kernel is.
+
+    once { store(out, total) }          if thread_idx("x") == 0 { store(out, total) }
+    statement                      ->   syncthreads()
+    y = load(out)                       y = load(out)
+
+*Once*: one thread does what stands in a `once`; what it yields reaches the others through shared memory.
+
+*In order*: a statement begins with a barrier where one of its accesses may meet an earlier one of another thread: both go to
+one array, one of them writes, and it is not certain that each element is touched by one thread alone. Different arguments are
+taken for different arrays. What a fragment of the library does is one statement, which orders its own accesses.
+
+    store(A + i, x); y = load(A + i)              no barrier: thread t reads what it wrote
+    store(A + i, x); y = load(A + n - 1 - i)      a barrier: thread t reads what thread n - 1 - t wrote
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stagekit.diagnostics import Loc, place_of_user
+from stagekit.intrinsics import registry
+from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, flow, ops, walk
+from stagekit.ir.affine import Sum, Sums, Term, meets
+from stagekit.ir.rewriter import Rewriter, rewrite
+from stagekit.limits import WARP
+
+_MEMORY = frozenset({Effect.READ, Effect.WRITE})
+
+
+def sequential(fn: Function, threads: int) -> tuple[Function, tuple[str, ...]]:
+    """Return `fn` without `once` and `statement`, for a block of `threads` threads along x, and why it has each barrier."""
+    once = _Once(fn, threads)
+    fn = once.run()
+    order = _Order(fn.body, threads, once.conditions)
+    if threads > 1:
+        order.run(fn.body, [])
+
+    def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
+        if op in order.reasons:
+            _emit_barrier(b, threads)
+        return ()
+
+    return rewrite(fn, {ops.Statement: begin}), tuple(order.reasons.values())
+
+
+def _emit_barrier(b: Builder, threads: int) -> None:
+    if threads > WARP:
+        b.call(registry.by_name("syncthreads"), ())
+    else:
+        b.call(registry.by_name("syncwarp"), (b.constant((1 << threads) - 1, U32),))
+
+
+# -- once -----------------------------------------------------------------------------------------------------------------
+
+
+class _Once:
+    """Turns each `once` into a branch. conditions: of these branches; they hold in the first thread alone."""
+
+    def __init__(self, fn: Function, threads: int) -> None:
+        self.fn = fn
+        self.threads = threads
+        self.used = {value for each in walk(fn.body) for value in each.operands()}
+        self.slots = Builder(fn.body.ops[-1].loc)
+        self.conditions: set[Value] = set()
+
+    def run(self) -> Function:
+        fn = Rewriter({ops.ActOnce: self.branch}).run(self.fn)
+        return dataclasses.replace(fn, body=Block(fn.params, (*self.slots.current.ops, *fn.body.ops)))
+
+    def branch(self, op: ops.ActOnce, b: Builder) -> Sequence[Value]:
+        given = flow.end_of(op.thread_body)
+        if self.threads == 1:
+            b.current.ops += op.thread_body.ops[:-1]
+            return given
+        slots = {v: self.slot(v) for v, result in zip(given, op.results) if result in self.used}
+        condition = b.compare(CompareKind.EQ, b.call_one(registry.by_name("thread_idx"), (), ("x",)), b.index(0))
+        self.conditions.add(condition)
+        with b.block() as then:
+            then.ops += op.thread_body.ops[:-1]
+            for value, slot in slots.items():
+                b.store(slot, value)
+            b.yield_()
+        with b.block() as otherwise:
+            b.yield_()
+        b.if_(condition, then.done(), otherwise.done())
+        if slots:
+            b.statement()
+        return [b.load(slots[v]) if v in slots else v for v in given]
+
+    def slot(self, value: Value) -> Value:
+        """Return shared memory for `value`, allocated where the kernel begins."""
+        dtype = value.type.dtype
+        return self.slots.alloc(dtype, Space.SHARED, 1, dtype.itemsize, "once")
+
+
+# -- in order -------------------------------------------------------------------------------------------------------------
+
+
+Mask = tuple[tuple[Term, int], ...]  # the terms that decide whether an access happens; of a condition, with the arm
+
+
+@dataclass(eq=False)
+class _Access:
+    """What the threads of a block do to some arrays in one statement, at addresses that differ by constants alone.
+
+    is_first: the first thread alone does it. where: an address, whose constant does not count. masks: by the constant of an
+    address, the masks under which it is touched. siblings: all accesses of the statement; none for one of an earlier iteration.
+    """
+
+    arrays: frozenset[Value]
+    writes: bool
+    is_first: bool
+    where: Sum
+    loc: Loc
+    siblings: list[_Access]
+    masks: dict[int, set[Mask]] = field(default_factory=dict)
+
+
+class _Order:
+    """Finds the statements that must begin with a barrier. reasons: by their `statement`, why."""
+
+    def __init__(self, body: Block, threads: int, conditions: set[Value]) -> None:
+        self.threads = threads
+        self.conditions = conditions
+        self.sums = Sums(body)
+        self.comes_from = flow.sources(body)
+        self.arrays: dict[Value, frozenset[Value]] = {}
+        self.reasons: dict[Op, str] = {}
+
+    def run(self, block: Block, pending: list[_Access]) -> list[_Access]:
+        """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""
+        for op, inside in _parts(block):
+            pending = self.statement(op, inside, pending) if type(op) is ops.Statement else self.control(op, pending)
+        return pending
+
+    def control(self, op: Op, pending: list[_Access]) -> list[_Access]:
+        """Do the same for an `if` or a loop in which there are statements."""
+        bodies = op.bodies()
+        if isinstance(op, ops.If):
+            return _union(*[self.run(body, pending) for body in bodies])
+        inner = {v for body in bodies for v in _defined(body)}
+        around, known, rounds = pending, -1, 0
+        while rounds < 2 or known != len(self.reasons):
+            known, rounds = len(self.reasons), rounds + 1
+            behind = around
+            for body in bodies:
+                behind = self.run(body, behind)
+            around = _union(pending, [self.earlier(each, inner) for each in behind])
+        return self.run(op.before, around) if isinstance(op, ops.While) else around
+
+    def earlier(self, access: _Access, inner: set[Value]) -> _Access:
+        """Return `access` as one of an earlier iteration of the loop that defines `inner`."""
+        where = self.sums.earlier(access.where, inner)
+        masks = {
+            constant: {tuple([(self.sums.earlier_term(term, inner), arm) for term, arm in mask]) for mask in given}
+            for constant, given in access.masks.items()
+        }
+        if where == access.where and masks == access.masks:
+            return access
+        return dataclasses.replace(access, where=where, masks=masks, siblings=[])
+
+    def statement(self, op: Op, inside: list[Op], pending: list[_Access]) -> list[_Access]:
+        barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
+        first = self.accesses(inside[: barriers[0]] if barriers else inside)
+        clash = next(((a, b) for b in first for a in pending if self.may_meet(a, b)), None)
+        if clash is not None:
+            self.reasons.setdefault(op, _reason(*clash))
+            pending = []
+        return self.accesses(inside[barriers[-1] :]) if barriers else [*pending, *first]
+
+    # -- accesses -----------------------------------------------------------------------------------------------
+
+    def accesses(self, inside: Iterable[Op]) -> list[_Access]:
+        """Return what `inside`, of one statement, does to memory that threads share."""
+        found: dict[object, _Access] = {}
+        siblings: list[_Access] = []
+        for op, is_first, mask in self.accessing(inside, False, ()):
+            for pointer in flow.pointers_of(op):
+                if pointer.type.space is Space.LOCAL:  # type: ignore[union-attr]
+                    continue
+                where = self.sums.of(pointer)
+                arrays, writes = self.arrays_of(pointer), Effect.WRITE in op.effects
+                key = (arrays, writes, is_first, where[1:])
+                if key not in found:
+                    found[key] = _Access(arrays, writes, is_first, where._replace(constant=0), op.loc, siblings)
+                    siblings.append(found[key])
+                found[key].masks.setdefault(where.constant, set()).add(mask)
+        return siblings
+
+    def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
+        """Return the ops that access memory, whether the first thread alone does them, and what else must hold for it."""
+        for op in inside:
+            if op.BODY_FIELDS and type(op) is not ops.InlineAsm:
+                if isinstance(op, ops.If) and op.condition in self.conditions:
+                    yield from self.accessing(op.then_body.ops, True, mask)
+                    continue
+                terms = [self.sums.term(each) for each in flow.deciders(op)]
+                for arm, body in enumerate(op.bodies()):
+                    yield from self.accessing(body.ops, is_first, (*mask, *[(term, arm) for term in terms]))
+            elif not op.effects.isdisjoint(_MEMORY):
+                own = getattr(op, "mask", None)
+                yield op, is_first, mask if own is None else (*mask, (self.sums.term(own), 0))
+
+    def arrays_of(self, pointer: Value) -> frozenset[Value]:
+        """Return the arguments and allocations into which `pointer` may point."""
+        found = self.arrays.get(pointer)
+        if found is None:
+            roots = (v for v in flow.upstream([pointer], self.comes_from) if v not in self.comes_from)
+            found = self.arrays[pointer] = frozenset(roots)
+        return found
+
+    def may_meet(self, a: _Access, b: _Access) -> bool:
+        """Return whether the later access `b` may touch what another thread touches by `a`, and one of them writes."""
+        if a.arrays.isdisjoint(b.arrays) or not (a.writes or b.writes) or (a.is_first and b.is_first):
+            return False
+        if not (self.sums.is_uniform(a.where) and self.sums.is_uniform(b.where)):
+            return not (_is_covered(a, b) or _is_covered(b, a))
+        one, other = a.where, b.where
+        if a.is_first:  # one thread does it: if no thread could meet another, this one cannot
+            one = one._replace(per_thread=other.per_thread)
+        elif b.is_first:
+            other = other._replace(per_thread=one.per_thread)
+        apart = {y - x for x in a.masks for y in b.masks}
+        return any(meets(one, other._replace(constant=distance), self.threads) for distance in apart)
+
+
+def _is_covered(a: _Access, b: _Access) -> bool:
+    """Return whether the statement of `b` writes each element of `a` in the thread that touches it by `a`.
+
+    Then no other thread writes it in that statement, in which any two elements have different addresses.
+    """
+    covered: dict[int, set[Mask]] = {}
+    for each in b.siblings:
+        if each.writes and (each.arrays, each.is_first, each.where) == (a.arrays, a.is_first, a.where):
+            covered.update(each.masks)
+    return all(c in covered and (() in covered[c] or masks <= covered[c]) for c, masks in a.masks.items())
+
+
+def _union(*lists: list[_Access]) -> list[_Access]:
+    found: dict[object, _Access] = {}
+    for each in itertools.chain(*lists):
+        key = (
+            each.arrays,
+            each.writes,
+            each.is_first,
+            each.where,
+            tuple(each.masks),
+            id(each) if each.siblings else None,
+        )
+        found.setdefault(key, each)
+    return list(found.values())
+
+
+def _parts(block: Block) -> list[tuple[Op, list[Op]]]:
+    """Return each `statement` with the ops up to the next part, and each op that has statements in it, with none."""
+    found: list[tuple[Op, list[Op]]] = []
+    for op in block.ops:
+        if type(op) is ops.Statement or (op.BODY_FIELDS and _has_statements(op)):
+            found.append((op, []))
+        elif found and type(found[-1][0]) is ops.Statement:
+            found[-1][1].append(op)
+    return found
+
+
+def _has_statements(op: Op) -> bool:
+    return any(type(each) is ops.Statement for body in op.bodies() for each in walk(body))
+
+
+def _defined(block: Block) -> Iterator[Value]:
+    yield from block.params
+    for op in walk(block):
+        yield from op.results
+        for body in op.bodies():
+            yield from body.params
+
+
+def _reason(a: _Access, b: _Access) -> str:
+    """Return in words why threads wait between the accesses `a` and `b`."""
+    here, there = place_of_user(b.loc) or b.loc, place_of_user(a.loc) or a.loc
+    name = next((array.name for array in a.arrays & b.arrays if array.name), "memory")
+    did, does = ("wrote" if a.writes else "read"), ("writes" if b.writes else "reads")
+    return f"line {here.line}: a barrier before it {does} `{name}`, which other threads {did} in line {there.line}"

@@ -1,0 +1,378 @@
+"""A block-level kernel is one sequential program per block: its statements act once, in order, whatever the threads."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from tests.places import each_place, run
+
+BLOCKS = (1, 2, 5, 31, 32, 33, 64, 100, 256, 1000, 1024, 1025, 2048, 3001)
+each_block = pytest.mark.parametrize("block", BLOCKS)
+
+ATOMICS = {
+    "add": (sk.atomic_add, 10 + 3 * 4),
+    "sub": (sk.atomic_sub, 10 - 3 * 4),
+    "xor": (sk.atomic_xor, 10),  # four times
+    "exchange": (sk.atomic_exchange, 3),
+}
+
+
+@sk.jit
+def atomic_of_a_number(src, out, atomic: sk.constexpr, BLOCK: sk.constexpr):
+    i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+    atomic(out + 0, sk.reduce_sum(sk.load(src + i)) // BLOCK)
+
+
+@each_place
+@each_block
+@pytest.mark.parametrize("name", ATOMICS)
+def test_an_atomic_of_a_number_acts_once_per_program(place, block, name):
+    atomic, expected = ATOMICS[name]
+
+    _, out = run(
+        place, atomic_of_a_number[(4,)], [np.full(4 * block, 3, np.int32), np.full(1, 10, np.int32)], atomic, block
+    )
+
+    assert out.tolist() == [expected]
+
+
+@sk.jit
+def takes_numbers(counter, out, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    for k in range(3):
+        ticket = sk.atomic_add(counter + 0, 2)
+        sk.store(out + (sk.program_id(0) * 3 + k) * BLOCK + i, i + ticket)
+
+
+@each_place
+@each_block
+def test_what_an_atomic_returns_is_the_same_in_the_whole_tile(place, block):
+    counter, out = run(place, takes_numbers[(2,)], [np.zeros(1, np.int32), np.zeros((6, block), np.int64)], block)
+
+    assert counter.tolist() == [12]
+    np.testing.assert_array_equal(
+        out - np.arange(block), np.sort(out[:, 0])[np.argsort(np.argsort(out[:, 0]))][:, None] + np.zeros(block)
+    )
+    assert sorted(out[:, 0].tolist()) == [0, 2, 4, 6, 8, 10]
+
+
+@sk.jit
+def numbers_in_memory(Y, src, BLOCK: sk.constexpr):
+    x = sk.load(src + sk.arange(0, BLOCK))
+    Y[0] = sk.reduce_sum(x)
+    Y[1] += Y[0]
+    Y[2] = Y[1] * 2
+    if Y[2] > 5:
+        Y[3] = Y[0] - 1
+    Y[0] = 7
+    total = 0
+    for k in range(4):
+        total += Y[k]
+        Y[k] = total
+
+
+@each_place
+@each_block
+def test_numbers_are_read_back_from_memory(place, block):
+    Y, _ = run(place, numbers_in_memory[(1,)], [np.full(4, 100, np.int32), np.ones(block, np.int32)], block)
+
+    written = [7, 100 + block, 2 * (100 + block), block - 1]
+    assert Y.tolist() == np.cumsum(written).tolist()
+
+
+@sk.jit
+def says_so(src, BLOCK: sk.constexpr):
+    x = sk.load(src + sk.arange(0, BLOCK))
+    print("program", sk.program_id(0), "sums to", sk.reduce_sum(x))
+    assert sk.reduce_sum(x) > 0, f"{sk.program_id(0)} is empty"
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@each_block
+def test_a_program_prints_once(capfd, target, block):
+    sk.jit(says_so.function, target=target)[(2,)](np.ones(block, np.int32), block)
+
+    assert capfd.readouterr().out == f"program 0 sums to {block}\nprogram 1 sums to {block}\n"
+
+
+@sk.jit
+def backwards(src, scratch, out, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(scratch + i, sk.load(src + i))
+    sk.store(out + i, sk.load(scratch + (BLOCK - 1 - i)))
+
+
+@sk.jit
+def shifted_in_place(A, rounds, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    for _ in range(rounds):
+        x = sk.load(A + i + 1)
+        sk.store(A + i, x * 2)
+
+
+@sk.jit
+def through_shared_memory(src, out, BLOCK: sk.constexpr):
+    i, pile = sk.arange(0, BLOCK), sk.alloc_shared((BLOCK,), sk.int32)
+    for k in sk.static_range(3):
+        sk.store(pile.ptr + i, sk.load(src + k * BLOCK + i))
+        sk.store(out + k * BLOCK + i, sk.load(pile.ptr + (i + 1) % BLOCK) + pile[0])
+
+
+@each_place
+@each_block
+def test_a_tile_reads_what_another_thread_wrote(place, block):
+    x = np.arange(block, dtype=np.int32)
+
+    *_, out = run(place, backwards[(1,)], [x, np.zeros_like(x), np.zeros_like(x)], block)
+
+    np.testing.assert_array_equal(out, x[::-1])
+
+
+@each_place
+@each_block
+def test_what_was_read_is_not_overwritten_early(place, block):
+    A = np.arange(block + 1, dtype=np.int32)
+    expected = A.copy()
+    for _ in range(3):
+        expected[:block] = expected[1:] * 2
+
+    (A,) = run(place, shifted_in_place[(1,)], [A], 3, block)
+
+    np.testing.assert_array_equal(A, expected)
+
+
+@each_place
+@each_block
+def test_shared_memory_is_in_order(place, block):
+    x = np.arange(3 * block, dtype=np.int32)
+
+    _, out = run(place, through_shared_memory[(1,)], [x, np.zeros_like(x)], block)
+
+    rows = x.reshape(3, block)
+    np.testing.assert_array_equal(out.reshape(3, block), np.roll(rows, -1, axis=1) + rows[:, :1])
+
+
+# -- which barriers -----------------------------------------------------------------------------------------------------------
+
+
+def in_place(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+    for start in range(0, n, BLOCK):
+        i = start + sk.arange(0, BLOCK)
+        sk.store(A + i, sk.load(A + i, mask=i < n) * 2, mask=i < n)
+
+
+def two_passes(A: sk.Pointer(sk.float32), B: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+    row = sk.program_id(0) * n
+    for start in range(0, n, BLOCK):
+        i = start + sk.arange(0, BLOCK)
+        sk.store(B + row + i, sk.load(A + row + i, mask=i < n) * 2, mask=i < n)
+    for begin in range(0, n, 2 * BLOCK):
+        i = begin + sk.arange(0, BLOCK)
+        sk.store(B + row + i, sk.load(B + row + i, mask=i < n) + 1, mask=i < n)
+
+
+def scattered(A: sk.Pointer(sk.float32), where: sk.Pointer(sk.int32), BLOCK: sk.constexpr):
+    at = sk.load(where + sk.arange(0, BLOCK))
+    sk.store(A + at, sk.load(A + at) + 1)
+
+
+def fields(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    x, y = sk.load(A + 2 * i), sk.load(A + 2 * i + 1)
+    sk.store(A + 2 * i, x * y)
+    sk.store(A + 2 * i + 1, x + y)
+
+
+def halves(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(A + i, sk.load(A + i + BLOCK))
+
+
+def after_a_reduction(A: sk.Pointer(sk.float32), out: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+    x = sk.load(A + sk.arange(0, BLOCK))
+    sk.store(A + (BLOCK - 1 - sk.arange(0, BLOCK)), x - sk.reduce_sum(x))
+    sk.store(out, sk.reduce_max(x))
+
+
+def own_numbers(out: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+    x = sk.full(BLOCK, 1.0, sk.float32)
+    sk.atomic_add(out, sk.reduce_sum(x))
+    sk.store(out + 1, 1.0)
+    sk.store(out + 1, 2.0)
+
+
+@pytest.mark.parametrize("function", [in_place, two_passes, scattered, fields, halves, after_a_reduction, own_numbers])
+@pytest.mark.parametrize("block", [100, 4096])
+def test_no_thread_waits_where_each_element_is_its_own(function, block):
+    assert sk.jit(function).specialize(BLOCK=block).trace().waits == ()
+
+
+def shift(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    x = sk.load(A + i + 1)
+    sk.store(A + i, x)
+
+
+def masked_scatter(A: sk.Pointer(sk.float32), where: sk.Pointer(sk.int32), n: sk.int32, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    at = sk.load(where + i)
+    x = sk.load(A + at)
+    sk.store(A + at, x + 1, mask=i < n)
+
+
+def overlapping_rounds(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+    for start in range(0, n, BLOCK // 2 + 1):
+        i = start + sk.arange(0, BLOCK)
+        sk.store(A + i, sk.load(A + i) + 1)
+
+
+def in_one_arm(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    if n > 3:
+        sk.store(A + i, i.to(sk.float32))
+    sk.store(A + BLOCK + i, sk.load(A + (BLOCK - 1 - i)))
+
+
+@pytest.mark.parametrize("function", [shift, masked_scatter, overlapping_rounds, in_one_arm])
+@pytest.mark.parametrize("block", [32, 100, 4096])
+def test_threads_wait_once_where_elements_may_meet(function, block):
+    kernel = sk.jit(function).specialize(BLOCK=block)
+
+    (wait,) = kernel.trace().waits
+    assert re.fullmatch(
+        r"line \d+: a barrier before it (writes|reads) `A`, which other threads (wrote|read) in line \d+", wait
+    )
+    assert ("syncwarp" if block == 32 else "syncthreads") in kernel.ir
+
+
+@pytest.mark.parametrize("function", [shift, backwards.function])
+def test_a_block_of_one_thread_waits_for_nobody(function):
+    arrays = {
+        name: sk.Pointer(sk.float32) for name in ("src", "scratch", "out") if name in function.__code__.co_varnames
+    }
+
+    assert sk.jit(function).specialize(BLOCK=1, **arrays).trace().waits == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from([1, 3, 32, 33, 100, 1024, 1500]))
+def test_any_order_of_accesses_is_that_of_numpy(data, block):
+    """Each statement reads one affine place and writes another; NumPy does the same one after the other."""
+    steps = st.tuples(st.integers(0, 4), st.sampled_from([1, -1]), st.integers(0, 4), st.sampled_from([1, -1]))
+    statements = tuple(data.draw(st.lists(steps, min_size=1, max_size=4)))
+    rounds = data.draw(st.integers(1, 3))
+    A = np.arange(block + 8, dtype=np.int32)
+    expected, i = A.copy(), np.arange(block)
+    for _ in range(rounds):
+        for read, forward, write, onward in statements:
+            x = expected[read + (i if forward > 0 else block - 1 - i)] * 3 + 1
+            expected[write + (i if onward > 0 else block - 1 - i)] = x
+
+    for target in ("cpu", "interp"):
+        found = A.copy()
+        sk.jit(accesses.function, target=target)[(1,)](found, rounds, statements, block)
+        np.testing.assert_array_equal(found, expected)
+
+
+@sk.jit
+def accesses(A, rounds, statements: sk.constexpr, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    for _ in range(rounds):
+        for read, forward, write, onward in statements:
+            x = sk.load(A + read + (i if forward > 0 else BLOCK - 1 - i))
+            sk.store(A + write + (i if onward > 0 else BLOCK - 1 - i), x * 3 + 1)
+
+
+# -- threads of their own -----------------------------------------------------------------------------------------------------
+
+
+@sk.inline(per_thread=True)
+def add_each(out, x):
+    for element in x.elements:
+        sk.atomic_add(out + sk.cuda.thread_idx("x") % 2, element)
+
+
+@sk.jit
+def by_thread(out, BLOCK: sk.constexpr):
+    add_each(out, sk.full(BLOCK, 1, sk.int32))
+    out[2] = out[0] + out[1]
+
+
+@each_place
+@each_block
+def test_each_thread_acts_in_a_fragment_that_is_marked_so(place, block):
+    (out,) = run(place, by_thread[(1,)], [np.zeros(3, np.int32)], block)
+
+    threads = min(block, 1024) if block <= 1024 else 32 * -(-block // (32 * -(-block // 1024)))
+    held = -(-block // threads)
+    assert out.tolist() == [-(-threads // 2) * held, threads // 2 * held, threads * held]
+
+
+def uses_both(out, BLOCK: sk.constexpr):
+    sk.store(out + sk.cuda.thread_idx("x"), sk.reduce_sum(sk.arange(0, BLOCK)))
+
+
+def test_thread_indices_beside_tiles_are_refused():
+    with pytest.raises(sk.StagingError, match=r"per_thread=True") as caught:
+        sk.jit(uses_both).specialize(BLOCK=4, out=sk.Pointer(sk.int64)).trace()
+
+    assert caught.value.id == "MIXED_STYLES"
+
+
+def test_a_kernel_that_turns_out_to_be_block_level_acts_once_from_its_start():
+    @sk.jit
+    def late(out, BLOCK: sk.constexpr):
+        sk.atomic_add(out + 0, 1)
+        sk.store(out + 1 + sk.arange(0, BLOCK), 5)
+
+    out = np.zeros(65, np.int32)
+    late[(1,)](out, 64)
+
+    assert out.tolist() == [1] + [5] * 64
+
+
+# -- the grid -----------------------------------------------------------------------------------------------------------------
+
+
+@sk.jit
+def looks_at_one_axis(out, BLOCK: sk.constexpr):
+    sk.store(out + sk.program_id(1) * BLOCK + sk.arange(0, BLOCK), 1)
+
+
+@each_place
+def test_programs_that_would_do_the_same_are_refused(place):
+    with pytest.raises(sk.LaunchError, match="8 programs along axis 0") as caught:
+        run(place, looks_at_one_axis[8, 128], [np.zeros(1024, np.int32)], 8)
+
+    assert caught.value.id == "SAME_PROGRAM"
+    assert "its grid, not its threads" in str(caught.value)
+
+
+@each_place
+@pytest.mark.parametrize(
+    "grid", [(1, 4), (1, 4, 1), (0, 4), lambda given: (1, 4), sk.cuda.LaunchConfig(grid=(1, 4), block=4)]
+)
+def test_axes_that_a_kernel_looks_at_are_its_own(place, grid):
+    (out,) = run(place, looks_at_one_axis[grid], [np.zeros(16, np.int32)], 4)
+
+    assert out.all() == (grid != (0, 4))
+
+
+@sk.jit
+def takes_work(queue, out, BLOCK: sk.constexpr):
+    mine = sk.atomic_add(queue + 0, 1)
+    sk.store(out + mine * BLOCK + sk.arange(0, BLOCK), 1)
+
+
+@each_place
+def test_programs_may_take_their_work_from_an_atomic(place):
+    queue, out = run(place, takes_work[(5,)], [np.zeros(1, np.int32), np.zeros(50, np.int32)], 10)
+
+    assert queue.tolist() == [5]
+    assert out.all()
