@@ -29,6 +29,7 @@ FEATURES = {
     "once": "a scalar statement acts once for each program: `A[k] += v`, atomics and `print` of scalars",
     "order": "what a program wrote it reads back, under any placement, without barriers of the user's",
     "alias": "arguments that share memory, in part or whole",
+    "pointers": "a variable holds a tile of pointers, which a loop moves, also after an early return",
 }
 SETTLED = frozenset[str]()
 
@@ -66,7 +67,7 @@ _EXTENTS = (
     3000,
 )
 _SIZES = (2, 4, 6, 9)  # statements
-_ATOMICS = ("add", "max", "min", "xor", "or", "and", "sub")
+_ATOMICS = ("add", "max", "min", "xor", "or", "and", "sub")  # any two of one kind may be exchanged
 _OF_FLOATS = ("add", "max", "min", "sub")
 _INTEGER_OPERATORS = ("+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
 _FLOAT_OPERATORS = ("+", "-", "*", "/", "min", "max")
@@ -128,6 +129,7 @@ class Drawing:
     shared: list[Tree] = field(default_factory=list)
     budget: int = 0
     loops: int = 0
+    walks: int = 0
 
     def case(self, seed: int) -> Case:
         pick = self.random
@@ -210,7 +212,8 @@ class Drawing:
         return made
 
     def statement(self) -> list[Tree]:
-        forms = [*_PLAIN, *(_NESTED if self.loops < 2 else ()), *(_ONCE if "once" in self.features else ())]
+        of_features = [form for feature, forms in _OF_FEATURES.items() if feature in self.features for form in forms]
+        forms = [*_PLAIN, *(_NESTED if self.loops < 2 else ()), *of_features]
         found = self.random.choice(forms)(self)
         return found if found else [self.let_scalar()]
 
@@ -232,7 +235,19 @@ class Drawing:
         """Return the name of memory with one of these roles, and its row as that of an array."""
         rows = [(f"a{k}", row) for k, row in enumerate(self.arrays) if row[0] in roles]
         rows += [(f"h{k}", ["shared", *row]) for k, row in enumerate(self.shared) if "shared" in roles]
-        return self.random.choice(rows) if rows else None
+        if not rows:
+            return None
+        name, row = self.random.choice(rows)
+        if self.random.random() < 0.15:
+            return self.part_of(name, row)
+        return name, row
+
+    def part_of(self, name: str, row: Tree) -> tuple[str, Tree]:
+        """Return a slice of memory: a program's own part, or all from some element on. Its row says how long it is."""
+        if row[0] == "own":
+            return f"{name}[pid * {row[2]}:pid * {row[2]} + {row[2]}]", ["part", *row[1:]]
+        first = self.random.randrange(min(row[2], 4))
+        return f"{name}[{first}:]", [row[0], row[1], row[2] - first, *row[3:]]
 
     def store(self) -> list[Tree] | None:
         found = self.memory("own", "shared")
@@ -253,6 +268,27 @@ class Drawing:
         name, row = found
         return self.apart([["put", name, self.place(row), self.scalar(2)[0]]])
 
+    def walk(self) -> list[Tree] | None:
+        """A tile of pointers that moves: each step reads, and may write, through it."""
+        found = self.memory("own", "shared", "in")
+        if found is None:
+            return None
+        name, row = found
+        k = self.random.randrange(len(self.tiles))
+        x, dtype = self.tiles[k]
+        index, mask = self.index(x, row, is_for_store=True)
+        self.walks += 1
+        p = f"p{self.walks}"
+        step = (
+            ["cmp", "<", ["bin", "+", ["i", x], ["lit", 1]], ["lit", row[2]]]
+            if index != self.in_part(row, ["i", x])
+            else mask
+        )
+        read: list[Tree] = [["let", f"t{k}", ["cast", dtype, ["through", p, ["bin", "&", mask, step]]]]]
+        write: list[Tree] = [] if row[0] == "in" else [["storing", p, self.tile(x, 1)[0], ["bin", "&", mask, step]]]
+        body = [*self.apart(read), *self.apart(write), ["move", p, self.random.choice((0, 0, -1, 1))]]
+        return [["point", p, name, index], ["for", self.loops, ["lit", self.random.randint(1, 2)], body]]
+
     def read(self) -> list[Tree] | None:
         found = self.memory("own", "shared", *(("total",) if self.grid == 1 else ()))
         if found is None:
@@ -267,16 +303,28 @@ class Drawing:
         x, dtype = self.tiles[k]
         return self.apart([["let", f"t{k}", ["cast", dtype, self.load(x, name, row)]]])
 
-    def count(self) -> list[Tree] | None:
-        """A tile of atomics."""
-        found = self.memory("total")
+    def counted(self) -> tuple[str, Tree, str] | None:
+        """Return memory for an atomic, and which: of a total always the same, else any, as no other program comes there."""
+        found = self.memory("total", *("own", "shared") * (self.random.random() < 0.4))
         if found is None:
             return None
         name, row = found
+        if row[0] == "total":
+            return name, row, row[3]
+        is_fit = dtype_named_here(row[1]).is_integer
+        return (name, row, self.random.choice((*_ATOMICS, "exchange"))) if is_fit else None
+
+    def count(self) -> list[Tree] | None:
+        """A tile of atomics."""
+        found = self.counted()
+        if found is None:
+            return None
+        name, row, operation = found
         x = self.extent()
-        is_used = self.grid == 1 and self.random.random() < 0.3
-        index, mask = self.index(x, row, is_for_store=is_used and self.random.random() < 0.9)
-        statement = ["atomic", name, row[3], index, self.exact(self.tile(x, 2), row[1]), mask]
+        is_used = (self.grid == 1 or row[0] != "total") and self.random.random() < 0.3
+        is_apart = operation == "exchange" or (is_used and self.random.random() < 0.9)
+        index, mask = self.index(x, row, is_for_store=is_apart)
+        statement = ["atomic", name, operation, index, self.exact(self.tile(x, 2), row[1]), mask]
         of_this = [k for k, (extent, _) in enumerate(self.tiles) if extent == x]
         if is_used and of_this:
             k = self.random.choice(of_this)
@@ -284,12 +332,12 @@ class Drawing:
         return self.apart([statement])
 
     def count_one(self) -> list[Tree] | None:
-        found = self.memory("total")
+        found = self.counted()
         if found is None:
             return None
-        name, row = found
-        statement: Tree = ["atomic", name, row[3], self.place(row), self.exact(self.scalar(2), row[1]), None]
-        if self.grid == 1 and self.random.random() < 0.4:
+        name, row, operation = found
+        statement: Tree = ["atomic", name, operation, self.place(row), self.exact(self.scalar(2), row[1]), None]
+        if (self.grid == 1 or row[0] != "total") and self.random.random() < 0.4:
             k = self.random.randrange(len(self.scalars))
             statement = ["let", f"s{k}", ["cast", self.scalars[k], statement]]
         return self.apart([statement])
@@ -483,7 +531,10 @@ _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.let, Drawing.store, Drawing.store, Drawing.read, Drawing.read),
     *(Drawing.put, Drawing.count, Drawing.check),
 )
-_ONCE: tuple[_Form, ...] = (Drawing.count_one, Drawing.count_one, Drawing.add_to_one, Drawing.add_to_one, Drawing.show)
+_OF_FEATURES: dict[str, tuple[_Form, ...]] = {
+    "once": (Drawing.count_one, Drawing.count_one, Drawing.add_to_one, Drawing.add_to_one, Drawing.show),
+    "pointers": (Drawing.walk,),
+}
 _NESTED: tuple[_Form, ...] = (Drawing.branch, Drawing.loop, Drawing.loop, Drawing.end_early)
 
 
@@ -586,6 +637,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "call": lambda name, *args: f"{name}({', '.join(_of(a) if isinstance(a, list) else str(a) for a in args)})",
     "reduce": lambda kind, a: f"sk.reduce_{kind}({_of(a)})",
     "load": lambda name, index, mask, other: f"sk.load({name} + {_of(index)}{_masked(mask, other)})",
+    "through": lambda p, mask: f"sk.load({p}{_masked(mask)})",
     "at": lambda name, index: f"{name}[{_of(index)}]",
     "own": lambda size, index: f"(pid * {size} + {_of(index)})",
     "atomic": lambda name, operation, index, value, mask: (
@@ -599,6 +651,9 @@ _STATEMENTS: dict[str, Callable[..., Lines]] = {
         f"sk.store({name} + sk.arange(0, {size}), sk.arange(0, {size}) + {number})", "sk.syncthreads()"
     ),
     "store": lambda name, index, value, mask: (f"sk.store({name} + {_of(index)}, {_of(value)}{_masked(mask)})",),
+    "point": lambda p, name, index: (f"{p} = {name} + {_of(index)}",),
+    "storing": lambda p, value, mask: (f"sk.store({p}, {_of(value)}{_masked(mask)})",),
+    "move": lambda p, step: (f"{p} = {p} + {step}",),
     "put": lambda name, index, value: (f"{name}[{_of(index)}] = {_of(value)}",),
     "add": lambda name, operator, index, value: (f"{name}[{_of(index)}] {operator}= {_of(value)}",),
     "atomic": lambda *rest: (_VALUES["atomic"](*rest),),
