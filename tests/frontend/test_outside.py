@@ -110,7 +110,6 @@ def test_a_dtype_of_what_is_no_number(dtype: sk.DType) -> None:
         lambda: sk.ceildiv("a", 3),
         lambda: sk.cdiv(3, None),
         lambda: sk.jit(lambda x: x, blocks=3),
-        lambda: sk.inline(),
         lambda: sk.compile(),
     ],
 )

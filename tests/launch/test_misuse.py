@@ -74,9 +74,8 @@ MISUSES = {
         sk.jit(plain, 3)
         sk.jit()()
         sk.function()()
-        sk.inline()
         sk.inline(generator, 3)
-        sk.inline(fastmath=True)
+        sk.inline()()
         sk.sanitize(plain, 3)
         sk.cuda.LaunchConfig()
         sk.cuda.LaunchConfig(1, 1, option=2)
@@ -155,6 +154,8 @@ MISUSES = {
         sk.compile_all(special)
     """,
     "BAD_OPTION": """
+        sk.inline(fastmath=True)
+        sk.inline(per_thread=1)
         special.compile(3)
         special.compile("gpu")
         special.compile("interp")
