@@ -1,4 +1,4 @@
-"""What no CUDA GPU goes beyond. A kernel or a launch that does is refused on every target.
+"""What no CUDA GPU goes beyond. A kernel or a launch that does is refused on every target. And how many axes arrays may have.
 
 Source: CUDA C++ Programming Guide, technical specifications per compute capability.
 """
@@ -9,3 +9,4 @@ MAX_THREADS = 1024  # of a block
 WARP = 32  # threads
 MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
+MAX_AXES = 64  # of an array, as NumPy has it

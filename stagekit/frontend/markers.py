@@ -15,6 +15,7 @@ import numpy as np
 from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, under_name, wrong_arguments
 from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
 from stagekit.frontend.errors import BadOperands, SpecializeError
+from stagekit.limits import MAX_AXES
 
 
 class _Constexpr:
@@ -194,9 +195,6 @@ MAX_ALIGN = 1024  # bytes; the coarsest that a GPU asks of shared memory
 def is_alignment(align: Any) -> bool:
     """Return whether a parameter or an allocation may ask for this alignment in bytes; None asks for none."""
     return align is None or (type(align) is int and 1 <= align <= MAX_ALIGN and align & (align - 1) == 0)
-
-
-MAX_AXES = 64  # as NumPy has it
 
 
 def _axes(what: str, given: Any) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from stagekit.diagnostics import InternalError, hide_frames, public_class, shown, wrong_arguments
 from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.limits import MAX_AXES
 from stagekit.native_tables import ON_CUDA, WORD
 from stagekit.runtime import driver, views
 from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
@@ -136,16 +137,15 @@ def empty(shape: int | tuple[int, ...], dtype: Any, device: int = 0) -> DeviceAr
 
 
 _MOST_ELEMENTS = 1 << 56
-_MOST_AXES = 64  # as NumPy has it
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
     try:
-        axes = itertools.islice(shape, _MOST_AXES + 1) if isinstance(shape, Iterable) else (shape,)
+        axes = itertools.islice(shape, MAX_AXES + 1) if isinstance(shape, Iterable) else (shape,)
         sizes = tuple(-1 if isinstance(axis, bool) else operator.index(axis) for axis in axes)
     except Exception:  # the methods of a user's object may raise anything
         sizes = (-1,)
-    if min(sizes, default=0) < 0 or len(sizes) > _MOST_AXES:
+    if min(sizes, default=0) < 0 or len(sizes) > MAX_AXES:
         raise wrong_arguments(empty, f"`shape` is {shown(shape)}, not a size or a tuple of them")
     if max(*sizes, math.prod(sizes), 0) > _MOST_ELEMENTS:
         raise wrong_arguments(empty, f"`shape` is {shown(shape)}, more elements than there are addresses")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.limits import MAX_AXES
 from stagekit.native_tables import DLPACK_VERSION, ON_CPU, ON_CUDA, READ_ONLY
 
 DeviceKind = Literal["cpu", "cuda", "pinned", "managed", "other"]
@@ -76,6 +78,7 @@ def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 _KINDS: dict[int, DeviceKind] = {ON_CPU: "cpu", ON_CUDA: "cuda", 3: "pinned", 13: "managed"}
 _DTYPES = {(d.dlpack, d.itemsize * 8): d for d in ALL_DTYPES}  # by code and bits; a bool has 8 of them there
+_ADDRESSES = 1 << 63  # bytes: more than there are for user programs
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
 
 
@@ -138,9 +141,9 @@ def peek(array: Any, stream_of: Callable[[int], int] | None) -> tuple[ArrayView,
     # torch says of pinned memory that it is pinned, and in the capsule that it is the CPU's.
     if stated != device and not {stated.kind, device.kind} <= REACHABLE["cpu"]:
         raise BufferError(f"`__dlpack_device__` says that it is on {device}, `__dlpack__` that it is on {stated}")
-    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    shape = _shape(tensor)
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
-    address = (tensor.data or 0) + tensor.byte_offset
+    address = ((tensor.data or 0) + tensor.byte_offset) % (2 * _ADDRESSES)
     return ArrayView(address, shape, strides, _dtype(tensor), device, is_writable, capsule), is_versioned
 
 
@@ -156,6 +159,15 @@ def _contents(capsule: Any) -> tuple[_Tensor, bool]:
             raise BufferError(f"it speaks DLPack {versioned.major}.{versioned.minor}, which is not known here")
         return versioned.tensor, not versioned.flags & READ_ONLY
     return _Managed.from_address(capsule_pointer(capsule, b"dltensor")).tensor, True
+
+
+def _shape(tensor: _Tensor) -> tuple[int, ...]:
+    if not 0 <= tensor.ndim <= MAX_AXES or (tensor.ndim and not tensor.shape):
+        raise BufferError(f"it has {tensor.ndim} axes" if tensor.shape else "it does not say its sizes")
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    if min(shape, default=0) < 0 or math.prod(shape) * tensor.bits >= _ADDRESSES * 8:
+        raise BufferError(f"no memory has the shape {shape}")
+    return shape
 
 
 def _dtype(tensor: _Tensor) -> DType | str:

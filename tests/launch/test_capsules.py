@@ -99,6 +99,11 @@ def test_an_empty_array_needs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "without memory": ("UNREADABLE_ARRAY", {"data": 0}),
+    "without sizes": ("UNREADABLE_ARRAY", {"shape": None}),
+    "of a negative size": ("UNREADABLE_ARRAY", {"shape": (ctypes.c_int64 * 1)(-100)}),
+    "of more elements than addresses": ("UNREADABLE_ARRAY", {"shape": (ctypes.c_int64 * 1)(1 << 62)}),
+    "of a negative rank": ("UNREADABLE_ARRAY", {"ndim": -1}),
+    "of too many axes": ("UNREADABLE_ARRAY", {"ndim": 65}),
     "used": ("UNREADABLE_ARRAY", {"name": b"used_dltensor_versioned"}),
     "of an unknown name": ("UNREADABLE_ARRAY", {"name": b"tensor"}),
     "a later major version": ("UNREADABLE_ARRAY", {"major": 2}),
@@ -111,12 +116,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("launched", [fill, sk.sanitize(fill)], ids=["native", "checked"])
 @pytest.mark.parametrize(("error", "fields"), REFUSED.values(), ids=REFUSED)
-def test_another_capsule_is_refused_and_nothing_is_written(error: str, fields: dict[str, Any]) -> None:
+def test_another_capsule_is_refused_and_nothing_is_written(error: str, fields: dict[str, Any], launched: Any) -> None:
     array = np.zeros(100, np.float32)
 
     with pytest.raises(sk.StagekitError) as caught:
-        fill(Owner(array, **fields))
+        launched(Owner(array, **fields))
 
     assert caught.value.id == error
     assert not array.any()

@@ -199,7 +199,16 @@ def read_capsule(r: Routine, capsule: Reg, destination: Reg, stream_of: Reg, out
         r.require(managed.field("major", int32) == tables.DLPACK_VERSION[0])
         is_writable = (managed.field("flags", int64) & tables.READ_ONLY) ^ 1
         tensor = managed.at(tables.VERSIONED["tensor"], tables.TENSOR)
+        _require_possible_shape(r, tensor)
         r.ret(read_tensor.call(r, tensor, is_writable, destination, stream_of, out, wanted))
     r.require(r.call(int32, "PyCapsule_IsValid", capsule, old) != 0)
     tensor = r.call(tables.TENSOR, "PyCapsule_GetPointer", capsule, old)
+    _require_possible_shape(r, tensor)
     r.ret(read_tensor.call(r, tensor, 1, destination, stream_of, out, wanted))
+
+
+def _require_possible_shape(r: Routine, tensor: Reg) -> None:
+    rank, shape = tensor.field("rank", int32).to(int64), tensor.field("shape")
+    r.require((rank == 0) | (rank > 0) & shape.is_set())
+    with r.loop(rank) as axis:
+        r.require(shape.item(axis, int64) >= 0)
