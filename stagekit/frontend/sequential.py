@@ -17,6 +17,7 @@ taken for different arrays. What a fragment of the library does is one statement
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +35,10 @@ _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 def sequential(fn: Function, threads: int) -> tuple[Function, tuple[str, ...]]:
     """Return `fn` without `once` and `statement`, for a block of `threads` threads along x, and why it has each barrier."""
     once = _Once(fn, threads)
-    fn = once.run()
+    if any(type(op) is ops.ActOnce for op in walk(fn.body)):
+        fn = once.run()
     order = _Order(fn.body, threads, once.conditions)
-    if threads > 1:
+    if threads > 1 and order.contested():
         order.run(fn.body, [])
 
     def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
@@ -44,7 +46,7 @@ def sequential(fn: Function, threads: int) -> tuple[Function, tuple[str, ...]]:
             _emit_barrier(b, threads)
         return ()
 
-    return rewrite(fn, {ops.Statement: begin}), tuple(order.reasons.values())
+    return rewrite(fn, {ops.Statement: begin}), tuple(dict.fromkeys(order.reasons.values()))
 
 
 def _emit_barrier(b: Builder, threads: int) -> None:
@@ -63,9 +65,12 @@ class _Once:
     def __init__(self, fn: Function, threads: int) -> None:
         self.fn = fn
         self.threads = threads
-        self.used = {value for each in walk(fn.body) for value in each.operands()}
         self.slots = Builder(fn.body.ops[-1].loc)
         self.conditions: set[Value] = set()
+
+    @functools.cached_property
+    def used(self) -> set[Value]:
+        return {value for each in walk(self.fn.body) for value in each.operands()}
 
     def run(self) -> Function:
         fn = Rewriter({ops.ActOnce: self.branch}).run(self.fn)
@@ -126,10 +131,33 @@ class _Order:
     def __init__(self, body: Block, threads: int, conditions: set[Value]) -> None:
         self.threads = threads
         self.conditions = conditions
-        self.sums = Sums(body)
+        self.body = body
         self.comes_from = flow.sources(body)
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
+
+    @functools.cached_property
+    def sums(self) -> Sums:
+        return Sums(self.body)
+
+    def contested(self) -> bool:
+        """Return whether any array is written in one statement and accessed in another, or in a later round of the same."""
+        written: set[Value] = set()
+        statements: dict[Value, set[object]] = {}
+
+        def look(block: Block, statement: Op | None, rounds: int) -> None:
+            for op in block.ops:
+                statement = op if type(op) is ops.Statement else statement
+                for body in op.bodies():
+                    look(body, statement, rounds + (type(op) in (ops.For, ops.While)))
+                for pointer in () if op.effects.isdisjoint(_MEMORY) else flow.pointers_of(op):
+                    for array in self.arrays_of(pointer):
+                        statements.setdefault(array, set()).update((statement, i) for i in range(min(rounds, 1) + 1))
+                        if Effect.WRITE in op.effects:
+                            written.add(array)
+
+        look(self.body, None, 0)
+        return any(len(statements[array]) > 1 for array in written)
 
     def run(self, block: Block, pending: list[_Access]) -> list[_Access]:
         """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""
