@@ -18,7 +18,7 @@ from tests.places import on_cpu, run
 from tests.testing import oracle_fragments
 
 SIZES = (1, 7, 32, 33, 100, 1024, 3000)
-PLACES = ("python",)  # where the meaning is held, of "python", "interp" and "cpu"
+PLACES = ("python", "interp", "cpu")
 
 
 def launch(place: str, kernel: Any, grid: Any, *arguments: Any) -> None:
@@ -335,13 +335,25 @@ def test_arrays_are_indexed_by_their_own_strides(view: Callable[[Any], Any]) -> 
     np.testing.assert_array_equal(cut[0], cut[1])
 
 
-def test_threads_have_no_meaning_in_a_program() -> None:
-    @sk.jit
-    def of_threads(out):
-        out[sk.cuda.thread_idx("x")] = 1
+@sk.jit
+def of_threads(out):
+    out[sk.cuda.thread_idx("x")] = 1
 
+
+@sk.inline(per_thread=True)
+def of_each_thread(out, x):
+    out[0] = x.elements[0]
+
+
+@sk.jit
+def calls_what_each_thread_does(out):
+    of_each_thread(out, sk.arange(0, 4))
+
+
+@pytest.mark.parametrize("kernel", [of_threads, calls_what_each_thread_does])
+def test_threads_have_no_meaning_in_a_program(kernel: Any) -> None:
     with pytest.raises(sk.StagingError, match="NOT_OF_BLOCKS"):
-        run_in_python(of_threads, 1, INTS.copy())
+        run_in_python(kernel, 1, INTS.copy())
 
 
 # -- as a reference ---------------------------------------------------------------------------------------------------------

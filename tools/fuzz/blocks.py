@@ -31,7 +31,7 @@ FEATURES = {
     "alias": "arguments that share memory, in part or whole",
     "pointers": "a variable holds a tile of pointers, which a loop moves, also after an early return",
 }
-SETTLED = frozenset[str]()
+SETTLED = frozenset({"once", "order"})
 
 _DTYPES = ("int32", "int64", "int16", "uint8", "uint32", "uint64", "float32", "float64", "float16", "bfloat16", "bool_")
 _SHARES = (20, 10, 5, 6, 6, 3, 20, 8, 6, 4, 6)

@@ -6,13 +6,13 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import stagekit as sk
 from stagekit import dtypes
-from stagekit.diagnostics import UNKNOWN, Diagnostic, Loc, StagekitError, hide_frames, language_call, wrong_arguments
+from stagekit.diagnostics import UNKNOWN, Loc, StagekitError, hide_frames, language_call, wrong_arguments
 from stagekit.dtypes import INDEX, DType, dtype_from_numpy
 from stagekit.frontend import overloads
 from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
@@ -33,6 +33,7 @@ from stagekit.testing.oracle.python import counterpart
 from stagekit.testing.oracle.values import (
     PLACE,
     Array,
+    NotOfBlocks,
     OracleScalar,
     OracleTile,
     OracleValue,
@@ -44,12 +45,6 @@ from stagekit.testing.oracle.values import (
 )  # fmt: skip
 
 Axes = tuple[int, ...]
-
-
-class NotOfBlocks(Diagnostic):
-    title: ClassVar[str] = "No operation of a block-level program"
-    label: ClassVar[str] = "`{name}` has no meaning where a block is one program"
-    help: ClassVar[str] = "`run_in_python` runs block-level kernels; kernels of threads are checked by `sk.sanitize`"
 
 
 @hide_frames

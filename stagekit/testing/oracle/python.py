@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
+from stagekit.diagnostics import UNKNOWN
 from stagekit.dtypes import INDEX
+from stagekit.frontend.errors import StagingError
 from stagekit.frontend.familiar import familiar
 from stagekit.frontend.values import is_fixed
 from stagekit.testing.oracle.memory import OracleArray
 from stagekit.testing.oracle.values import (
+    NotOfBlocks,
     OracleScalar,
     OracleValue,
     as_float,
@@ -122,9 +125,15 @@ def counterpart(value: Any, made: dict[int, Any] | None = None) -> Any:
     fragment = getattr(value, "__stagekit_fragment__", value)
     if not isinstance(fragment, types.FunctionType):
         return value
+    if getattr(value, "__stagekit_per_thread__", False):
+        return functools.partial(_refuse, fragment.__name__)
     function = made[id(fragment)] if id(fragment) in made else _copy(fragment, made)
     fixed = getattr(value, "__stagekit_fixed__", None)  # of a kernel that is called as a fragment
     return functools.partial(function, **fixed) if fixed else function
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> None:
+    raise StagingError(NotOfBlocks(name), UNKNOWN)
 
 
 def is_ours(module: str) -> bool:

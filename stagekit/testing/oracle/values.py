@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,12 @@ def refused(what: str, values: str, hint: str) -> StagingError:
 
 class NoMeaning(StagekitError):
     """Raised for a step of a block-level program that has no meaning; `.id` names the rule that it breaks."""
+
+
+class NotOfBlocks(Diagnostic):
+    title: ClassVar[str] = "No operation of a block-level program"
+    label: ClassVar[str] = "`{name}` has no meaning where a block is one program"
+    help: ClassVar[str] = "`run_in_python` runs block-level kernels; kernels of threads are checked by `sk.sanitize`"
 
 
 class OracleValue:
