@@ -75,11 +75,11 @@ def cuda_artifact(traced: Traced, capability: int) -> Artifact:
 @repeated_deeply
 def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
     """Compile an object file for this machine and one block size."""
-    from stagekit.backends import host
+    from stagekit.backends.host import compiler
     from stagekit.passes.pipeline import dump_from_config
 
     fn = lower_for(traced, "cpu", 0)
-    code = host.compile(fn, block)
+    code = compiler.compile(fn, block)
     dump_from_config().show("llvm", lambda: code.llvm)
     return _artifact(
         traced,

@@ -139,7 +139,7 @@ _lock = new_lock()
 def code_for(kernel: Kernel, shape: CallShape) -> NativeCode | None:
     """Return the machine code that launches a kernel, shared by all that are launched alike; None where there can be none."""
     from stagekit.backends import launcher
-    from stagekit.backends.host import load
+    from stagekit.backends.host.loader import load
 
     artifact = kernel.artifact
     request = launcher.LauncherRequest.of(

@@ -19,7 +19,7 @@ from stagekit.runtime import driver
 from stagekit.signature import ParamSlot, PointerSpec, Signature
 
 if TYPE_CHECKING:
-    from stagekit.backends.host import HostCode
+    from stagekit.backends.host.compiler import HostCode
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _ENTRY = ctypes.CFUNCTYPE(
@@ -45,22 +45,22 @@ def run_interp(lowered: Function, arrays: Sequence[Array], blocks: int, threads:
 
 def run_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
     """Compile, run and forget IR that was lowered for the CPU."""
-    from stagekit.backends import host
+    from stagekit.backends.host.compiler import compile
 
-    _run_host(host.compile(lowered, (threads, 1, 1)), arrays, blocks)
+    _run_host(compile(lowered, (threads, 1, 1)), arrays, blocks)
 
 
 def run_plain_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threads: int) -> None:
     """The same with code as it was written, which LLVM's passes have not seen."""
-    from stagekit.backends import host
+    from stagekit.backends.host.compiler import compile
 
-    _run_host(host.compile(lowered, (threads, 1, 1), level=0), arrays, blocks)
+    _run_host(compile(lowered, (threads, 1, 1), level=0), arrays, blocks)
 
 
 def _run_host(code: HostCode, arrays: Sequence[Array], blocks: int) -> None:
-    from stagekit.backends import host
+    from stagekit.backends.host.loader import load
 
-    loaded = host.load(code.object_code, code.entry)
+    loaded = load(code.object_code, code.entry)
     words = np.array([a.ctypes.data for a in arrays], np.uint64)
     raw = np.full(code.scratch_bytes + _ALIGN, 0xA5, np.uint8)  # nothing is zero by chance
     grid = np.array([blocks, 1, 1], np.int64)

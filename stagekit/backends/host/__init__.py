@@ -1,7 +1,7 @@
 """The CPU target: a kernel split at barriers, each piece a loop over warps held as vectors of 32 lanes with masks.
 
-    compile(fn, (256, 1, 1))  ->  HostCode      an object file with one entry point
-    load(code, entry)         ->  LoadedCode    that object in this process
+    compiler.compile(fn, (256, 1, 1))  ->  HostCode      an object file with one entry point
+    loader.load(code, entry)           ->  LoadedCode    that object in this process
 
 The order in which to read the modules: `forms` (how a value is held; what is known of an integer is an interval of
 `ir.intervals`), `linear` (integers that differ from lane to lane by a known pattern), `vectors` (forms made into vectors), `warp`
@@ -11,23 +11,3 @@ grid), `loader`. Basic blocks and phis are written by `llvm.blocks`.
 
 A process that finds its code in the disk cache loads it without the compiler: nothing is imported before it is asked for.
 """
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from stagekit.backends.host.compiler import HostCode, compile
-    from stagekit.backends.host.loader import LoadedCode, load
-
-__all__ = ["HostCode", "LoadedCode", "compile", "load"]
-
-_HOMES = {"HostCode": "compiler", "compile": "compiler", "LoadedCode": "loader", "load": "loader"}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.backends import host
+from stagekit.backends.host.compiler import HostCode, compile
+from stagekit.backends.host.loader import load
 from stagekit.ir import Function
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
@@ -37,11 +38,11 @@ def native_args(slots: Sequence[Any]) -> np.ndarray:
 class Runner:
     """A compiled kernel; `close` frees it."""
 
-    code: host.HostCode
+    code: HostCode
     dynamic_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self._loaded = host.load(self.code.object_code, self.code.entry)
+        self._loaded = load(self.code.object_code, self.code.entry)
         self._entry = ENTRY(self._loaded.address)
         raw = np.full(self.code.scratch_bytes + self.dynamic_bytes + 64, 0xA5, np.uint8)  # nothing is zero by chance
         self._raw, self._scratch = raw, -(-raw.ctypes.data // 64) * 64
@@ -57,7 +58,7 @@ class Runner:
 
 def compiled(fn: Function, block: Triple, dynamic_bytes: int = 0) -> Runner:
     """Lower and compile `fn`."""
-    return Runner(host.compile(lower(fn, CPU, ()), block), dynamic_bytes)
+    return Runner(compile(lower(fn, CPU, ()), block), dynamic_bytes)
 
 
 def run(fn: Function, slots: Sequence[Any], grid: Triple, block: Triple, dynamic_bytes: int = 0) -> int:

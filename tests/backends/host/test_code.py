@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit import dtypes
-from stagekit.backends import host, interp
-from stagekit.backends.host.compiler import compile_for
-from stagekit.backends.host.loader import check_symbols, undefined_symbols
+from stagekit.backends import interp
+from stagekit.backends.host.compiler import compile, compile_for
+from stagekit.backends.host.loader import check_symbols, load, undefined_symbols
 from stagekit.backends.host.target import Processor, machine_for, this_processor
 from stagekit.backends.llvm import optimize
 from stagekit.diagnostics import InternalError
@@ -397,7 +397,7 @@ def test_a_symbol_that_nobody_defines_is_refused_before_loading() -> None:
     with pytest.raises(InternalError, match="nobody_defines_this"):
         check_symbols(code, "f")
     with pytest.raises(InternalError, match="nobody_defines_this"):
-        host.load(code, "f")
+        load(code, "f")
 
 
 # -- shape ------------------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def tile_product(width: int) -> Function:
 @pytest.mark.parametrize("width", [4, 8, 16, 32])
 def test_tile_indices_need_no_gather(width: int) -> None:
     """`t // 16` and `t % 16` stay patterns over the lanes, with a row length known at run time."""
-    text = host.compile(lower(tile_product(width), CPU, ()), (width * width, 1, 1)).llvm
+    text = compile(lower(tile_product(width), CPU, ()), (width * width, 1, 1)).llvm
 
     assert not re.search(r"masked\.(gather|scatter)", text)
     assert not re.search(r"[us](div|rem) <32", text)
@@ -439,14 +439,14 @@ def test_a_guard_has_an_unmasked_copy() -> None:
         with when(b, b.compare(CompareKind.LT, t, n)):
             b.store(b.offset(x, t), b.constant(1, i32))
 
-    text = host.compile(kernel(array(i32), INDEX, body=body), (256, 1, 1)).llvm
+    text = compile(kernel(array(i32), INDEX, body=body), (256, 1, 1)).llvm
 
     assert "store <32 x i32>" in text
     assert "llvm.masked.store" in text
 
 
 def test_a_block_of_one_warp_has_no_memory_for_values_that_cross_barriers() -> None:
-    code = host.compile(lower(tile_product(4), CPU, ()), (16, 1, 1))
+    code = compile(lower(tile_product(4), CPU, ()), (16, 1, 1))
 
     assert code.scratch_bytes == code.shared_bytes == 64
 
@@ -469,7 +469,7 @@ def statements(count: int) -> Function:
 
 
 def test_t12_text_grows_as_the_kernel_does() -> None:
-    sizes = [len(host.compile(lower(statements(count), CPU, ()), (100, 1, 1)).llvm) for count in (4, 8, 16)]
+    sizes = [len(compile(lower(statements(count), CPU, ()), (100, 1, 1)).llvm) for count in (4, 8, 16)]
 
     assert (sizes[2] - sizes[1]) / (sizes[1] - sizes[0]) < 2.2
 
@@ -488,6 +488,6 @@ def test_nested_guards_do_not_multiply() -> None:
     def body(depth: int) -> Function:
         return kernel(array(i32), array(dtypes.int64), body=lambda b, x, n: nest(b, x, n, depth))
 
-    sizes = [len(host.compile(body(depth), (256, 1, 1)).llvm) for depth in (10, 20, 40)]
+    sizes = [len(compile(body(depth), (256, 1, 1)).llvm) for depth in (10, 20, 40)]
 
     assert sizes[2] < 8 * sizes[0]

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from stagekit.backends import host
+from stagekit.backends.host.compiler import compile
 from stagekit.diagnostics import InternalError
 from stagekit.ir import BinaryKind, Builder, Function, Space, Value
 from tests.backends.host.kernels import array, barrier, call, f32, i32, i64, kernel, loop, thread
@@ -81,7 +81,7 @@ def test_threads_may_be_in_the_entry_together_each_with_its_scratch() -> None:
         (total,) = loop(b, (b.index(0), b.index(128), b.index(1)), [b.constant(0, i32)], one)
         b.store(b.offset(y, b.add(b.mul(call(b, "block_idx", params=("x",)), b.index(128)), t)), total)
 
-    code = host.compile(lower(kernel(array(i32), body=body), CPU, ()), (128, 1, 1))
+    code = compile(lower(kernel(array(i32), body=body), CPU, ()), (128, 1, 1))
     runners = [Runner(code) for _ in range(4)]
     y = np.zeros(128 * 400, np.int32)
     jobs = [threading.Thread(target=r, args=([y], (400, 1, 1), 100 * n, 100 * n + 100)) for n, r in enumerate(runners)]
@@ -134,7 +134,7 @@ def test_compiling_from_several_threads_at_once() -> None:
     codes: dict[int, bytes] = {}
 
     def work(block: int) -> None:
-        codes[block] = host.compile(lower(indices(), CPU, ()), (block, 1, 1)).object_code
+        codes[block] = compile(lower(indices(), CPU, ()), (block, 1, 1)).object_code
 
     jobs = [threading.Thread(target=work, args=(block,)) for block in (1, 32, 33, 64, 100, 128, 256, 1024)]
     for job in jobs:
@@ -148,4 +148,4 @@ def test_compiling_from_several_threads_at_once() -> None:
 @pytest.mark.parametrize("block", [(0, 1, 1), (1025, 1, 1), (32, 33, 1), (-1, 1, 1)])
 def test_a_block_that_no_device_runs_is_a_fault_of_ours(block: tuple[int, int, int]) -> None:
     with pytest.raises(InternalError):
-        host.compile(indices(), block)
+        compile(indices(), block)
