@@ -57,6 +57,12 @@ __version__ = "0.1.0"
 globals().update({dtype.name: dtype for dtype in _ALL_DTYPES}, **_public_in("stagekit"))
 del _ALL_DTYPES, _public_in
 
+
+def __dir__() -> list[str]:
+    """Return the public names, without the rooms of the package, which its own imports bound here."""
+    return [name for name in globals() if name.startswith("__") or (name in __all__ and not name.startswith("_"))]
+
+
 __all__ = sorted(
     name
     for name, value in globals().items()

@@ -8,29 +8,29 @@ from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.errors import SpecializeError as SpecializeError
 from stagekit.frontend.errors import StagingError as StagingError
 def alloc_local(shape: Any, dtype: Any) -> Any:
-    'An array private to each thread, not initialised. shape: ints known at compile time.'
+    'An array private to each thread, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nRefused: sizes not known (RUN_TIME_VALUE), and more than a thread has (BAD_CALL).'
 def alloc_shared(shape: Any, dtype: Any, *, align: Any = ...) -> Any:
-    'An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes.'
+    'An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nalign: bytes that its address is a multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes\nnot known (RUN_TIME_VALUE), and more than any GPU has (SHARED_MEMORY_EXCEEDED).'
 def device_entry(*, launch: Any) -> Any:
-    'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.'
+    'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
-    'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes\nallowed). Every call returns the same memory.'
+    'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.\n\nshape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch\nthat gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.'
 def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
-    'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\ndtype: the result\'s dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.\nhost: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.'
+    'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
 def load(pointer: Any, mask: Any = ..., other: Any = ...) -> Any:
-    'The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0).'
+    'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded.'
 def static_assert(condition: Any, message: Any = ...) -> Any:
-    'Fail the specialisation with `message` unless `condition`, a compile-time value, holds.'
+    'Fail the specialisation with `message` unless `condition`, a compile-time value, holds.\n\nThe error is STATIC_ASSERTION, outside kernels too; RUN_TIME_VALUE where the condition is known only at run time.'
 def static_print(*values: Any) -> Any:
-    'Print while specialising: compile-time values as they are, run-time values by their type.'
+    'Print while specialising: compile-time values as they are, run-time values by their type. Elsewhere it is `print`.'
 def static_range(*bounds: Any) -> Any:
-    '`range(...)` whose loop is unrolled at compile time; its variable is a Python int.'
+    '`range(...)` of ints known at compile time, whose loop is unrolled; its variable is a Python int. Elsewhere it is `range`.\n\nRefused: a bound known only at run time (RUN_TIME_VALUE), and more iterations than `unroll_budget=` of the kernel allows.'
 def store(pointer: Any, value: Any, mask: Any = ...) -> Any:
-    'Write `value`, converted to the element dtype, where `mask` holds.'
+    "Write `value`, converted to the element's dtype, to where `pointer` points; to a tile of pointers, a tile or one number.\n\nmask: a bool, or a tile of bools. Where it is false, nothing is written. Refused as BAD_OPERANDS: what is no pointer or no\nnumber."
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
-    '`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do.'
+    '`if_true` where `condition` holds, else `if_false`, of numbers or tiles; both are evaluated. Dtypes meet as operands do.\n\nOutside kernels it computes too, of NumPy arrays element by element. Refused as BAD_OPERANDS: what are no numbers.'
 def window(array: Any, start: Any, shape: Any) -> Any:
-    'The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,\nknown at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements\nmust be there. The checking interpreter finds an access where they are not.'
+    'The view of `shape` elements of an array from `start` on, along its first axes.\n\nstart: one index, or a tuple of them, known at run time or before. shape: ints known at compile time, as many. Unlike a slice\nit is not clamped: the elements must be there. The checking interpreter finds an access where they are not. Refused as\nBAD_CALL: what is no array, and more axes than it has.'
 def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
     'Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where `device_entry`\nfixed the block, its number of threads is returned, whatever the length.'
 def _in_vectors(values: Any, widths: Any) -> Any:
@@ -329,15 +329,15 @@ def activemask() -> Any:
 def match_any_sync(mask: Any, value: Any) -> Any:
     "A bit per lane of `mask` whose `value` has the same bits as this lane's (so -0.0 does not match 0.0)."
 def redux_sync_add(mask: Any, value: Any) -> Any:
-    'The add of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The add of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_min(mask: Any, value: Any) -> Any:
-    'The min of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The min of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_max(mask: Any, value: Any) -> Any:
-    'The max of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The max of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_and(mask: Any, value: Any) -> Any:
-    'The and of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The and of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_or(mask: Any, value: Any) -> Any:
-    'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
-    'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device.'
+    'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 __all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_block_threads', '_direct', '_in_vectors', '_kernel_only', '_lanes', '_operation', '_takes_vectors', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all_sync', 'alloc_local', 'alloc_shared', 'any_sync', 'arange', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'ctz', 'cuda', 'degrees', 'device_entry', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'popcount', 'pow', 'program_id', 'radians', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

@@ -24,7 +24,7 @@ class RecordSite:
     loc: Loc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Artifact:
     """Machine code (cpu: an object file) or PTX text (cuda: utf-8), and what a launch must know.
 
@@ -58,6 +58,12 @@ class Artifact:
     record_sites: tuple[RecordSite, ...] = ()
     constexprs: tuple[tuple[str, str], ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        fixed = ", ".join(f"{name}={value}" for name, value in self.constexprs)
+        capability = f" of compute capability {self.capability / 10}" if self.capability else ""
+        kernel = f"{self.kernel_name}{self.signature}{' with ' if fixed else ''}{fixed}"
+        return f"<stagekit artifact {kernel} for {self.target}{capability}, {len(self.code)} bytes>"
 
     @property
     def has_records(self) -> bool:

@@ -10,6 +10,12 @@ from stagekit.runtime.launch_config import LaunchConfig
 
 globals().update(_public_in(__name__))
 
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return [name for name in globals() if name.startswith("__") or name in __all__]
+
+
 __all__ = sorted(
     name for name, value in globals().items() if not (name.startswith("_") or isinstance(value, _ModuleType))
 )

@@ -317,6 +317,17 @@ class CallError(StagekitError, TypeError):
     """A call of a public function with arguments that it does not take."""
 
 
+class OfEach:
+    """An attribute that each object computes for itself, and the class answers by `of_class`: `__doc__`, `__signature__`."""
+
+    def __init__(self, compute: Callable[[Any], Any], of_class: Any = None) -> None:
+        self.compute = compute
+        self.of_class = of_class
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        return self.of_class if owner is None else self.compute(owner)
+
+
 def hide_frames(function: Callable[P, R], *mistakes: type[Exception]) -> Callable[P, R]:
     """Make a public entry point: a mistake of the user's shows the user's frames only. mistakes: Python's own errors."""
     concealed: tuple[type[Exception], ...] = (StagekitError, *mistakes)

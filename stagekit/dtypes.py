@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import ml_dtypes
 import numpy as np
 
-from stagekit.diagnostics import Diagnostic, called, hide_frames
+from stagekit.diagnostics import Diagnostic, called, counted, hide_frames
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -64,6 +64,16 @@ class Layout:
 NO_LAYOUT = Layout(0, 0)
 
 
+_KINDS = {"bool": "a truth value", "int": "a signed integer", "uint": "an unsigned integer", "float": "a float"}
+_TO_INTEGER = "an integer to its low bits, and a float to its whole part, saturated, NaN to 0"
+_CONVERSIONS = {
+    "bool": "0 to false, all else to true",
+    "int": _TO_INTEGER,
+    "uint": _TO_INTEGER,
+    "float": "to the nearest number, the even one in a tie",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class DType:
     """One scalar type. Compared by identity: every dtype exists once.
@@ -81,6 +91,16 @@ class DType:
     dlpack: int
     layout: Layout = NO_LAYOUT
     is_storage_only: bool = False
+
+    def __post_init__(self) -> None:
+        storage = ", for storage: loaded, stored and converted, without arithmetic" if self.is_storage_only else ""
+        text = (
+            f"{self.name}: {_KINDS[self.kind]} of {counted(self.bits, 'bit')}{storage}.\n\n"
+            f"`x: sk.{self.name}` annotates a scalar parameter. `sk.{self.name}(x)` converts {_CONVERSIONS[self.kind]}. "
+            "In a kernel x is any number or tile, elsewhere a Python or NumPy number, or an array; anything else is refused, as "
+            "BAD_CALL or NOT_CONVERTIBLE."
+        )
+        vars(self).update(__doc__=text, __name__=self.name)
 
     def __repr__(self) -> str:
         return f"stagekit.{self.name}"

@@ -10,3 +10,4 @@ WARP = 32  # threads
 MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
 MAX_AXES = 64  # of an array, as NumPy has it
+MAX_ITERATIONS = 10_000_000  # of a loop in the checking interpreter, where no option says otherwise: no limit of a GPU

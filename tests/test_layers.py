@@ -17,6 +17,7 @@ EXAMPLES = PACKAGE.parent / "examples"
 
 GROUND = (
     "diagnostics",
+    "display",
     "config",
     "dtypes",
     "hostexpr",

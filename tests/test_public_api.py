@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 
 import stagekit as sk
-from stagekit.ir import Intrinsic
+from stagekit.frontend.tracer import TraceOptions
+from stagekit.jit.options import KernelOptions
 from tools.stubs import stubs
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -36,9 +39,56 @@ CALLABLES = [pytest.param(name, value, id=name) for name, value in public_names(
 
 @pytest.mark.parametrize(("name", "value"), NAMES)
 def test_a_public_name_says_what_it_is(name: str, value: object) -> None:
-    text = value.doc if isinstance(value, Intrinsic) else inspect.getdoc(value)
+    """`help` shows the text of the name itself, not that of its class."""
+    text = inspect.getdoc(value)
 
     assert text, f"{name} has no docstring"
+    assert isinstance(value, type) or text != inspect.getdoc(type(value)), f"{name} has the docstring of its class"
+    assert text.splitlines()[0] in pydoc.render_doc(value, renderer=pydoc.plaintext)
+
+
+@pytest.mark.parametrize(("name", "value"), NAMES)
+def test_a_docstring_names_errors_of_the_catalogue(name: str, value: object) -> None:
+    named = re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", inspect.getdoc(value) or "")
+    catalogue = re.findall(r"^### (\w+)$", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(named) <= set(catalogue)
+
+
+ANY_NUMBER = {"sk.static_range", "sk.static_print"}  # of arguments, as `range` and `print` take them
+
+
+@pytest.mark.parametrize(("name", "value"), NAMES)
+def test_a_public_name_shows_what_it_takes(name: str, value: Any) -> None:
+    parameters = inspect.signature(value).parameters.values() if callable(value) else ()
+
+    kinds = {p.kind for p in parameters}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds
+    assert (inspect.Parameter.VAR_POSITIONAL in kinds) == (name in ANY_NUMBER)
+
+
+@pytest.mark.parametrize(("name", "value"), NAMES)
+def test_a_public_function_is_shown_by_its_name(name: str, value: Any) -> None:
+    if callable(value) and name not in {"sk.cdiv", "sk.bool_"}:  # other names of `ceildiv` and `bool`
+        assert value.__name__ == name.rpartition(".")[2]
+        assert value.__name__ in repr(value)
+
+
+def test_the_parameters_of_an_intrinsic_are_those_of_its_record() -> None:
+    assert str(inspect.signature(sk.fma)) == "(x, y, z)"
+    assert str(inspect.signature(sk.syncwarp)) == "(mask=4294967295)"
+    assert str(inspect.signature(sk.cuda.thread_idx)) == "(axis='x')"
+    assert repr(sk.atomic_cas) == "<stagekit intrinsic atomic_cas(pointer, expected, desired)>"
+    assert "cube root" in pydoc.render_doc(sk.cbrt)
+
+
+def test_options_are_shown_with_their_defaults() -> None:
+    options = inspect.signature(sk.jit).parameters
+
+    assert options.keys() == {"fn", *KernelOptions.__annotations__}
+    assert options["fastmath"].default is False
+    assert options["op_budget"].default == TraceOptions().op_budget
+    assert inspect.signature(sk.sanitize).parameters["races"].default is True
 
 
 @pytest.mark.parametrize(("name", "value"), NAMES)
@@ -97,7 +147,15 @@ def test_no_room_hides_a_public_name() -> None:
 def test_a_name_that_is_not_there_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(AttributeError, match="module 'stagekit' has no attribute 'progam_id'"):
         sk.progam_id
-    assert {"program_id", "cuda", "__version__"} <= set(dir(sk))
+
+
+@pytest.mark.parametrize("module", [sk, sk.cuda])
+def test_dir_shows_the_language(module: ModuleType) -> None:
+    """And no rooms of the package, nor what the library alone uses."""
+    shown = [name for name in dir(module) if not name.startswith("__")]
+
+    assert sorted(shown) == [name for name in module.__all__ if not name.startswith("_")]
+    assert {"__doc__", "__all__"} <= set(dir(module))
 
 
 @pytest.mark.parametrize(

@@ -14,22 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stagekit.dtypes import (
-    ALL_DTYPES,
-    ARITHMETIC_DTYPES,
-    FLOAT_DTYPES,
-    INTEGER_DTYPES,
-    DType,
-    float32,
-    int8,
-    int32,
-    uint8,
-)
+from stagekit.dtypes import ALL_DTYPES, DType, float32, int8, int32, uint8
 from stagekit.intrinsics import FAMILIES, by_name
 from stagekit.ir import semantics
-from stagekit.ir.intrinsic import Intrinsic, Sig
+from stagekit.ir.intrinsic import Intrinsic, accuracy, overloads
 from stagekit.ir.ops import BinaryKind, CompareKind
-from stagekit.ir.types import Pointer, Type
 
 _OF_NUMBERS = (
     "Functions of numbers, one thread at a time: Python's `math`, and what NumPy and CUDA users expect beside it."
@@ -89,66 +78,7 @@ def records_of(*family: ModuleType) -> list[Intrinsic]:
 
 
 def _intrinsic_row(record: Intrinsic) -> Row:
-    names = [*record.args, *(p.name for p in record.params)]
-    doc = record.doc
-    if record.min_capability > 75:
-        doc += f" On cuda: compute capability {record.min_capability / 10} or above."
-    return (
-        f"`{record.name}({', '.join(names)})`",
-        "; ".join(_overloads(record.sigs)),
-        doc,
-        _error(record),
-        record.source,
-    )
-
-
-def _overloads(sigs: Sequence[Sig]) -> list[str]:
-    """The signatures, those of one shape on one line: T is the dtype that varies most, wherever it always stands."""
-    columns = list(zip(*((*s.args, *s.results) for s in sigs), strict=True))
-    dtypes = [tuple(t.dtype for t in column) for column in columns]
-    subject = max(dtypes, key=lambda column: len(set(column)), default=())
-    is_varying = [len(set(subject)) > 1 and column == subject for column in dtypes]
-    by_shape: dict[str, list[DType]] = {}
-    for sig, dtype in zip(sigs, subject or [None] * len(sigs), strict=True):
-        by_shape.setdefault(_shape(sig, is_varying), []).extend([dtype] if dtype and any(is_varying) else [])
-    return [f"`{shape}`{_dtypes_named(found)}" for shape, found in by_shape.items()]
-
-
-def _shape(sig: Sig, is_varying: Sequence[bool]) -> str:
-    spelt = [_spelt(t, v) for t, v in zip((*sig.args, *sig.results), is_varying, strict=True)]
-    split = len(sig.args)
-    return f"({', '.join(spelt[:split])}) -> {', '.join(spelt[split:]) or 'nothing'}"
-
-
-def _spelt(type_: Type, is_varying: bool) -> str:
-    name = "T" if is_varying else type_.dtype.short
-    return f"ptr<{name}, {type_.space.value}>" if isinstance(type_, Pointer) else name
-
-
-_CLASSES = {
-    frozenset(FLOAT_DTYPES): "floats",
-    frozenset(INTEGER_DTYPES): "integers",
-    frozenset((*FLOAT_DTYPES, *INTEGER_DTYPES)): "numbers",
-    frozenset(ARITHMETIC_DTYPES): "numbers, bool",
-    frozenset(ALL_DTYPES): "every dtype",
-}
-
-
-def _dtypes_named(dtypes: Sequence[DType]) -> str:
-    if not dtypes:
-        return ""
-    return f" {_CLASSES.get(frozenset(dtypes)) or ' '.join(dict.fromkeys(d.short for d in dtypes))}"
-
-
-def _error(record: Intrinsic) -> str:
-    if not record.tolerance:
-        return "exact" if not record.effects else ""
-    strict = " / ".join(f"{target} {_ulp(record.tolerance[target])}" for target in ("cuda", "cpu"))
-    return f"{strict} / fast {_ulp(record.fast_tolerance)}" if record.lower_fast else strict
-
-
-def _ulp(tolerance: float) -> str:
-    return "∞" if math.isinf(tolerance) else f"{tolerance:g}"
+    return f"`{record.call}`", "; ".join(overloads(record.sigs)), record.meaning, accuracy(record), record.source
 
 
 # -- arithmetic.md ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from typing import Any
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.frontend.language import Staged
 from stagekit.intrinsics import public_in
-from stagekit.ir import Intrinsic
 
 PACKAGE = Path(__file__).parents[1] / "stagekit"
 MODULES = {"stagekit": PACKAGE / "__init__.py", "stagekit.cuda": PACKAGE / "cuda.py"}
@@ -69,7 +68,7 @@ def _stub(module: str, source: Path) -> Iterator[str]:
         yield _head(public)
         yield from (f"class {name}(_Value): ..." for name in ("bool_", *(dtype.name for dtype in ALL_DTYPES)))
     for record in public_in(module).values():
-        yield from _function(record.name, _record_signature(record), record.doc)
+        yield from _function(record.name, record.signature, record.meaning)
     yield f"__all__ = {public.__all__}"
 
 
@@ -95,14 +94,6 @@ def _imported(public: Any, node: ast.ImportFrom) -> Iterator[str]:
             yield from _function(name, signature, inspect.getdoc(value) or "")
         else:
             yield f"from {node.module} import {alias.name} as {name}"
-
-
-def _record_signature(record: Intrinsic) -> inspect.Signature:
-    plain = len(record.args) - len(record.defaults)
-    empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    args = {name: empty if place < plain else None for place, name in enumerate(record.args)}
-    params = {param.name: empty if param.default is ... else param.default for param in record.params}
-    return inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in (args | params).items()])
 
 
 def _function(name: str, signature: inspect.Signature, doc: str) -> Iterator[str]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stagekit.backends.errors import PtxRefused, ToolFailed, ToolMissing
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, counted
+from stagekit.display import ShownAsText
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,8 @@ def _groups(pattern: re.Pattern[str], report: str, count: int) -> tuple[str, ...
 _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class CompileReport:
+@dataclass(frozen=True, repr=False)
+class CompileReport(ShownAsText):
     """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts.
 
     notes: lines where a variable got a wider dtype than one of the paths that meet there gives it, or where threads must wait.
@@ -124,6 +125,11 @@ class CompileReport:
     instructions: dict[str, int]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        spilled = counted(self.resources.spill_store_bytes + self.resources.spill_load_bytes, "byte")
+        instructions = counted(sum(self.instructions.values()), "instruction")
+        return f"<stagekit report: {counted(self.resources.registers, 'register')}, {spilled} spilled, {instructions}>"
 
     def __str__(self) -> str:
         r = self.resources
@@ -142,5 +148,5 @@ def report(ptx: str, notes: tuple[str, ...] = ()) -> CompileReport:
     """Assemble `ptx` and count its instructions. Raises StagekitError without ptxas."""
     assembled = assemble(ptx)
     body = ptx[ptx.find("{") :]
-    counted = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))
-    return CompileReport(assembled.resources, dict(counted.most_common()), assembled.warnings, notes)
+    counts = Counter(m.group(1) for m in _INSTRUCTION.finditer(body) if not m.group(1).startswith("."))
+    return CompileReport(assembled.resources, dict(counts.most_common()), assembled.warnings, notes)

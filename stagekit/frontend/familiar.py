@@ -138,7 +138,7 @@ _NAMESPACES = {"stagekit": "sk", "stagekit.cuda": "sk.cuda"}  # module -> what u
 def name_here(owner: Any, name: str) -> str:
     """Return a hint for a missing `owner.name`: what stagekit calls it. "" where nothing is known."""
     if isinstance(owner, Intrinsic):
-        return f"it is a function, to be called: `{owner.name}({', '.join([*owner.args, *(p.name for p in owner.params)])})`"
+        return f"it is a function, to be called: `{owner.call}`"
     if mapper_of(owner) is not None:
         return of_tiles(name)
     if getattr(owner, "__name__", None) not in _NAMESPACES:

@@ -55,8 +55,8 @@ class Staged:
         self.most = -1 if must_be_named else len(plain)
         self.least = sum(p.default is p.empty for p in plain)
         self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
-        self.__doc__ = run.__doc__
-        self.__name__ = self.name
+        self.__doc__, self.__signature__ = run.__doc__, self.signature
+        self.__name__ = self.__qualname__ = self.name
         self.__module__, self._place = run.__module__, run.__qualname__
 
     def __reduce__(self) -> str:
@@ -64,7 +64,7 @@ class Staged:
         return self._place
 
     def __repr__(self) -> str:
-        return f"<stagekit function {self.name}>"
+        return f"<stagekit function {self.name}{self.signature}>"
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +122,11 @@ def _mask(site: Site, mask: Any) -> Value | None:
 
 @elementwise
 def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
-    """The element that `pointer` points to. Where `mask` is false memory is not touched and the result is `other` (default 0)."""
+    """The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.
+
+    mask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number
+    that the dtype holds. Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded.
+    """
     address = _pointer(site, "load", pointer)
     on = _mask(site, mask)
     if on is None:
@@ -148,7 +152,11 @@ def _holds_exactly(dtype: DType, fill: Any) -> bool:
 
 @elementwise
 def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
-    """Write `value`, converted to the element dtype, where `mask` holds."""
+    """Write `value`, converted to the element's dtype, to where `pointer` points; to a tile of pointers, a tile or one number.
+
+    mask: a bool, or a tile of bools. Where it is false, nothing is written. Refused as BAD_OPERANDS: what is no pointer or no
+    number.
+    """
     address = _pointer(site, "store", pointer)
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
@@ -158,7 +166,10 @@ def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
 
 @elementwise
 def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
-    """`if_true` where `condition` holds, else `if_false`; both are evaluated. Dtypes meet as operands do."""
+    """`if_true` where `condition` holds, else `if_false`, of numbers or tiles; both are evaluated. Dtypes meet as operands do.
+
+    Outside kernels it computes too, of NumPy arrays element by element. Refused as BAD_OPERANDS: what are no numbers.
+    """
     if not isinstance(condition, Number):
         return if_true if site.static(bool, condition) else if_false
     if not is_numeric(if_true) or not is_numeric(if_false):
@@ -266,7 +277,11 @@ def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
 
 @staged
 def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
-    """An array in shared memory, one per block, not initialised. shape: ints known at compile time. align: bytes."""
+    """An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.
+
+    align: bytes that its address is a multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes
+    not known (RUN_TIME_VALUE), and more than any GPU has (SHARED_MEMORY_EXCEEDED).
+    """
     if not is_alignment(align):
         hint = f"give a power of two, in bytes, from 1 to {MAX_ALIGN}"
         raise site.error(BadCall(f"`align` is {shown(align)}", hint))
@@ -275,15 +290,20 @@ def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None
 
 @staged
 def alloc_local(site: Site, shape: Any, dtype: Any) -> Array:
-    """An array private to each thread, not initialised. shape: ints known at compile time."""
+    """An array private to each thread, not initialised. shape: an int or a tuple of ints, known at compile time.
+
+    Refused: sizes not known (RUN_TIME_VALUE), and more than a thread has (BAD_CALL).
+    """
     return _alloc(site, shape, dtype, Space.LOCAL, None)
 
 
 @staged
 def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
-    """The view of `shape` elements of an array from `start` on, along its first axes. start: one index, or a tuple of them,
-    known at run time or before. shape: ints known at compile time, as many. Unlike a slice it is not clamped: the elements
-    must be there. The checking interpreter finds an access where they are not.
+    """The view of `shape` elements of an array from `start` on, along its first axes.
+
+    start: one index, or a tuple of them, known at run time or before. shape: ints known at compile time, as many. Unlike a slice
+    it is not clamped: the elements must be there. The checking interpreter finds an access where they are not. Refused as
+    BAD_CALL: what is no array, and more axes than it has.
     """
     starts, sizes = _axes(start), _axes(shape)
     if not isinstance(array, Array):
@@ -299,8 +319,10 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
 
 @staged
 def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
-    """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape` (run-time sizes
-    allowed). Every call returns the same memory.
+    """The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.
+
+    shape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch
+    that gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.
     """
     dtype = _known_dtype(site, dtype)
     name = name_given_to(site.node) or "dynamic_shared"
@@ -329,7 +351,10 @@ _UNROLLED = "use a constexpr, or `range(...)` for a loop at run time"
 
 @staged
 def static_range(site: Site, *bounds: Any) -> StaticRange:
-    """`range(...)` whose loop is unrolled at compile time; its variable is a Python int."""
+    """`range(...)` of ints known at compile time, whose loop is unrolled; its variable is a Python int. Elsewhere it is `range`.
+
+    Refused: a bound known only at run time (RUN_TIME_VALUE), and more iterations than `unroll_budget=` of the kernel allows.
+    """
     known = [_static_int(site, b, "an argument of `static_range`", _UNROLLED) for b in bounds]
     try:
         return StaticRange(range(*known))
@@ -339,7 +364,10 @@ def static_range(site: Site, *bounds: Any) -> StaticRange:
 
 @staged
 def static_assert(site: Site, condition: Any, message: Any = "") -> None:
-    """Fail the specialisation with `message` unless `condition`, a compile-time value, holds."""
+    """Fail the specialisation with `message` unless `condition`, a compile-time value, holds.
+
+    The error is STATIC_ASSERTION, outside kernels too; RUN_TIME_VALUE where the condition is known only at run time.
+    """
     if holds_run_time(condition):
         hint = "use `assert` for what is known at run time"
         raise site.needs_static("the condition of `static_assert`", condition, hint)
@@ -349,7 +377,7 @@ def static_assert(site: Site, condition: Any, message: Any = "") -> None:
 
 @staged
 def static_print(site: Site, *values: Any) -> None:
-    """Print while specialising: compile-time values as they are, run-time values by their type."""
+    """Print while specialising: compile-time values as they are, run-time values by their type. Elsewhere it is `print`."""
     site.tracer.printed.append(" ".join(describe(v) if holds_run_time(v) else str(v) for v in values))
 
 
@@ -387,7 +415,10 @@ _SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)
 
 @staged
 def device_entry(site: Site, *, launch: Any) -> None:
-    """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`."""
+    """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.
+
+    It stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.
+    """
     tracer = site.tracer
     problem = None
     before = next((each for each in tracer.builder.current.ops if has_effect(each, *_SEEN_FROM_OUTSIDE)), None)
@@ -479,8 +510,10 @@ def inline_asm(
 ) -> Any:
     """PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.
 
-    dtype: the result's dtype, a tuple of them for several results, or None for none. pure: may be removed, moved and merged.
-    host: a function with the same arguments and results, its meaning on targets that have no PTX, traced for these alone.
+    args: numbers and pointers, each in the register that its constraint names. dtype: the result's dtype, a tuple of them for
+    several results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and
+    results, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do
+    not fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.
     """
     builder = site.tracer.builder
     for name, given_text in (("text", text), ("constraints", constraints)):

@@ -28,6 +28,8 @@ class _Constexpr:
 
     def __init__(self, type_: Any = ...) -> None:
         self.type = type_  # what stands in the brackets; `...` where there are none
+        self.__doc__ = f"constexpr(value)\n\n{inspect.cleandoc(str(_Constexpr.__doc__))}"
+        self.__name__ = self.__qualname__ = "constexpr"
 
     def __getitem__(self, type_: Any) -> _Constexpr:
         return _Constexpr(type_)
@@ -155,6 +157,9 @@ class _Annotation:
 @public_class
 class Array:
     """An array argument, to type checkers: `A: Annotated[sk.Array, sk.Tensor((n,), sk.float32)]`. Alone it promises nothing."""
+
+    def __init__(self) -> None:
+        pass
 
 
 @public_class

@@ -60,14 +60,6 @@ def _emitted(site: Site, spec: Intrinsic, operands: list[Value], params: tuple[A
 # -- binding ------------------------------------------------------------------------------------------------------------
 
 
-def signature_text(spec: Intrinsic) -> str:
-    """Return how error texts and docs show the parameters of an intrinsic."""
-    count = len(spec.args) - len(spec.defaults)
-    parts = [a if i < count else f"{a}={spec.defaults[i - count]!r}" for i, a in enumerate(spec.args)]
-    parts += [p.name if p.default is ... else f"{p.name}={p.default!r}" for p in spec.params]
-    return f"{spec.name}({', '.join(parts)})"
-
-
 def bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """Return the run-time arguments and the compile-time parameters, each in order. By position, parameters come last."""
     if not kwargs and not spec.params and len(args) == len(spec.args):
@@ -80,7 +72,7 @@ def bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -
     bound = {**defaults, **given, **kwargs}
     problem = _binding_problem(names, len(args), kwargs, bound)
     if problem:
-        raise site.error(BadCall(f"`{spec.name}` {problem}", signature_text(spec)))
+        raise site.error(BadCall(f"`{spec.name}` {problem}", spec.call))
     params = tuple(_param(site, spec, p, bound[p.name]) for p in spec.params)
     return [bound[name] for name in spec.args], params
 
@@ -106,7 +98,7 @@ def _param(site: Site, spec: Intrinsic, param: Param, value: Any) -> Any:
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
         message = f"{what} is {shown(value)}, it must be one of: {choices}"
-        raise site.error(BadCall(message, signature_text(spec)))
+        raise site.error(BadCall(message, spec.call))
     return value
 
 

@@ -8,13 +8,15 @@ A lowering is *data*, or an expansion into other IR; it never calls into LLVM.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from stagekit.diagnostics import called, hide_frames
-from stagekit.dtypes import DType
+from stagekit.diagnostics import OfEach, called, hide_frames
+from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, DType
 from stagekit.ir.core import PURE, Effects
 from stagekit.ir.types import Pointer, Scalar, Type
 
@@ -134,6 +136,9 @@ class Intrinsic:
     public_in: the modules in which users find it; none for a record of which others are built.
     """
 
+    __doc__ = OfEach(lambda record: record.text, __doc__)
+    __signature__ = OfEach(lambda record: record.signature)
+
     name: str
     args: tuple[str, ...]
     sigs: tuple[Sig, ...]
@@ -154,8 +159,11 @@ class Intrinsic:
     min_capability: int = 75
     public_in: tuple[str, ...] = ("stagekit",)
 
+    def __post_init__(self) -> None:
+        vars(self).update(__name__=self.name, __qualname__=self.name, __module__=(*self.public_in, __name__)[0])
+
     def __repr__(self) -> str:
-        return f"<stagekit intrinsic {self.name}>"
+        return f"<stagekit intrinsic {self.call}>"
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -172,6 +180,37 @@ class Intrinsic:
         types = [t for sig in self.sigs for t in (*sig.args, *sig.results)]
         takes_scalars = bool(self.args) and all(isinstance(t, Scalar) for t in types)
         return self.effects == PURE and takes_scalars
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The parameters of a call: run-time arguments, then compile-time ones."""
+        plain, empty = len(self.args) - len(self.defaults), inspect.Parameter.empty
+        given = dict.fromkeys(self.args, empty) | dict(zip(self.args[plain:], self.defaults, strict=True))
+        given |= {param.name: empty if param.default is ... else param.default for param in self.params}
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in given.items()])
+
+    @property
+    def call(self) -> str:
+        """How it is called, as error texts and the reference show it: `syncwarp(mask=4294967295)`."""
+        return f"{self.name}{self.signature}"
+
+    @property
+    def meaning(self) -> str:
+        """What it does, and where it can."""
+        needs = f" On cuda: compute capability {self.min_capability / 10} or above." if self.min_capability > 75 else ""
+        return self.doc + needs
+
+    @property
+    def text(self) -> str:
+        """What `help` shows."""
+        types, error = "; ".join(overloads(self.sigs)).replace("`", ""), accuracy(self)
+        where = (
+            "Outside kernels it computes too, of arrays element by element." if self.is_elementwise else _INSIDE_ALONE
+        )
+        about_error = f"Error: {error}{'' if error == 'exact' else ' units in the last place'}." if error else ""
+        facts = (f"Types: {types}; others are refused as NO_OVERLOAD.", about_error, where, f"Source: {self.source}.")
+        return "\n".join([self.call, "", self.meaning, "", *filter(None, facts)])
 
     @functools.cached_property
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
@@ -193,3 +232,59 @@ def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
     """Return the dtype that selects among lowerings: that of the first pointer, else of the first scalar."""
     pointers = [t for t in arg_types if isinstance(t, Pointer)]
     return next((t.dtype for t in (*pointers, *arg_types)), None)
+
+
+_INSIDE_ALONE = "It means something only inside a kernel; elsewhere it is refused as OUTSIDE_KERNEL."
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+
+def overloads(sigs: Sequence[Sig]) -> list[str]:
+    """Return the signatures as text, those of one shape as one: T is the dtype that varies most, wherever it always stands."""
+    columns = list(zip(*((*s.args, *s.results) for s in sigs), strict=True))
+    dtypes = [tuple(t.dtype for t in column) for column in columns]
+    subject = max(dtypes, key=lambda column: len(set(column)), default=())
+    is_varying = [len(set(subject)) > 1 and column == subject for column in dtypes]
+    by_shape: dict[str, list[DType]] = {}
+    for sig, dtype in zip(sigs, subject or [None] * len(sigs), strict=True):
+        by_shape.setdefault(_shape(sig, is_varying), []).extend([dtype] if dtype and any(is_varying) else [])
+    return [f"`{shape}`{_dtypes_named(found)}" for shape, found in by_shape.items()]
+
+
+def _shape(sig: Sig, is_varying: Sequence[bool]) -> str:
+    spelt = [_spelt(t, v) for t, v in zip((*sig.args, *sig.results), is_varying, strict=True)]
+    split = len(sig.args)
+    return f"({', '.join(spelt[:split])}) -> {', '.join(spelt[split:]) or 'nothing'}"
+
+
+def _spelt(type_: Type, is_varying: bool) -> str:
+    name = "T" if is_varying else type_.dtype.short
+    return f"ptr<{name}, {type_.space.value}>" if isinstance(type_, Pointer) else name
+
+
+_CLASSES = {
+    frozenset(FLOAT_DTYPES): "floats",
+    frozenset(INTEGER_DTYPES): "integers",
+    frozenset((*FLOAT_DTYPES, *INTEGER_DTYPES)): "numbers",
+    frozenset(ARITHMETIC_DTYPES): "numbers, bool",
+    frozenset(ALL_DTYPES): "every dtype",
+}
+
+
+def _dtypes_named(dtypes: Sequence[DType]) -> str:
+    if not dtypes:
+        return ""
+    return f" {_CLASSES.get(frozenset(dtypes)) or ' '.join(dict.fromkeys(d.short for d in dtypes))}"
+
+
+def accuracy(record: Intrinsic) -> str:
+    """Return how far a result may be from the correctly rounded one, in units in the last place; "" where there is none."""
+    if not record.tolerance:
+        return "exact" if not record.effects else ""
+    strict = " / ".join(f"{target} {_ulp(record.tolerance[target])}" for target in ("cuda", "cpu"))
+    return f"{strict} / fast {_ulp(record.fast_tolerance)}" if record.lower_fast else strict
+
+
+def _ulp(tolerance: float) -> str:
+    return "∞" if math.isinf(tolerance) else f"{tolerance:g}"

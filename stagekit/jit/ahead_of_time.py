@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.diagnostics import StagekitError, hide_frames, wrong_arguments
 from stagekit.frontend.errors import NotAFunction, SpecializeError
 from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.launchable import ForwardingKernel, Resolved
+from stagekit.jit.launchable import ForwardingKernel, Resolved, specializes
 from stagekit.jit.options import check_compile, check_target
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime import driver
@@ -45,7 +45,7 @@ class BoundKernel(ForwardingKernel):
     def __reduce__(self) -> Any:
         return BoundKernel, (self._kernel, self.target)
 
-    @hide_frames
+    @specializes
     def specialize(self, /, **values: Any) -> Any:
         """Specialise again, on the same target."""
         return BoundKernel(self._kernel.specialize(**values), self.target)

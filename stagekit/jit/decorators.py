@@ -17,7 +17,15 @@ from stagekit.frontend.python_calls import HandedOut
 from stagekit.frontend.source import Snapshot
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable
-from stagekit.jit.options import FLAG, KernelOptions, check_options, read_options
+from stagekit.jit.options import (
+    DEFAULTS,
+    FLAG,
+    FragmentOptions,
+    KernelOptions,
+    check_options,
+    read_options,
+    show_options,
+)
 from stagekit.jit.specialization import Specialization
 from stagekit.runtime.args import OF_AN_OBJECT, describe
 
@@ -63,6 +71,10 @@ def function(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptio
     return _decorate(fn, "function", options, traced)
 
 
+show_options(jit, KernelOptions, DEFAULTS)
+show_options(function, KernelOptions, DEFAULTS)
+
+
 def _decorate(fn: Any, decorator: str, given: Mapping[str, Any], finish: Callable[[JitFunction], Launchable]) -> Any:
     """Return the kernel, or where the decorator was called with options alone, what makes one of the function below it."""
     options = read_options(decorator, given)
@@ -100,7 +112,8 @@ class InlineFunction:
         return self.__stagekit_fragment__.__qualname__
 
     def __repr__(self) -> str:
-        return f"<stagekit inline {self.__stagekit_fragment__.__qualname__}>"
+        fragment = self.__stagekit_fragment__
+        return f"<stagekit inline {fragment.__qualname__}{inspect.signature(fragment)}>"
 
 
 @overload
@@ -108,7 +121,7 @@ def inline(fn: Callable[P, R]) -> Callable[P, R]: ...
 @overload
 def inline(*, per_thread: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @hide_frames
-def inline(fn: Any = None, **options: Any) -> Any:
+def inline(fn: Any = None, **options: Unpack[FragmentOptions]) -> Any:
     """Mark a fragment. Plain functions called from a kernel are staged the same; `inline` says so and keeps the source text.
 
     per_thread: each thread acts for itself in it, also where a block-level kernel calls it. It may then use thread indices,
@@ -124,6 +137,9 @@ def inline(fn: Any = None, **options: Any) -> Any:
         return InlineFunction(_checked(given, "inline"), per_thread)
 
     return define if fn is None else define(fn)
+
+
+show_options(inline, FragmentOptions, {"per_thread": False})
 
 
 def _checked(fn: Any, decorator: str) -> types.FunctionType:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from stagekit.diagnostics import Loc, hide_frames, shown
+from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
 from stagekit.forks import new_lock
 from stagekit.frontend.calls import keep_snapshot
@@ -25,7 +25,7 @@ from stagekit.frontend.tracer import suggest
 from stagekit.jit import history
 from stagekit.jit.argtypes import binder_of, view_of
 from stagekit.jit.history import fixed_text
-from stagekit.jit.launchable import Launchable, Resolved, Specialized
+from stagekit.jit.launchable import Launchable, Resolved, Specialized, specializes
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
@@ -35,6 +35,7 @@ from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.signature import ArraySpec
 
 _LEFT_OUT = object()  # a constexpr that a call does not give: it may follow from an array
+_SHOWN = 5  # specialisations in a notebook
 MAX_SPECIALIZATIONS = 1024  # per JitFunction; the least recently used one goes
 
 
@@ -70,7 +71,7 @@ class JitFunction(Launchable):
 
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
-        return self._constexprs_of(self._fixed)
+        return self._constexprs_of(self._fixed) if self._fixed else {}
 
     @functools.cached_property
     def parameters(self) -> Parameters:
@@ -87,11 +88,19 @@ class JitFunction(Launchable):
         return functools.partial(self._origin.specialize, **self._fixed), ()
 
     def __repr__(self) -> str:
-        return f"<stagekit jit {self.function.__qualname__}{inspect.signature(self.function)}{fixed_text(self._fixed)}>"
+        return f"<stagekit jit {self.function.__qualname__}{self.takes}{fixed_text(self._fixed)}>"
+
+    def facts(self) -> dict[str, str]:
+        """Return what a notebook shows, also the specialisations there are: the newest, and how many more."""
+        with self._lock:
+            newest = [each.constexprs for each in reversed(self._origin._specializations.values())]
+        lines = [fixed_text(each).strip() for each in newest[:_SHOWN] if each]
+        more = [f"and {len(newest) - _SHOWN} more"] if len(newest) > _SHOWN else []
+        return {**super().facts(), "specialised": "\n".join([*lines, *more])}
 
     # -- specialising -------------------------------------------------------------------------------------------
 
-    @hide_frames
+    @specializes
     def specialize(self, /, **values: Any) -> Any:
         """Fix constexprs by name; also the types of unannotated parameters, as `x=Tensor((None,), float32)`, a dtype, or None.
 

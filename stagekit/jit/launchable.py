@@ -9,15 +9,18 @@ A class of kernels says which specialisation a call means (`_resolve`). The laun
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from stagekit.artifact import Artifact, Style
-from stagekit.diagnostics import StagekitError, conceal, hide_frames
+from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
+from stagekit.display import Listing, table
 from stagekit.frontend.kernel import Traced
+from stagekit.frontend.parameters import Parameters
 from stagekit.jit.history import History
-from stagekit.jit.native_launchers import NativeLaunchers, provide_support
+from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provide_support
 from stagekit.jit.options import check_compile
 from stagekit.jit.variant import Variant
 from stagekit.runtime.kernel import Kernel
@@ -58,6 +61,17 @@ class Launcher:
         self._key = key
         self._entries = entries
 
+    __doc__ = OfEach(lambda launcher: launcher._kernel.__doc__, __doc__)
+    __signature__ = OfEach(lambda launcher: launcher._kernel.__signature__)
+
+    @property
+    def _kernel(self) -> Launchable:
+        return self._launch.__self__  # type: ignore[attr-defined, no-any-return]  # `launch` is a method of a kernel
+
+    def __repr__(self) -> str:
+        way = ".prepare" if self._launch == self._kernel._prepare else ""
+        return f"{self._kernel!r}{way}{brackets_text(self._key)}"
+
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         entry = self._entries.get(self._key) if self._entries and is_exact(self._key) else None
@@ -75,12 +89,52 @@ class Preparation(Launcher):
         return Launcher(self._launch, key)
 
 
+class _AsWritten(str):
+    """A postponed annotation, which `inspect` would show in quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+class SpecializeMethod:
+    """`kernel.specialize`. Its signature shows which constexprs are open."""
+
+    __slots__ = ("_function", "_kernel")
+    __doc__ = OfEach(lambda method: method._function.__doc__, __doc__)
+    __signature__ = OfEach(lambda method: method._kernel.specialize_signature)
+    __name__ = OfEach(lambda method: method._function.__name__)
+
+    def __init__(self, function: Callable[..., Any], kernel: Launchable) -> None:
+        self._function = function
+        self._kernel = kernel
+
+    @hide_frames
+    def specialize(self, /, **values: Any) -> Any:
+        return self._function(self._kernel, **values)
+
+    __call__ = specialize
+
+    def __repr__(self) -> str:
+        return f"{self._kernel!r}.{self.__name__}"
+
+
+class specializes:
+    """Makes a method of a kernel its `specialize`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __get__(self, kernel: Launchable | None, cls: type) -> Any:
+        return self._function if kernel is None else SpecializeMethod(self._function, kernel)
+
+
 class Launchable:
     """What all kinds of kernels share. name: what errors call it. function: the user's.
 
     Its properties show the variant that was used last, or the one for contiguous arrays of the annotated types; no GPU is needed.
     """
 
+    __signature__ = OfEach(lambda kernel: kernel.call_signature)
     __iter__ = None  # brackets are no items: without these two, Python would launch-index a loop or an `in` without end
     __contains__ = None
     history: History
@@ -107,6 +161,49 @@ class Launchable:
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         """The constexprs that are fixed: a call inside another kernel cannot give them."""
         raise NotImplementedError
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the user's function."""
+        raise NotImplementedError
+
+    @property
+    def call_signature(self) -> inspect.Signature:
+        """The parameters of a call: those of the user's function that are not fixed."""
+        whole, fixed = inspect.signature(self.function), self.__stagekit_fixed__
+        return whole.replace(parameters=[p for p in whole.parameters.values() if p.name not in fixed])
+
+    @property
+    def takes(self) -> str:
+        """The parameters of a call as text, annotations as they are written."""
+        shown = self.call_signature
+        plain = [
+            p.replace(annotation=_AsWritten(p.annotation)) if isinstance(p.annotation, str) else p
+            for p in shown.parameters.values()
+        ]
+        return str(inspect.Signature(plain))
+
+    @property
+    def specialize_signature(self) -> inspect.Signature:
+        """The keywords of `specialize`: constexprs, which default to what they are fixed to, and types of run-time parameters."""
+        named, fixed = inspect.signature(self.function).parameters, self.__stagekit_fixed__
+        keywords = [
+            named[p.name].replace(kind=inspect.Parameter.KEYWORD_ONLY, default=fixed.get(p.name, named[p.name].default))
+            for p in self.parameters.constexprs
+        ]
+        return inspect.Signature([*keywords, inspect.Parameter("types", inspect.Parameter.VAR_KEYWORD)])
+
+    def facts(self) -> dict[str, str]:
+        """Return what a notebook shows of the kernel. Nothing is traced or compiled for it."""
+        code = self.function.__code__
+        return {
+            "takes": self.takes,
+            "doc": inspect.getdoc(self.function) or "",
+            "defined": f"{code.co_filename}:{code.co_firstlineno}",
+        }
+
+    def _repr_html_(self) -> str:
+        return table(repr(self), self.facts())
 
     # -- launching ----------------------------------------------------------------------------------------------
 
@@ -193,19 +290,19 @@ class Launchable:
     @hide_frames
     def ir(self) -> str:
         """The traced IR as text."""
-        return self.trace().ir
+        return Listing(self.trace().ir)
 
     @property
     @hide_frames
     def llvm(self) -> str:
         """LLVM IR for the GPU, before optimisation."""
-        return self.compile("cuda").stages["llvm"]
+        return Listing(self.compile("cuda").stages["llvm"])
 
     @property
     @hide_frames
     def ptx(self) -> str:
         """PTX for the GPU that is present, else for compute capability 9.0."""
-        return self.compile("cuda").stages["ptx"]
+        return Listing(self.compile("cuda").stages["ptx"])
 
     @property
     @hide_frames
@@ -213,7 +310,7 @@ class Launchable:
         """Machine code of the GPU as text; needs ptxas and a disassembler (the extra `cuda`)."""
         from stagekit.backends import ptxas
 
-        return ptxas.disassemble(ptxas.assemble(self.ptx).cubin)
+        return Listing(ptxas.disassemble(ptxas.assemble(self.ptx).cubin))
 
     @property
     @hide_frames
@@ -266,6 +363,13 @@ class ForwardingKernel(Launchable):
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return self._kernel.__stagekit_fixed__
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._kernel.parameters
+
+    def facts(self) -> dict[str, str]:
+        return self._kernel.facts()
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self._kernel._resolve(args, kwargs)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, shown
 from stagekit.forks import new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.state import holds
@@ -108,7 +108,7 @@ class NativeLaunchers:
             self._drop(key)
         entry = self.entries.get(key)
         fallback = self._general(key) if entry is None else entry[1]
-        launch = native_process.make_callable(code, self._name, fallback, state, shape)
+        launch = native_process.make_callable(code, f"{self._name}{brackets_text(key)}", fallback, state, shape)
         self._kernels.setdefault(key, []).append(kernel)
         if key is None:
             self.without_brackets = launch
@@ -119,6 +119,12 @@ class NativeLaunchers:
         del self.entries[key], self._kernels[key]
         if key is None:
             self.without_brackets = None
+
+
+def brackets_text(key: Any) -> str:
+    """Return what stands in the brackets of a launch, as it is written; nothing where there are none."""
+    text = shown(key)
+    return "" if key is None else f"[{text[1:-1] if type(key) is tuple and len(key) > 1 else text}]"
 
 
 def _state(key: Any, kernel: Kernel) -> State | None:

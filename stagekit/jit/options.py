@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 from stagekit.diagnostics import shown
@@ -27,6 +28,12 @@ class KernelOptions(TypedDict, total=False):
     target: str | None
     unroll_budget: int
     op_budget: int
+
+
+class FragmentOptions(TypedDict, total=False):
+    """The keywords of `@inline`, which explains them."""
+
+    per_thread: bool
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,9 @@ _RULES: Rules = {
 }
 
 
+DEFAULTS = {**{f.name: f.default for f in fields(TraceOptions)}, "name": None, "target": None}
+
+
 def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
     """Check the options that a decorator was given."""
     check_options(f"@{decorator}", given, _RULES)
@@ -84,6 +94,17 @@ def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
         why = f"`max_registers` is an option of cuda, the target is {target}"
         raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
     return options
+
+
+def show_options(function: Callable[..., Any], options: type, defaults: Mapping[str, Any]) -> None:
+    """Let `inspect.signature` of a function that takes `**options` show each option with its default. options: their types."""
+    shown = inspect.signature(function)
+    plain = [p for p in shown.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind.__forward_arg__)
+        for name, kind in options.__annotations__.items()
+    ]
+    function.__signature__ = shown.replace(parameters=[*plain, *keywords])  # type: ignore[attr-defined]
 
 
 def check_options(where: str, given: Mapping[str, Any], rules: Rules) -> None:

@@ -18,11 +18,12 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
 from stagekit import config
-from stagekit.diagnostics import hide_frames
+from stagekit.diagnostics import counted, hide_frames
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
-from stagekit.jit.launchable import ForwardingKernel, Launchable
-from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, is_one_of, unknown_option
+from stagekit.jit.launchable import ForwardingKernel, Launchable, specializes
+from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, is_one_of, show_options, unknown_option
+from stagekit.limits import MAX_ITERATIONS
 from stagekit.runtime import native_process
 from stagekit.runtime.args import describe
 
@@ -49,6 +50,9 @@ class Sanitizer(contextlib.ContextDecorator):
         self.reports: list[Report] = []
         self._launches = 0
         self._tokens: list[Token[Sanitizer | None]] = []
+
+    def __repr__(self) -> str:
+        return f"<stagekit sanitizer: {counted(self._launches, 'launch', 'launches')}, {counted(len(self.findings), 'finding')}>"
 
     @property
     def report(self) -> Report | None:
@@ -86,7 +90,7 @@ class SanitizedKernel(ForwardingKernel):
         super().__init__(kernel)
         self.sanitizer = sanitizer
 
-    @hide_frames
+    @specializes
     def specialize(self, /, **values: Any) -> SanitizedKernel:
         """Return the specialised kernel, checked in the same session."""
         return SanitizedKernel(self._kernel.specialize(**values), self.sanitizer)  # type: ignore[attr-defined]
@@ -159,22 +163,30 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
     from stagekit.backends.interp import Checks, Options, Schedule
 
-    given: Mapping[str, Any] = options
-    check_options("sanitize", given, _RULES)
-    outputs, order, seed = given.get("outputs", ()), given.get("order"), given.get("seed")
+    check_options("sanitize", options, _RULES)
+    given: dict[str, Any] = {**_DEFAULTS, **options}
+    outputs, order, seed = given["outputs"], given["order"], given["seed"]
     if kernel is not None:  # the names of one kernel are known; a session may see several
         known = inspect.signature(kernel).parameters
         for name in outputs:
             if name not in known:
                 hint = f"{suggest(name, known)}its parameters are: {', '.join(known)}"
                 raise SpecializeError(BadOption("sanitize", f"`outputs` names `{name}`", hint))
-    checks = Checks(**{name: given.get(name, True) for name in CHECKS})
-    rest = {name: given[name] for name in ("statistics", "max_iterations") if name in given}
+    checks = Checks(**{name: given[name] for name in CHECKS})
+    rest = {name: given[name] for name in ("statistics", "max_iterations")}
     checked = Options(checks, None if order is None else Schedule(order), tuple(outputs), **rest)
-    session = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given.get("collect", False))
+    session = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given["collect"])
     return session if kernel is None else SanitizedKernel(kernel, session)
 
 
+_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(CHECKS, True),
+    **dict.fromkeys(("order", "seed"), None),
+    **dict.fromkeys(("statistics", "collect"), False),
+    "outputs": (),
+    "max_iterations": MAX_ITERATIONS,
+}
+show_options(sanitize, SanitizeOptions, _DEFAULTS)
 _ORDERS = ("forward", "backward", "random")
 _RULES: Rules = {
     **dict.fromkeys(CHECKS, FLAG),

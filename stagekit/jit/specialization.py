@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from stagekit import config
-from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
+from stagekit.diagnostics import InternalError, Loc, StagekitError
 from stagekit.dtypes import DType
 from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
@@ -23,7 +23,7 @@ from stagekit.frontend.state import TooLarge
 from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of
 from stagekit.jit.history import History, fixed_text
-from stagekit.jit.launchable import Launchable, Resolved
+from stagekit.jit.launchable import Launchable, Resolved, specializes
 from stagekit.jit.options import KernelSettings
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
@@ -64,9 +64,19 @@ class Specialization(Launchable):
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.constexprs.items() if value is not ...}
 
+    @property
+    def parameters(self) -> Parameters:
+        return self._owner.parameters
+
     def __repr__(self) -> str:
-        names = ", ".join(p.name for p in self._owner.parameters.run_time)
+        names = ", ".join(p.name for p in self.parameters.run_time)
         return f"<stagekit kernel {self.name}({names}){fixed_text(self.constexprs)}>"
+
+    def facts(self) -> dict[str, str]:
+        """Return what a notebook shows, also what the kernel is compiled for."""
+        variants = list(self._variants.values())
+        compiled = [f"{each.traced.signature}: {text}" for each in variants for text in each.compiled_for]
+        return {**super().facts(), "compiled": "\n".join(compiled)}
 
     def __reduce__(self) -> Any:
         """Pickled by name where it has one (`@function`), else as its kernel and what is fixed."""
@@ -80,7 +90,7 @@ class Specialization(Launchable):
         """The keywords with which `.specialize(...)` of the kernel gives this."""
         return {**self.constexprs, **self._types_given}
 
-    @hide_frames
+    @specializes
     def specialize(self, /, **values: Any) -> Any:
         """Specialise again, starting from these constexprs."""
         return self._owner.specialize(**{**self.specialized_with, **values})
@@ -93,7 +103,7 @@ class Specialization(Launchable):
 
         Raises SpecializeError where an annotation means nothing with these constexprs.
         """
-        parameters, said = self._owner.parameters, self._types_given
+        parameters, said = self.parameters, self._types_given
         return {
             p.name: parameters.resolve(p.name, said[p.name], said[p.name], self.constexprs)
             if p.name in said
@@ -104,7 +114,7 @@ class Specialization(Launchable):
     @functools.cached_property
     def _argument_types(self) -> ArgumentTypes:
         absent = {name for name, said in self._types_given.items() if said is None}
-        return ArgumentTypes(self.name, self._owner.parameters, self.meanings, absent)
+        return ArgumentTypes(self.name, self.parameters, self.meanings, absent)
 
     @property
     def has_known_types(self) -> bool:
@@ -146,7 +156,7 @@ class Specialization(Launchable):
             config.check_switches()
             began_s = time.perf_counter()
             types_before = next(reversed(self._variants), None)
-            why = history.why_types(types_before, arg_types, self._owner.parameters) or self._why
+            why = history.why_types(types_before, arg_types, self.parameters) or self._why
             traced = self._trace(arg_types, has_hosts=target != "cuda")
             self.history.note("traced", "", why, began_s)
             for line in traced.printed:
@@ -165,7 +175,7 @@ class Specialization(Launchable):
 
     def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
-        request = KernelRequest(self._owner.parameters, self.constexprs, arg_types, options, symbol, has_hosts)
+        request = KernelRequest(self.parameters, self.constexprs, arg_types, options, symbol, has_hosts)
         with self.explained():
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
@@ -217,7 +227,7 @@ class Specialization(Launchable):
     def call_shape(self) -> CallShape:
         """Return how the kernel is called, for native launchers: with its run-time parameters."""
         rows = []
-        for place, parameter in enumerate(self._owner.parameters.run_time):
+        for place, parameter in enumerate(self.parameters.run_time):
             meaning = self.meanings[parameter.name]
             is_declared = isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
             rows.append(LaunchParameter(parameter.name, parameter.default, place, is_declared))

@@ -152,6 +152,11 @@ class Variant:
         fixed = tuple((name, shown(value)) for name, value in self.constexprs.items())
         return dataclasses.replace(artifact, kernel_name=self.name, constexprs=fixed)
 
+    @property
+    def compiled_for(self) -> list[str]:
+        """The targets that there are artifacts for, each with its compute capability or block, as text."""
+        return [f"{target}, {_made_for(target, numbers)}" for target, *numbers in list(self._artifacts)]
+
     def _why_now(self, target: str, made_for: tuple[int, ...]) -> str:
         """Say why this artifact is needed: the variant is new, or it was compiled for something else before."""
         if not self._artifacts:
@@ -159,8 +164,11 @@ class Variant:
         last_target, *last = next(reversed(self._artifacts))
         if last_target != target:
             return f"target {last_target} -> {target}"
-        word = "compute capability" if target == "cuda" else "block"
-        return f"{word} {_sizes(last)} -> {_sizes(made_for)}"
+        return f"{_made_for(target, last)} -> {_sizes(made_for)}"
+
+
+def _made_for(target: str, numbers: Sequence[int]) -> str:
+    return f"{'compute capability' if target == 'cuda' else 'block'} {_sizes(numbers)}"
 
 
 def _sizes(numbers: Sequence[int]) -> str:

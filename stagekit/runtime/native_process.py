@@ -356,7 +356,7 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
     objects = {**state.objects, "general": general, **({} if guards.ask is None else {"ask": guards.ask})}
     names, expected = [p.name for p in parameters], [p.expected for p in parameters]
     tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected]
-    return _function(code.address, name, words, objects, tail, code, state, shape, rows, compared)
+    return _function("launch", code.address, name, words, objects, tail, code, state, shape, rows, compared)
 
 
 def make_prepared(
@@ -364,7 +364,7 @@ def make_prepared(
 ) -> Callable[[], None]:
     """Make a built-in function for a prepared launch. function: its name. general: also refuses calls with arguments."""
     words, objects = {**state.words, **words}, {**state.objects, "general": general}
-    return _function(process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
+    return _function("prepared launch", process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
 
 
 def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
@@ -392,10 +392,16 @@ def _address_of(memories: list[Any], *words: int) -> int:
 
 
 def _function(
-    address: int, name: str, words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any], *keep: Any
+    kind: str,
+    address: int,
+    name: str,
+    words: Mapping[str, int],
+    objects: Mapping[str, Any],
+    tail: Sequence[Any],
+    *keep: Any,
 ) -> Any:
-    """Make a built-in function whose `self` is a STATE, which keeps alive everything that it needs."""
-    state = _state_type(len(tables.STATE) + len(tail))()
+    """Make a built-in function whose `self` is a STATE, which keeps alive everything that it needs. kind: of launch."""
+    state = _state_type(len(tables.STATE) + len(tail), kind)()
     addresses = {name: id(value) for name, value in objects.items()}
     for field, word in {**words, "process": process().address, **addresses}.items():
         state[tables.STATE[field] // tables.WORD] = word
@@ -406,6 +412,6 @@ def _function(
 
 
 @functools.cache
-def _state_type(words: int) -> Any:
+def _state_type(words: int, name: str) -> Any:
     """Return the type of a STATE. Its name appears in the repr of the function."""
-    return type("launch", (ctypes.Array,), {"_type_": ctypes.c_uint64, "_length_": words})
+    return type(name, (ctypes.Array,), {"_type_": ctypes.c_uint64, "_length_": words})

@@ -27,13 +27,14 @@ from stagekit.backends.interp.statistics import Measured, Statistics
 from stagekit.backends.interp.steps import STEPS
 from stagekit.backends.interp.team import LaunchState
 from stagekit.diagnostics import InternalError, counted
+from stagekit.display import ShownAsText
 from stagekit.ir import Function, Pointer, Value, semantics
 
 BUILDERS: Builders = {**STEPS, **CONTROLS, **CALLS}
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(ShownAsText):
     """The results of a run besides the arrays. Its text shows everything that was found and measured.
 
     findings: in the order of discovery. prints, failures: block by block, in the order in which blocks ran.
@@ -54,6 +55,10 @@ class Report:
     def of(self, id: str) -> tuple[Finding, ...]:
         """Return the findings of one kind, by the id of its diagnostic."""
         return tuple(f for f in self.findings if f.id == id)
+
+    def __repr__(self) -> str:
+        failed = f", {counted(len(self.failures), 'failed assert')}" if self.failures else ""
+        return f"<stagekit report: {counted(len(self.findings), 'finding')}{failed}>"
 
     def __str__(self) -> str:
         parts = [counted(len(self.findings), "finding") if self.findings else "nothing found"]

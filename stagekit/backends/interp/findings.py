@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, Loc, Note, StagekitError
+from stagekit.display import ShownAsText
 
 Index3 = tuple[int, int, int]
 
@@ -40,8 +41,8 @@ class Message:
     values: tuple[bool | int | float, ...]
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(ShownAsText):
     """One fault. who: the first thread that showed it, if it has one. count: how many times the launch showed it.
 
     context: lines that name the kernel, its constexprs and the order of the launch; whoever launches fills them in.
@@ -64,6 +65,10 @@ class Finding:
         error = SanitizerError(self.diagnostic, self.loc, (*thread, *self.notes))
         error.context = self.context
         return error
+
+    def __repr__(self) -> str:
+        error = self.error()
+        return f"<stagekit finding {self.id} at {error.loc or 'no line'}: {self.diagnostic.label_text()}>"
 
     def __str__(self) -> str:
         return str(self.error())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from stagekit.limits import MAX_ITERATIONS
+
 Order = Literal["forward", "backward", "random"]
 
 
@@ -62,7 +64,7 @@ class Options:
     outputs: tuple[str, ...] = ()
     statistics: bool = False
     max_findings: int = 100
-    max_iterations: int = 10_000_000
+    max_iterations: int = MAX_ITERATIONS
 
 
 UNCHECKED = Options()
