@@ -7,6 +7,7 @@ A test fails when a page is not what `pages()` gives.
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import stagekit as sk
 from stagekit.dtypes import ALL_DTYPES, DType, float32, int8, int32, uint8
+from stagekit.frontend.arrays import ATTRIBUTES
+from stagekit.frontend.values import Address, Array, Number
 from stagekit.intrinsics import FAMILIES, by_name
 from stagekit.ir import semantics
 from stagekit.ir.intrinsic import Intrinsic, accuracy, overloads
@@ -52,23 +56,67 @@ def _line(cells: Row) -> str:
 _INTRINSICS_INTRO = """\
 # Operations
 
-Every operation beside Python's own operators, generated from the records in `stagekit/intrinsics/`
-(`python -m tools.pages docs` refreshes the page). `T` is any of the dtypes named after it.
+Every operation beside Python's own operators, generated from the records in `stagekit/intrinsics/` and the texts of functions
+(`python -m tools.pages docs` refreshes the page; `help(sk.exp)` shows the same). `T` is any of the dtypes named after it.
 
 Error: the largest distance from the correctly rounded result, in units in the last place of the result, on cuda, on cpu, and
 on cuda under `fastmath=True` where that takes another instruction (∞: bounded absolutely, not in ulp). Exact: the same
 bits everywhere. A 16-bit float is computed as float32 and rounded once more, which can add 1.
 """
 
+# Sections of functions that have no record: what a section is about, and its names in `stagekit`.
+_SECTIONS = {
+    "memory": (
+        "Reading and writing arrays, and memory of the block and of the thread. Atomics are [below](#atomics).",
+        ("load", "store", "alloc_shared", "alloc_local", "dynamic_shared", "window"),
+    ),
+    "tiles": (
+        "Values of a whole block, for block-level kernels, and reductions. Elementwise operations take tiles like numbers.",
+        ("arange", "full", "zeros", "reduce_sum", "reduce_max", "reduce_min", "warp_reduce", "block_reduce"),
+    ),
+    "choosing and staging": (
+        "Choosing by value, what is decided while specialising, and launches.",
+        ("where", "static_range", "static_assert", "static_print", "constexpr", "device_entry", "ceildiv", "cdiv"),
+    ),
+    "inline PTX": ("An instruction that nothing else gives.", ("inline_asm",)),
+}
+
 
 def _intrinsics_page() -> Iterator[str]:
     yield _INTRINSICS_INTRO
+    for name, (summary, functions) in _SECTIONS.items():
+        yield f"## {name}\n\n{summary}\n"
+        yield from _table(("Operation", "Meaning"), map(_function_row, functions))
+    yield "## attributes\n\nWhat numbers, pointers, arrays and tiles know of themselves.\n"
+    yield from _table(("Attribute", "Of", "Meaning"), _attribute_rows())
     for name, family in FAMILIES.items():
         summary = _OF_NUMBERS if name == "math" else str(family[0].__doc__).strip().splitlines()[0]
-        yield f"## {name}\n\n{summary}\n"
+        yield f"## {name}\n\n{summary}{_OF_TILES.get(name, '')}\n"
         yield from _table(
             ("Operation", "Types", "Meaning", "Error", "Source"), map(_intrinsic_row, records_of(*family))
         )
+
+
+_OF_TILES = {
+    "atomics": " Of a tile of pointers each element is changed,\nby a number or by the elements of a tile, "
+    "where `mask=` holds; the result is the tile of the old values, 0 where `mask` is false."
+}
+
+
+def _function_row(name: str) -> Row:
+    function = getattr(sk, name)
+    signature = inspect.signature(function)
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = str(inspect.getdoc(function)).removeprefix(f"{name}(value)\n\n")
+    return f"`{name}{inspect.Signature(plain)}`", " ".join(text.split())
+
+
+def _attribute_rows() -> Iterator[Row]:
+    for kind, owner in (("number", Number), ("pointer", Address), ("array", Array)):
+        for attribute in ATTRIBUTES[owner].values():
+            yield f"`.{attribute.written}`", kind, attribute.doc
+    for written in ("dtype", "shape", "to(dtype)"):
+        yield f"`.{written}`", "tile", str(inspect.getdoc(getattr(sk.Tile, written.partition("(")[0])))
 
 
 def records_of(*family: ModuleType) -> list[Intrinsic]:

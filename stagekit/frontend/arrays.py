@@ -398,7 +398,7 @@ def attribute(site: Site, owner: Any, name: str) -> Any:
     if found is None:
         hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
         raise site.error(NoAttribute(describe(owner), name, hint))
-    return found(site, owner)
+    return found.read(site, owner)
 
 
 _SHAPE = "pass the array in the shape that the kernel wants"
@@ -426,22 +426,51 @@ def _to(site: Site, owner: Any) -> BoundMethod:
     return BoundMethod(owner, "to", run)
 
 
-_Table = dict[str, Callable[[Site, Any], Any]]
+def _transposed(site: Site, array: Array) -> Array:
+    is_contiguous = array.is_contiguous and array.ndim < 2
+    return Array(array.name, array.base, array.shape[::-1], array.strides[::-1], is_contiguous, array.is_part)
 
-_NUMBER: _Table = {"dtype": lambda site, x: default_dtype(x), "to": _to}
-_ADDRESS: _Table = {"dtype": lambda site, p: p.dtype, "to": _to, "space": lambda site, p: p.type.space.value}
-_ARRAY: _Table = {
-    "dtype": lambda site, a: a.dtype,
-    "shape": lambda site, a: a.shape,
-    "strides": lambda site, a: a.strides,
-    "ndim": lambda site, a: a.ndim,
-    "size": lambda site, a: _size(site, a),
-    "ptr": _pointer_to,
-    "ptr_to": lambda site, a: BoundMethod(a, "ptr_to", lambda *index: element_pointer(site, a, index)),
-    "T": lambda site, a: Array(
-        a.name, a.base, a.shape[::-1], a.strides[::-1], a.is_contiguous and a.ndim < 2, a.is_part
+
+def _ptr_to(site: Site, array: Array) -> BoundMethod:
+    return BoundMethod(array, "ptr_to", lambda *index: element_pointer(site, array, index))
+
+
+class Attribute(NamedTuple):
+    """An attribute of a stand-in: how it is written, how it is read, and what it is."""
+
+    written: str
+    read: Callable[[Site, Any], Any]
+    doc: str
+
+
+_Table = dict[str, Attribute]
+
+
+def _table(*attributes: Attribute) -> _Table:
+    return {each.written.partition("(")[0]: each for each in attributes}
+
+
+_NUMBER = _table(
+    Attribute("dtype", lambda site, x: default_dtype(x), "The dtype of a number."),
+    Attribute("to(dtype)", _to, "A number, converted to a dtype: what `dtype(x)` gives."),
+)
+_ADDRESS = _table(
+    Attribute("dtype", lambda site, p: p.dtype, "The dtype of what a pointer points to."),
+    Attribute(
+        "to(dtype)", _to, "The pointer to the same address, whose elements are read and written as another dtype."
     ),
-}
+    Attribute("space", lambda site, p: p.type.space.value, 'The memory of a pointer: "global", "shared" or "local".'),
+)
+_ARRAY = _table(
+    Attribute("dtype", lambda site, a: a.dtype, "The dtype of the elements of an array."),
+    Attribute("shape", lambda site, a: a.shape, "The sizes of an array, one for each axis, as a tuple."),
+    Attribute("ndim", lambda site, a: a.ndim, "The number of axes of an array."),
+    Attribute("size", lambda site, a: _size(site, a), "The number of elements of an array."),
+    Attribute("strides", lambda site, a: a.strides, "The steps from an index to the next, for each axis, in elements."),
+    Attribute("T", _transposed, "The view of an array with its axes in the opposite order."),
+    Attribute("ptr", _pointer_to, "The pointer to the first element of an array, also of one with gaps."),
+    Attribute("ptr_to(i, j, ...)", _ptr_to, "The pointer to one element of an array, by its index on each axis."),
+)
 ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
 
 

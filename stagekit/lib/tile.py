@@ -73,6 +73,7 @@ class Tile:
 
     @property
     def dtype(self) -> sk.DType:
+        """The dtype of the elements of a tile."""
         dtype: sk.DType = self._parts[0].dtype
         return dtype
 
@@ -93,6 +94,7 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int]:
+        """The number of elements of a tile, as a tuple of one."""
         return (self.extent,)
 
     def to(self, dtype: sk.DType) -> Tile:
