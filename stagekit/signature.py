@@ -115,13 +115,15 @@ def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
-    shared_needs: dynamic shared bytes, each of which a launch must give at least.
+    shared_needs: dynamic shared bytes, each of which a launch must give at least. facts: what the code takes for granted of its
+    arguments; other code runs a launch for which one of them is 0.
     """
 
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
     defaults: tuple[Any, ...] = ()
     shared_needs: tuple[HostExpr, ...] = ()
+    facts: tuple[HostExpr, ...] = ()
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)

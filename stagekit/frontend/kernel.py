@@ -36,7 +36,7 @@ from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_blo
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
-from stagekit.frontend.sequential import sequential
+from stagekit.frontend.sequential import Apart, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
@@ -54,7 +54,8 @@ from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSl
 class KernelRequest:
     """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
-    has_hosts: also trace what inline assembly means on targets that have no PTX.
+    has_hosts: also trace what inline assembly means on targets that have no PTX. arguments_meet: any two arrays of a block-level
+    kernel may overlap.
     """
 
     parameters: Parameters
@@ -63,6 +64,7 @@ class KernelRequest:
     options: TraceOptions
     symbol: str
     has_hosts: bool = True
+    arguments_meet: bool = False
 
 
 @dataclass(frozen=True)
@@ -244,9 +246,11 @@ class _Trace:
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
         waits: tuple[str, ...] = ()
+        facts: tuple[HostExpr, ...] = ()
         if self.tracer.is_block_level:
-            ordered, waits = sequential(Function(self.request.symbol, body), self._threads_of_block())
-            body = ordered.body
+            ordered = sequential(Function(self.request.symbol, body), self._threads_of_block(), self._sized())
+            body, waits = ordered.function.body, ordered.waits
+            facts = tuple(map(self._fact, ordered.apart))
         grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
         written = flow.written(body, flow.sources(body))
         for slot, param in zip(self.slots, self.params):
@@ -254,16 +258,16 @@ class _Trace:
             if param in written and isinstance(spec, ArraySpec | PointerSpec):
                 self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
         needs = self._shared_needs(body)
-        needed = self._needed_slots(body, launch, needs)
+        needed = self._needed_slots(body, launch, (*needs, *facts))
         number = {old: new for new, old in enumerate(needed)}
-        specs, launch, needs = _renumbered((tuple(self.specs), launch, needs), number)
+        specs, launch, needs, facts = _renumbered((tuple(self.specs), launch, needs, facts), number)
         slots = tuple(self.slots[i] for i in needed)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
         function = Function(self.request.symbol, body, self._attributes(block, slots))
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         return Traced(
             function=function,
-            signature=Signature(specs, slots, defaults, shared_needs=needs),
+            signature=Signature(specs, slots, defaults, needs, facts),
             launch=launch,
             style=style,
             block=block,
@@ -275,6 +279,32 @@ class _Trace:
             waits=waits,
             grid_axes=grid_axes,
         )
+
+    def _sized(self) -> list[Value]:
+        """Return the arrays that have no gaps, of which the launcher sees where they end; none if they may overlap."""
+        if self.request.arguments_meet:
+            return []
+        rows = ((slot, self.specs[slot.argument], param) for slot, param in zip(self.slots, self.params))
+        return [p for s, spec, p in rows if s.kind == "address" and isinstance(spec, ArraySpec) and spec.is_contiguous]
+
+    def _fact(self, apart: Apart) -> HostExpr:
+        """Return whether two arrays do not overlap, for the launcher."""
+        one, other = (self.params.index(each) for each in (apart.one, apart.other))
+        is_before = HostOp("le", (HostOp("add", (Slot(one), self._size_bytes(one))), Slot(other)))
+        is_behind = HostOp("le", (HostOp("add", (Slot(other), self._size_bytes(other))), Slot(one)))
+        found = HostOp("or", (is_before, is_behind))
+        return HostOp("or", (found, HostOp("eq", (Slot(one), Slot(other))))) if apart.may_be_same else found
+
+    def _size_bytes(self, address: int) -> HostExpr:
+        """Return how many bytes the array has whose address is in this slot."""
+        argument = self.slots[address].argument
+        spec = self.specs[argument]
+        assert isinstance(spec, ArraySpec)
+        own = {s.axis: Slot(i) for i, s in enumerate(self.slots) if (s.argument, s.kind) == (argument, "size")}
+        found: HostExpr = spec.dtype.itemsize
+        for axis, size in enumerate(spec.shape):
+            found = HostOp("mul", (found, own[axis] if size is None else size))
+        return found
 
     def _needed_slots(self, body: Block, launch: LaunchSpec | None, needs: tuple[HostExpr, ...]) -> list[int]:
         """Return the slots that stay: all but sizes and strides that neither the body nor the host looks at."""

@@ -7,8 +7,11 @@
 *Once*: one thread does what stands in a `once`; what it yields reaches the others through shared memory.
 
 *In order*: a statement begins with a barrier where one of its accesses may meet an earlier one of another thread: both go to
-one array, one of them writes, and it is not certain that each element is touched by one thread alone. Different arguments are
-taken for different arrays. What a fragment of the library does is one statement, which orders its own accesses.
+one array, one of them writes, and it is not certain that each element is touched by one thread alone. What a fragment of the
+library does is one statement, which orders its own accesses.
+
+*Arguments* are taken for different arrays where the launcher can see whether they are: each pair that would need a barrier
+otherwise is an `Apart`. A launch for which one does not hold runs code in which any two arguments may meet.
 
     store(A + i, x); y = load(A + i)              no barrier: thread t reads what it wrote
     store(A + i, x); y = load(A + n - 1 - i)      a barrier: thread t reads what thread n - 1 - t wrote
@@ -19,8 +22,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.intrinsics import registry
@@ -32,21 +36,44 @@ from stagekit.limits import WARP
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 
 
-def sequential(fn: Function, threads: int) -> tuple[Function, tuple[str, ...]]:
-    """Return `fn` without `once` and `statement`, for a block of `threads` threads along x, and why it has each barrier."""
+class Apart(NamedTuple):
+    """Two arguments that must not overlap, or the order of statements would not hold. may_be_same: they may be one array."""
+
+    one: Value
+    other: Value
+    may_be_same: bool
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """What `sequential` makes. waits: why there is each barrier, in words."""
+
+    function: Function
+    waits: tuple[str, ...]
+    apart: tuple[Apart, ...]
+
+
+def sequential(fn: Function, threads: int, sized: Collection[Value]) -> Sequential:
+    """Return `fn` without `once` and `statement`, for a block of `threads` threads along x.
+
+    sized: the arguments of which a launcher sees where they end, if two of them that overlap may be left to other code.
+    """
     once = _Once(fn, threads)
     if any(type(op) is ops.ActOnce for op in walk(fn.body)):
         fn = once.run()
-    order = _Order(fn.body, threads, once.conditions)
-    if threads > 1 and order.contested():
-        order.run(fn.body, [])
+    order = _Order(fn.body, threads, once.conditions, sized)
+    if threads > 1:
+        order.find()
 
     def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
         if op in order.reasons:
             _emit_barrier(b, threads)
         return ()
 
-    return rewrite(fn, {ops.Statement: begin}), tuple(dict.fromkeys(order.reasons.values()))
+    waits = tuple(dict.fromkeys(order.reasons.values()))
+    return Sequential(
+        rewrite(fn, {ops.Statement: begin}), waits, tuple(Apart(*pair, same) for pair, same in order.apart.items())
+    )
 
 
 def _emit_barrier(b: Builder, threads: int) -> None:
@@ -128,36 +155,29 @@ class _Access:
 class _Order:
     """Finds the statements that must begin with a barrier. reasons: by their `statement`, why."""
 
-    def __init__(self, body: Block, threads: int, conditions: set[Value]) -> None:
+    def __init__(self, body: Block, threads: int, conditions: set[Value], sized: Collection[Value]) -> None:
         self.threads = threads
         self.conditions = conditions
         self.body = body
+        self.sized = frozenset(sized)
         self.comes_from = flow.sources(body)
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
+        self.apart: dict[tuple[Value, Value], bool] = {}
+        self.is_rough = False
 
     @functools.cached_property
     def sums(self) -> Sums:
         return Sums(self.body)
 
-    def contested(self) -> bool:
-        """Return whether any array is written in one statement and accessed in another, or in a later round of the same."""
-        written: set[Value] = set()
-        statements: dict[Value, set[object]] = {}
-
-        def look(block: Block, statement: Op | None, rounds: int) -> None:
-            for op in block.ops:
-                statement = op if type(op) is ops.Statement else statement
-                for body in op.bodies():
-                    look(body, statement, rounds + (type(op) in (ops.For, ops.While)))
-                for pointer in () if op.effects.isdisjoint(_MEMORY) else flow.pointers_of(op):
-                    for array in self.arrays_of(pointer):
-                        statements.setdefault(array, set()).update((statement, i) for i in range(min(rounds, 1) + 1))
-                        if Effect.WRITE in op.effects:
-                            written.add(array)
-
-        look(self.body, None, 0)
-        return any(len(statements[array]) > 1 for array in written)
+    def find(self) -> None:
+        """Find the barriers. Where not even the arrays tell two accesses apart, look at addresses, which takes longer."""
+        self.is_rough = True
+        try:
+            self.run(self.body, [])
+        except _Contested:
+            self.is_rough = False
+            self.run(self.body, [])
 
     def run(self, block: Block, pending: list[_Access]) -> list[_Access]:
         """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""
@@ -182,6 +202,8 @@ class _Order:
 
     def earlier(self, access: _Access, inner: set[Value]) -> _Access:
         """Return `access` as one of an earlier iteration of the loop that defines `inner`."""
+        if self.is_rough:
+            return access
         where = self.sums.earlier(access.where, inner)
         masks = {
             constant: {tuple([(self.sums.earlier_term(term, inner), arm) for term, arm in mask]) for mask in given}
@@ -210,7 +232,7 @@ class _Order:
             for pointer in flow.pointers_of(op):
                 if pointer.type.space is Space.LOCAL:  # type: ignore[union-attr]
                     continue
-                where = self.sums.of(pointer)
+                where = Sum(0) if self.is_rough else self.sums.of(pointer)
                 arrays, writes = self.arrays_of(pointer), Effect.WRITE in op.effects
                 key = (arrays, writes, is_first, where[1:])
                 if key not in found:
@@ -226,12 +248,12 @@ class _Order:
                 if isinstance(op, ops.If) and op.condition in self.conditions:
                     yield from self.accessing(op.then_body.ops, True, mask)
                     continue
-                terms = [self.sums.term(each) for each in flow.deciders(op)]
+                terms = [] if self.is_rough else [self.sums.term(each) for each in flow.deciders(op)]
                 for arm, body in enumerate(op.bodies()):
                     yield from self.accessing(body.ops, is_first, (*mask, *[(term, arm) for term in terms]))
             elif not op.effects.isdisjoint(_MEMORY):
                 own = getattr(op, "mask", None)
-                yield op, is_first, mask if own is None else (*mask, (self.sums.term(own), 0))
+                yield op, is_first, mask if own is None or self.is_rough else (*mask, (self.sums.term(own), 0))
 
     def arrays_of(self, pointer: Value) -> frozenset[Value]:
         """Return the arguments and allocations into which `pointer` may point."""
@@ -243,8 +265,36 @@ class _Order:
 
     def may_meet(self, a: _Access, b: _Access) -> bool:
         """Return whether the later access `b` may touch what another thread touches by `a`, and one of them writes."""
-        if a.arrays.isdisjoint(b.arrays) or not (a.writes or b.writes) or (a.is_first and b.is_first):
+        if not (a.writes or b.writes) or (a.is_first and b.is_first):
             return False
+        pairs = [pair for pair in itertools.product(a.arrays, b.arrays) if _could_overlap(*pair)]
+        if not pairs:
+            return False
+        if self.is_rough:
+            raise _Contested
+        return any(self.pair_meets(a, b, *pair) for pair in pairs)
+
+    def pair_meets(self, a: _Access, b: _Access, one: Value, other: Value) -> bool:
+        """Do the same where `a` goes to the array `one` and `b` to `other`."""
+        if one is other:
+            return self.addresses_meet(a, b)
+        if not self.sized.issuperset((one, other)):
+            return True
+        key = (one, other) if (other, one) not in self.apart else (other, one)
+        may_be_same = one.type == other.type and not self.addresses_meet(self.moved(a, one, other), b)
+        self.apart[key] = may_be_same and self.apart.get(key, True)
+        return False
+
+    def moved(self, access: _Access, one: Value, other: Value) -> _Access:
+        """Return `access` with the array `other` in the place of `one`."""
+        siblings: list[_Access] = []
+        for each in access.siblings or [access]:
+            where = self.sums.replaced(each.where, one, other)
+            arrays = frozenset(other if array is one else array for array in each.arrays)
+            siblings.append(dataclasses.replace(each, arrays=arrays, where=where, siblings=siblings))
+        return siblings[(access.siblings or [access]).index(access)]
+
+    def addresses_meet(self, a: _Access, b: _Access) -> bool:
         if not (self.sums.is_uniform(a.where) and self.sums.is_uniform(b.where)):
             return not (_is_covered(a, b) or _is_covered(b, a))
         one, other = a.where, b.where
@@ -254,6 +304,15 @@ class _Order:
             other = other._replace(per_thread=one.per_thread)
         apart = {y - x for x in a.masks for y in b.masks}
         return any(meets(one, other._replace(constant=distance), self.threads) for distance in apart)
+
+
+class _Contested(Exception):
+    """Raised where arrays alone do not tell two accesses apart."""
+
+
+def _could_overlap(one: Value, other: Value) -> bool:
+    """Return whether two arrays are the same, or two arguments: memory that the kernel allocates is its own."""
+    return one is other or all(array.type.space is Space.GLOBAL for array in (one, other))  # type: ignore[union-attr]
 
 
 def _is_covered(a: _Access, b: _Access) -> bool:
@@ -309,6 +368,6 @@ def _defined(block: Block) -> Iterator[Value]:
 def _reason(a: _Access, b: _Access) -> str:
     """Return in words why threads wait between the accesses `a` and `b`."""
     here, there = place_of_user(b.loc) or b.loc, place_of_user(a.loc) or a.loc
-    name = next((array.name for array in a.arrays & b.arrays if array.name), "memory")
+    name = next((array.name for array in (a.arrays & b.arrays) or b.arrays if array.name), "memory")
     did, does = ("wrote" if a.writes else "read"), ("writes" if b.writes else "reads")
     return f"line {here.line}: a barrier before it {does} `{name}`, which other threads {did} in line {there.line}"

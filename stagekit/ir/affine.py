@@ -71,6 +71,11 @@ class Sums:
         found = self._of_index(op, 0) if value.type is INDEX else None
         return found or Sum(0, 0, ((self.term(value), 1),))
 
+    def replaced(self, found: Sum, one: Value, other: Value) -> Sum:
+        """Return `found` with the array `other` in the place of `one`."""
+        terms = sorted((self.term(other) if term == self.term(one) else term, c) for term, c in found.terms)
+        return found._replace(terms=tuple(terms))
+
     def _of_index(self, op: Op | None, lane: int) -> Sum | None:
         """Return the int64 that `op` makes, or a lane of its vector, as a sum; None where it is none."""
         match op:

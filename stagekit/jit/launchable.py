@@ -23,7 +23,7 @@ from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provide_support
 from stagekit.jit.options import check_compile
 from stagekit.jit.variant import Variant
-from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.kernel import ArgumentsMeet, Kernel
 from stagekit.runtime.launch_config import is_exact
 from stagekit.runtime.native_process import CallShape
 from stagekit.signature import Signature
@@ -41,7 +41,9 @@ class Specialized(Protocol):
     @property
     def constexprs(self) -> Mapping[str, Any]: ...
     def call_shape(self) -> CallShape: ...
-    def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]: ...
+    def kernel_for(
+        self, key: Any, values: tuple[Any, ...], target: str | None, *, arguments_meet: bool = False
+    ) -> tuple[Variant, Kernel]: ...
 
 
 Resolved = tuple[Specialized, tuple[Any, ...], str | None]
@@ -242,15 +244,24 @@ class Launchable:
         """Launch without native code. key: what stands in the brackets, None without brackets."""
         specialization, values, target = self._resolve(args, kwargs)
         variant, kernel = specialization.kernel_for(key, values, target)
-        kernel.launch(values, kernel.request(key))
-        self._offer(key, specialization, variant, kernel)
+        try:
+            kernel.launch(values, kernel.request(key))
+        except ArgumentsMeet:
+            _, kernel = specialization.kernel_for(key, values, target, arguments_meet=True)
+            kernel.launch(values, kernel.request(key))
+        else:
+            self._offer(key, specialization, variant, kernel)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         """Return a launch without parameters."""
         provide_support()
         specialization, values, target = self._resolve(args, kwargs)
         _, kernel = specialization.kernel_for(key, values, target)
-        return kernel.prepare(values, kernel.request(key))
+        try:
+            return kernel.prepare(values, kernel.request(key))
+        except ArgumentsMeet:
+            _, kernel = specialization.kernel_for(key, values, target, arguments_meet=True)
+            return kernel.prepare(values, kernel.request(key))
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         """Find out what a call means."""

@@ -57,7 +57,7 @@ class Specialization(Launchable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._variants: Once[tuple[ArgType, ...], Variant] = Once()
+        self._variants: Once[tuple[tuple[ArgType, ...], bool], Variant] = Once()
         self._last: Variant | None = None
 
     @property
@@ -149,33 +149,39 @@ class Specialization(Launchable):
             raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
         return self._variant(tuple(kind for kind in found if kind is not None))
 
-    def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda") -> Variant:
-        """Return the variant for these types. A new one is traced as `target` needs it."""
+    def _variant(
+        self, arg_types: tuple[ArgType, ...], target: str = "cuda", *, arguments_meet: bool = False
+    ) -> Variant:
+        """Return the variant for these types. A new one is traced as `target` needs it. arguments_meet: see `KernelRequest`."""
 
         def make() -> Variant:
             config.check_switches()
             began_s = time.perf_counter()
-            types_before = next(reversed(self._variants), None)
+            types_before, _ = next(reversed(self._variants), (None, False))
             why = history.why_types(types_before, arg_types, self.parameters) or self._why
-            traced = self._trace(arg_types, has_hosts=target != "cuda")
+            if arguments_meet:
+                why = "two of its arguments overlap"
+            traced = self._trace(arg_types, has_hosts=target != "cuda", arguments_meet=arguments_meet)
             self.history.note("traced", "", why, began_s)
             for line in traced.printed:
                 show(line + "\n")
-            retrace = functools.partial(self._trace_again, arg_types)
+            retrace = functools.partial(self._trace_again, arg_types, arguments_meet)
             return Variant(self.name, self.constexprs, self.history, traced, why, retrace, self.explained)
 
-        self._last = self._variants.get(arg_types) or self._variants.of(arg_types, make)
+        key = arg_types, arguments_meet
+        self._last = self._variants.get(key) or self._variants.of(key, make)
         return self._last
 
-    def _trace_again(self, arg_types: tuple[ArgType, ...], captures: Captures) -> Traced:
+    def _trace_again(self, arg_types: tuple[ArgType, ...], arguments_meet: bool, captures: Captures) -> Traced:
         """Trace for all targets what was traced for cuda alone. Raises SpecializeError where what was read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
-        return self._trace(arg_types, has_hosts=True)
+        return self._trace(arg_types, has_hosts=True, arguments_meet=arguments_meet)
 
-    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool) -> Traced:
+    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool, arguments_meet: bool) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
-        request = KernelRequest(self.parameters, self.constexprs, arg_types, options, symbol, has_hosts)
+        facts = self._owner.parameters, self.constexprs, arg_types, options, symbol
+        request = KernelRequest(*facts, has_hosts, arguments_meet)
         with self.explained():
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
@@ -213,15 +219,17 @@ class Specialization(Launchable):
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self, tuple(self._argument_types.bind(args, kwargs)), None
 
-    def kernel_for(self, key: Any, values: tuple[Any, ...], target: str | None) -> tuple[Variant, Kernel]:
+    def kernel_for(
+        self, key: Any, values: tuple[Any, ...], target: str | None, *, arguments_meet: bool = False
+    ) -> tuple[Variant, Kernel]:
         """Return the variant for these arguments, and what a launch with them runs: in a checked session the interpreter."""
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
         if session is not None:
-            variant = self._variant(arg_types, "interp")
+            variant = self._variant(arg_types, "interp", arguments_meet=arguments_meet)
             return variant, variant.checked(session.options).in_session(session)
         where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
-        variant = self._variant(arg_types, where)
+        variant = self._variant(arg_types, where, arguments_meet=arguments_meet)
         return variant, variant.kernel(key, values, where, device)
 
     def call_shape(self) -> CallShape:

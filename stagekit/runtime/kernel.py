@@ -49,6 +49,8 @@ class Kernel:
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
         needs = artifact.signature.shared_needs
         self._shared_needs = compile_expressions(needs) if needs else None
+        facts = artifact.signature.facts
+        self._facts = compile_expressions(facts) if facts else None
 
     def request(self, key: Any) -> LaunchRequest:
         """Return what `kernel[key]` asks for. key: None without brackets; mostly the same object as at the last launch."""
@@ -91,7 +93,12 @@ class Kernel:
             raise
 
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
-        """Return the size of a launch: from the brackets, from the kernel itself, or from a grid function."""
+        """Return the size of a launch: from the brackets, from the kernel itself, or from a grid function.
+
+        Raises ArgumentsMeet where other code has to run these arguments.
+        """
+        if self._facts is not None and not all(self._facts(values)):  # type: ignore[arg-type]
+            raise ArgumentsMeet
         asked = brackets.size
         if isinstance(asked, LaunchSize):
             size = asked
@@ -106,6 +113,10 @@ class Kernel:
             if size.shared_bytes < needed:
                 raise LaunchError(SharedMemoryTooSmall(self._name, needed, size.shared_bytes))
         return size
+
+
+class ArgumentsMeet(Exception):
+    """Raised before anything has run, where arguments overlap that the code of a kernel takes for different arrays."""
 
 
 class IdleKernel(Kernel):

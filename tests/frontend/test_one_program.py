@@ -158,16 +158,19 @@ def test_shared_memory_is_in_order(place, block):
     np.testing.assert_array_equal(out.reshape(3, block), np.roll(rows, -1, axis=1) + rows[:, :1])
 
 
+Floats = sk.Tensor((None,), sk.float32)
+
+
 # -- which barriers -----------------------------------------------------------------------------------------------------------
 
 
-def in_place(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+def in_place(A: Floats, n: sk.int32, BLOCK: sk.constexpr):
     for start in range(0, n, BLOCK):
         i = start + sk.arange(0, BLOCK)
         sk.store(A + i, sk.load(A + i, mask=i < n) * 2, mask=i < n)
 
 
-def two_passes(A: sk.Pointer(sk.float32), B: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+def two_passes(A: Floats, B: Floats, n: sk.int32, BLOCK: sk.constexpr):
     row = sk.program_id(0) * n
     for start in range(0, n, BLOCK):
         i = start + sk.arange(0, BLOCK)
@@ -177,30 +180,30 @@ def two_passes(A: sk.Pointer(sk.float32), B: sk.Pointer(sk.float32), n: sk.int32
         sk.store(B + row + i, sk.load(B + row + i, mask=i < n) + 1, mask=i < n)
 
 
-def scattered(A: sk.Pointer(sk.float32), where: sk.Pointer(sk.int32), BLOCK: sk.constexpr):
+def scattered(A: Floats, where: sk.Tensor((None,), sk.int32), BLOCK: sk.constexpr):
     at = sk.load(where + sk.arange(0, BLOCK))
     sk.store(A + at, sk.load(A + at) + 1)
 
 
-def fields(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+def fields(A: Floats, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     x, y = sk.load(A + 2 * i), sk.load(A + 2 * i + 1)
     sk.store(A + 2 * i, x * y)
     sk.store(A + 2 * i + 1, x + y)
 
 
-def halves(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+def halves(A: Floats, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     sk.store(A + i, sk.load(A + i + BLOCK))
 
 
-def after_a_reduction(A: sk.Pointer(sk.float32), out: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+def after_a_reduction(A: Floats, out: Floats, BLOCK: sk.constexpr):
     x = sk.load(A + sk.arange(0, BLOCK))
     sk.store(A + (BLOCK - 1 - sk.arange(0, BLOCK)), x - sk.reduce_sum(x))
     sk.store(out, sk.reduce_max(x))
 
 
-def own_numbers(out: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+def own_numbers(out: Floats, BLOCK: sk.constexpr):
     x = sk.full(BLOCK, 1.0, sk.float32)
     sk.atomic_add(out, sk.reduce_sum(x))
     sk.store(out + 1, 1.0)
@@ -213,26 +216,26 @@ def test_no_thread_waits_where_each_element_is_its_own(function, block):
     assert sk.jit(function).specialize(BLOCK=block).trace().waits == ()
 
 
-def shift(A: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+def shift(A: Floats, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     x = sk.load(A + i + 1)
     sk.store(A + i, x)
 
 
-def masked_scatter(A: sk.Pointer(sk.float32), where: sk.Pointer(sk.int32), n: sk.int32, BLOCK: sk.constexpr):
+def masked_scatter(A: Floats, where: sk.Tensor((None,), sk.int32), n: sk.int32, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     at = sk.load(where + i)
     x = sk.load(A + at)
     sk.store(A + at, x + 1, mask=i < n)
 
 
-def overlapping_rounds(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+def overlapping_rounds(A: Floats, n: sk.int32, BLOCK: sk.constexpr):
     for start in range(0, n, BLOCK // 2 + 1):
         i = start + sk.arange(0, BLOCK)
         sk.store(A + i, sk.load(A + i) + 1)
 
 
-def in_one_arm(A: sk.Pointer(sk.float32), n: sk.int32, BLOCK: sk.constexpr):
+def in_one_arm(A: Floats, n: sk.int32, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     if n > 3:
         sk.store(A + i, i.to(sk.float32))
@@ -287,6 +290,76 @@ def accesses(A, rounds, statements: sk.constexpr, BLOCK: sk.constexpr):
         for read, forward, write, onward in statements:
             x = sk.load(A + read + (i if forward > 0 else BLOCK - 1 - i))
             sk.store(A + write + (i if onward > 0 else BLOCK - 1 - i), x * 3 + 1)
+
+
+# -- arguments that overlap ----------------------------------------------------------------------------------------------------
+
+
+@sk.jit
+def doubled(A, B, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(B + i, sk.load(A + i) * 2)
+
+
+@sk.jit
+def doubled_backwards(A, B, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(B + i, sk.load(A + (BLOCK - 1 - i)) * 2)
+
+
+@sk.jit
+def last_to_first(A, B, BLOCK: sk.constexpr):
+    x = sk.load(A + sk.arange(0, BLOCK)) * 2
+    B[0] = 5
+    sk.store(B + sk.arange(0, BLOCK), sk.where(sk.arange(0, BLOCK) == 0, A[BLOCK - 1], x))
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("block", [1, 5, 32, 33, 300, 2000])
+@pytest.mark.parametrize("kernel", [doubled, doubled_backwards, last_to_first], ids=lambda k: k.name)
+def test_arguments_may_overlap_in_any_way(kernel, block, target):
+    launched = sk.jit(kernel.function, target=target)
+    memory = np.arange(3 * block, dtype=np.int32)
+    for first, second in [(0, block), (0, 0), (0, 1), (1, 0), (0, block - 1), (block, block // 2), (0, 2 * block)] * 3:
+        expected, found = memory.copy(), memory.copy()
+        x = expected[first : first + block] * 2
+        if kernel is last_to_first:
+            expected[second] = 5
+            x[0] = expected[first + block - 1]
+        expected[second : second + block] = x[::-1] if kernel is doubled_backwards else x
+
+        launched[1](found[first : first + block], found[second : second + block], block)
+
+        np.testing.assert_array_equal(found, expected)
+        again = memory.copy()
+        launched.prepare[1](again[first : first + block], again[second : second + block], block)()
+        np.testing.assert_array_equal(again, expected)
+
+
+def test_code_for_overlapping_arguments_is_made_when_they_come():
+    kernel = doubled.specialize(BLOCK=64)
+    x = np.arange(128, dtype=np.float32)
+
+    kernel[1](x[:64], x[64:])
+    kernel[1](x[:64], x[:64])  # one array in place of another: each element is its own thread's
+    assert "overlap" not in kernel.explain()
+    assert kernel.trace().waits == ()
+
+    kernel[1](x[:64], x[1:65])
+    assert "two of its arguments overlap" in kernel.explain()
+    assert len(kernel.trace().waits) == 1
+
+    backwards = doubled_backwards.specialize(BLOCK=64)
+    backwards[1](x[:64], x[:64])
+    assert "two of its arguments overlap" in backwards.explain()
+
+
+def test_of_a_pointer_nobody_knows_where_it_ends():
+    @sk.jit
+    def kernel(A: sk.Pointer(sk.float32), B: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
+        sk.store(B + sk.arange(0, BLOCK), sk.load(A + sk.arange(0, BLOCK)))
+
+    assert len(kernel.specialize(BLOCK=64).trace().waits) == 1
 
 
 # -- threads of their own -----------------------------------------------------------------------------------------------------

@@ -77,8 +77,8 @@ class LauncherRequest:
     """All that the machine code of a launcher depends on.
 
     parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
-    shared_needs: dynamic shared bytes that a launch must at least give. block: the threads per axis that a computed launch must
-    have, where they are fixed. added_shared_bytes: for CUDA only.
+    shared_needs: dynamic shared bytes that a launch must at least give. facts: other code runs a call for which one is 0. block:
+    the threads per axis that a computed launch must have, where they are fixed. added_shared_bytes: for CUDA only.
     """
 
     target: Target
@@ -88,6 +88,7 @@ class LauncherRequest:
     keyword_only: int
     launch: LaunchSpec | None
     shared_needs: tuple[HostExpr, ...]
+    facts: tuple[HostExpr, ...]
     block: tuple[int, int, int] | None
     added_shared_bytes: int
     has_guards: bool
@@ -96,7 +97,8 @@ class LauncherRequest:
     def of(cls, signature: Signature, **fields: Any) -> LauncherRequest:
         """Make a request from a signature, without the names of its parameters."""
         specs = tuple(replace(spec, name="") for spec in signature.specs)
-        return cls(specs=specs, slots=signature.slots, shared_needs=signature.shared_needs, **fields)
+        needs, facts = signature.shared_needs, signature.facts
+        return cls(specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
 
 
 # From a request to an object file -----------------------------------------------------------------------------------
@@ -105,8 +107,8 @@ class LauncherRequest:
 def compile(request: LauncherRequest) -> bytes | None:
     """Return an object file with the symbol `ENTRY`; None if some argument can only be read the general way."""
     floats = {spec.dtype for spec in request.specs if isinstance(spec, ScalarSpec) and spec.dtype.is_float}
-    sizes = (request.slots[index].dtype for expr in _expressions(request) for index in slots_in(expr))
-    if not floats <= {*tables.NUMBER_KINDS} or any(dtype.is_float for dtype in sizes):
+    read = (request.slots[index] for expr in _expressions(request) for index in slots_in(expr))
+    if not floats <= {*tables.NUMBER_KINDS} or any(slot.kind == "value" and slot.dtype.is_float for slot in read):
         return None
     text = _Launcher(request).write()
     return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
@@ -137,7 +139,7 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     own = () if launch is None else (*launch.grid, *launch.block, launch.shared_bytes)
     arrays = [s for s in request.specs if isinstance(s, ArraySpec)]
     related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
-    return [*own, *request.shared_needs, *(size for size in related if not isinstance(size, int))]
+    return [*own, *request.shared_needs, *request.facts, *(size for size in related if not isinstance(size, int))]
 
 
 def _compare(compare: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
@@ -240,6 +242,8 @@ class _Launcher:
                 place = place_of(request.specs[slot.argument], slot.kind, slot.axis)
                 at.store(self.arrays[slot.argument].item(place, int64))
         self._check_related_sizes()
+        for fact in map(self.value_of, request.facts):
+            r.require(fact != 0)
         size = self._size_in_brackets() if request.launch is None else self._computed_size(request.launch)
         for needed in map(self.value_of, request.shared_needs):
             r.require(needed <= size.shared_bytes)
