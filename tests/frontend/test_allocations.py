@@ -45,7 +45,7 @@ def _compiled(allocate, size, dtype, target, **given):
 
     if target == "cuda":
         return kernel.ptx
-    launch = sk.compile(kernel.specialize(), target)[1, 32, LARGEST if allocate is _dynamic else 0]
+    launch = sk.compile(kernel.specialize(), target)[1, 1, LARGEST if allocate is _dynamic else 0]
     return launch(np.zeros(1, np.float32))
 
 
