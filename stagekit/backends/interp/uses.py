@@ -45,7 +45,11 @@ class Place:
             for conditions in uses:
                 holds: Any = True
                 for condition, truth in conditions:
-                    holds = holds & (values[condition] if truth else ~values[condition])
+                    flag = values[condition]
+                    if flag is None:  # of an arm that has never run
+                        holds = False
+                        break
+                    holds = holds & (flag if truth else ~flag)
                 found = found | holds
             return both(mask, found if isinstance(found, np.ndarray) else bool(found))
 
@@ -88,13 +92,16 @@ class UseFinder:
         return value in self._users
 
     def _after(self, op: Op, block: Block, alternatives: Alternatives) -> Op | Block:
-        """Return the last op of `block` that makes a condition, or that holds `op` itself."""
+        """Return the last op of `block` that is or holds `op` or what makes a condition."""
         makers = (self._maker.get(value) for conditions in alternatives for value, _ in conditions)
-        here = [m for m in makers if m is not None and self._home[m] is block]
-        holder: Op | None = op
-        while holder is not None and self._home[holder] is not block:
-            holder = self._owner.get(self._home[holder])
-        return max((*here, *([] if holder is None else [holder])), key=self._order.__getitem__, default=block)
+        holders = (self._holder(each, block) for each in (op, *makers))
+        return max((each for each in holders if each is not None), key=self._order.__getitem__, default=block)
+
+    def _holder(self, op: Op | None, block: Block) -> Op | None:
+        """Return the op of `block` that is or holds `op`; None where it is outside of `block`."""
+        while op is not None and self._home[op] is not block:
+            op = self._owner.get(self._home[op])
+        return op
 
     def _joined(self, op: Op) -> Uses:
         """Return where any result of `op` counts."""
