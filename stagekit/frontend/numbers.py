@@ -56,7 +56,6 @@ OPERATORS: dict[type[ast.operator], Operator] = {
 }
 SYMBOLS = {each.symbol: each for each in OPERATORS.values()}
 
-_SMALL = 1 << 24  # up to here every integer is a float32
 _INTEGER_ONLY = ("&", "|", "^", "<<", ">>")
 _BOOL_TOO = ("&", "|", "^")
 
@@ -178,17 +177,12 @@ class Arithmetic:
 
     def payload(self, value: Literal | np.generic, dtype: DType) -> Literal:
         """Convert a compile-time number to what a `Constant` of `dtype` holds."""
-        if type(value) is int and -_SMALL <= value <= _SMALL:
-            if dtype.is_float and dtype.bits >= 32:
-                return float(value)
-            if dtype.is_integer and dtype.holds(value):
-                return value
         if isinstance(value, np.generic):
             source = dtype_from_numpy(value.dtype)
             if source is not None:
                 return semantics.to_python(semantics.cast(value, source, dtype), dtype)
             value = value.item()
-        return semantics.to_python(semantics.typed(value, dtype), dtype)
+        return semantics.round_to(value, dtype)
 
     def convert(self, value: Numeric, dtype: DType) -> Number | Static:
         """Return `dtype(value)`, an explicit conversion: integers wrap."""

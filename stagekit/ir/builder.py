@@ -12,9 +12,8 @@ The next ops get `b.loc` as their place; the front end moves it from statement t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
@@ -36,12 +35,20 @@ def _binary(kind: BinaryKind) -> Callable[[Builder, Value, Value], Value]:
 
 
 class OpenBlock:
-    """A block under construction."""
+    """A block under construction, to which the ops of a `with` statement go."""
 
     def __init__(self, params: Sequence[Value]) -> None:
         self.params = tuple(params)
         self.ops: list[Op] = []
         self.outer: OpenBlock | None = None  # the block that was open when this one was opened
+        self.builder: Any = None
+
+    def __enter__(self) -> Self:
+        self.outer, self.builder.current = self.builder.current, self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.builder.current = self.outer
 
     def done(self) -> Block:
         return Block(self.params, tuple(self.ops))
@@ -55,21 +62,14 @@ class Builder:
         self.current = OpenBlock(params)
         self.op_count = 0  # ops appended so far, in every block: what the budget counts
 
-    @contextmanager
-    def block(self, params: Sequence[Value] = ()) -> Iterator[OpenBlock]:
+    def block(self, params: Sequence[Value] = ()) -> OpenBlock:
         """Open a nested block, which the caller then places into an op."""
-        with self.resume(OpenBlock(params)) as opened:
-            yield opened
+        return self.resume(OpenBlock(params))
 
-    @contextmanager
-    def resume(self, block: OpenBlock) -> Iterator[OpenBlock]:
+    def resume(self, block: OpenBlock) -> OpenBlock:
         """Append to a block that was opened before, for example to end it."""
-        outer, self.current = self.current, block
-        block.outer = outer
-        try:
-            yield block
-        finally:
-            self.current = outer
+        block.builder = self
+        return block
 
     def append(self, op: Op) -> tuple[Value, ...]:
         self.current.ops.append(op)
@@ -87,11 +87,17 @@ class Builder:
         return None
 
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
-        (value,) = self._many(cls, fields, (name,))
-        return value
+        """Append the op with these fields and return its only result, which has the type of the typing rule."""
+        fields["loc"] = self.loc
+        op = cls.with_fields(fields)
+        (type_,) = infer(op)
+        result = Value(type_, name)
+        fields["results"] = (result,)
+        self.append(op)
+        return result
 
     def _many(self, cls: type[Op], fields: dict[str, Any], names: Sequence[str] = ()) -> tuple[Value, ...]:
-        """Append the op with these fields and return its results, which have the types of the typing rule."""
+        """The same for an op with any number of results."""
         fields["loc"] = self.loc
         op = cls.with_fields(fields)
         types = infer(op)
@@ -156,7 +162,7 @@ class Builder:
 
     def _stated(self, cls: type[Op], results: Sequence[Type], **fields: Any) -> tuple[Value, ...]:
         """Append an op whose result types are stated, as its operands do not decide them."""
-        op = cls(loc=self.loc, results=tuple(Value(t) for t in results), **fields)
+        op = cls.with_fields({"loc": self.loc, "results": tuple(map(Value, results)), **fields})
         infer(op)
         return self.append(op)
 

@@ -100,16 +100,15 @@ class Op:
     OPERAND_FIELDS: ClassVar[tuple[tuple[str, str], ...]] = ()
     ATTRIBUTE_FIELDS: ClassVar[tuple[str, ...]] = ()
     BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
-    REQUIRED_FIELDS: ClassVar[tuple[str, ...]] = ()
+    REQUIRED_FIELDS: ClassVar[frozenset[str]] = frozenset()
 
     loc: Loc
     results: tuple[Value, ...] = ()
 
     def __init__(self, **fields: Any) -> None:
-        missing = [name for name in self.REQUIRED_FIELDS if name not in fields]
-        unknown = fields.keys() - self.__dataclass_fields__.keys()
-        if missing or unknown:
-            problem = f"needs {', '.join(missing)}" if missing else f"has no {', '.join(sorted(unknown))}"
+        if not self.REQUIRED_FIELDS <= fields.keys() <= self.__dataclass_fields__.keys():
+            missing, unknown = self.REQUIRED_FIELDS - fields.keys(), fields.keys() - self.__dataclass_fields__.keys()
+            problem = f"needs {', '.join(sorted(missing))}" if missing else f"has no {', '.join(sorted(unknown))}"
             raise TypeError(f"{type(self).__name__} {problem}")
         object.__setattr__(self, "__dict__", fields)
 
@@ -210,7 +209,7 @@ def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -
         op_class = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         fields = dataclasses.fields(op_class)
         kinds = [(f.name, f.metadata["kind"]) for f in fields if "kind" in f.metadata]
-        op_class.REQUIRED_FIELDS = tuple(f.name for f in fields if f.default is dataclasses.MISSING)
+        op_class.REQUIRED_FIELDS = frozenset(f.name for f in fields if f.default is dataclasses.MISSING)
         op_class.mnemonic = mnemonic
         op_class.is_terminator = is_terminator
         op_class.OPERAND_FIELDS = tuple((n, k) for n, k in kinds if k.endswith(("operand", "operand_list")))

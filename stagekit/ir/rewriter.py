@@ -55,9 +55,8 @@ class Rewriter:
     def op(self, op: Op) -> None:
         if op.BODY_FIELDS:
             op = op.with_bodies([self.block(b) for b in op.bodies()])
-        mapping = self.mapping
-        if mapping and not mapping.keys().isdisjoint(op.operands()):
-            op = op.with_operands(mapping)
+        if self.mapping:
+            op = op.with_operands(self.mapping)
         rule = self.rules.get(type(op))
         self.builder.loc = op.loc
         replacement = rule(op, self.builder) if rule else None

@@ -2,7 +2,8 @@
 
 In: an op without results. Out: its result types. Raises `IrError` with a sentence when operands do not fit.
 
-An elementwise op on vectors does to each lane what it does to scalars: its rule is asked once, for the scalars.
+An elementwise op on vectors does to each lane what it does to scalars: its rule is asked for the scalars, and once for all ops
+of one kind and types.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value
+from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, VECTOR_WIDTHS, Pointer, Scalar, Type, Vector
 
@@ -31,17 +33,12 @@ def types_of(values: tuple[Value, ...]) -> tuple[Type, ...]:
 _type_of = operator.attrgetter("type")
 
 
+Rule = Callable[..., tuple[Type, ...]]
+
+
 def infer(op: Op) -> tuple[Type, ...]:
     """Return the result types of `op`, which its operands decide; `Constant`, `Cast`, `Bitcast` and `asm` state theirs."""
-    rule = _RULES[type(op)]
-    if type(op) not in _ELEMENTWISE:
-        return rule(op)
-    types = list(map(_type_of, op.operands()))
-    if type(op) in _STATED:
-        types += types_of(op.results)
-    if Vector not in map(type, types) or not is_elementwise(op):
-        return rule(op, *types)
-    return _of_lanes(op, rule, types)
+    return _RULES[type(op)](op)
 
 
 def is_elementwise(op: Op) -> bool:
@@ -49,15 +46,24 @@ def is_elementwise(op: Op) -> bool:
     return op.spec.is_elementwise if isinstance(op, ops.IntrinsicOp) else type(op) in _ELEMENTWISE
 
 
-Rule = Callable[..., tuple[Type, ...]]
+def _by_lanes(cls: type[Op], rule: Rule, *fields: str) -> Rule:
+    """Return the rule of an elementwise op, by a row of `_ELEMENTWISE`."""
+    given = operator.attrgetter(*fields)
+
+    @functools.cache  # there are few kinds and types, and many ops
+    def answer(*row: Any) -> tuple[Type, ...]:
+        return _of_lanes(cls.mnemonic, rule, row) if Vector in map(type, row) else rule(*row)
+
+    return lambda op: answer(*given(op))
 
 
-def _of_lanes(op: Op, rule: Rule, types: list[Type]) -> tuple[Type, ...]:
+def _of_lanes(name: str, rule: Rule, row: tuple[Any, ...]) -> tuple[Type, ...]:
+    types = tuple([each for each in row if isinstance(each, Type)])
     counts = {t.count if isinstance(t, Vector) else None for t in types}
     if len(counts) > 1:
-        _fail(f"{op.mnemonic} of {listed(tuple(types))}: vectors meet only vectors of as many lanes")
+        _fail(f"{name} of {listed(types)}: vectors meet only vectors of as many lanes")
     (count,) = counts
-    found = rule(op, *[Scalar(t.dtype) for t in types])
+    found = rule(*[Scalar(each.dtype) if isinstance(each, Type) else each for each in row])
     return tuple([Vector(t.dtype, count) for t in found])  # type: ignore[arg-type]
 
 
@@ -65,18 +71,17 @@ def _fail(sentence: str) -> NoReturn:
     raise IrError(sentence)
 
 
-def _binary(op: ops.Binary, type_: Type, other: Type) -> tuple[Type, ...]:
+def _binary(kind: BinaryKind, type_: Type, other: Type) -> tuple[Type, ...]:
     if other is not type_:
-        _fail(f"operands of {op.kind.value} differ: {type_} and {other}")
+        _fail(f"operands of {kind.value} differ: {type_} and {other}")
     if not isinstance(type_, Scalar):
-        _fail(f"{op.kind.value} needs scalars, got {type_}")
-    objection = _objection(op.kind, type_.dtype)
+        _fail(f"{kind.value} needs scalars, got {type_}")
+    objection = _objection(kind, type_.dtype)
     if objection:
         _fail(objection)
     return (type_,)
 
 
-@functools.cache
 def _objection(kind: BinaryKind, dtype: DType) -> str | None:
     """Return why `kind` cannot be done in `dtype`, or None."""
     if dtype.is_storage_only:
@@ -91,23 +96,22 @@ def _objection(kind: BinaryKind, dtype: DType) -> str | None:
     return f"div of {dtype.name}: integers use floordiv" if is_integer_div else None
 
 
-def _unary(op: ops.Unary, type_: Type) -> tuple[Type, ...]:
+def _unary(kind: UnaryKind, type_: Type) -> tuple[Type, ...]:
     if not isinstance(type_, Scalar):
-        _fail(f"{op.kind.value} needs a scalar, got {type_}")
+        _fail(f"{kind.value} needs a scalar, got {type_}")
     dtype = type_.dtype
-    is_not = op.kind is UnaryKind.NOT
-    if dtype.is_float if is_not else dtype.kind == "bool" or dtype.is_storage_only:
-        _fail(f"{op.kind.value} of {dtype.name}")
+    if dtype.is_float if kind is UnaryKind.NOT else dtype.kind == "bool" or dtype.is_storage_only:
+        _fail(f"{kind.value} of {dtype.name}")
     return (type_,)
 
 
-def _compare(op: ops.Compare, type_: Type, other: Type) -> tuple[Type, ...]:
+def _compare(type_: Type, other: Type) -> tuple[Type, ...]:
     if type_ is not other:
         _fail(f"operands of a comparison differ: {type_} and {other}")
     return (BOOL,)
 
 
-def _select(op: ops.Select, condition: Type, if_true: Type, if_false: Type) -> tuple[Type, ...]:
+def _select(condition: Type, if_true: Type, if_false: Type) -> tuple[Type, ...]:
     if condition is not BOOL:
         _fail(f"select condition is {condition}")
     if if_true is not if_false:
@@ -232,16 +236,25 @@ def _print(op: ops.Assert | ops.Print) -> tuple[Type, ...]:
     return ()
 
 
-def _intrinsic(op: ops.IntrinsicOp, *types: Type) -> tuple[Type, ...]:
+def _intrinsic(op: ops.IntrinsicOp) -> tuple[Type, ...]:
     spec = op.spec
-    sig = spec.overload(types)
-    if sig is None:
-        _fail(f"{spec.name} has no overload for ({listed(types)})")
+    found = _overloaded(spec, types_of(op.args))
     if len(op.params) != len(spec.params):
         _fail(f"{spec.name} needs {len(spec.params)} compile-time values")
     for param, value in zip(spec.params, op.params, strict=True):
         if not param.allows(value):
             _fail(f"{spec.name}: {param.name} = {value!r}")
+    return found
+
+
+@functools.cache
+def _overloaded(spec: Intrinsic, types: tuple[Type, ...]) -> tuple[Type, ...]:
+    """Return the result types of a call with arguments of these types."""
+    if spec.is_elementwise and Vector in map(type, types):
+        return _of_lanes(ops.IntrinsicOp.mnemonic, lambda *lanes: _overloaded(spec, lanes), types)
+    sig = spec.overload(types)
+    if sig is None:
+        _fail(f"{spec.name} has no overload for ({listed(types)})")
     return sig.results
 
 
@@ -258,13 +271,13 @@ def _constant(op: ops.Constant) -> tuple[Type, ...]:
     return (result,)
 
 
-def _cast(op: ops.Cast, source: Type, result: Type) -> tuple[Type, ...]:
+def _cast(source: Type, result: Type) -> tuple[Type, ...]:
     if not isinstance(result, Scalar) or not isinstance(source, Scalar):
         _fail(f"cast of {source} to {result}")
     return (result,)
 
 
-def _bitcast(op: ops.Bitcast, source: Type, result: Type) -> tuple[Type, ...]:
+def _bitcast(source: Type, result: Type) -> tuple[Type, ...]:
     if isinstance(source, Pointer):
         fits = result == INDEX or (isinstance(result, Pointer) and result.space is source.space)
     else:
@@ -292,18 +305,19 @@ def listed(types: tuple[Type, ...]) -> str:
     return ", ".join(map(str, types)) or "nothing"
 
 
-_STATED = (ops.Cast, ops.Bitcast)
-_ELEMENTWISE = (ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.IntrinsicOp, *_STATED)
-"""Ops whose rules take the types of their operands; those of `_STATED` also the type of the result, which the op states."""
+_ELEMENTWISE: dict[type[Op], tuple[Any, ...]] = {
+    ops.Binary: (_binary, "kind", "lhs.type", "rhs.type"),
+    ops.Unary: (_unary, "kind", "operand.type"),
+    ops.Compare: (_compare, "lhs.type", "rhs.type"),
+    ops.Select: (_select, "condition.type", "if_true.type", "if_false.type"),
+    ops.Cast: (_cast, "operand.type", "result.type"),
+    ops.Bitcast: (_bitcast, "operand.type", "result.type"),
+}
+"""Per op that may be done to vectors, the rule for scalars and what it is given: the kind of the op, types of values."""
 
 _RULES: dict[type[Op], Rule] = {
     ops.Constant: _constant,
-    ops.Binary: _binary,
-    ops.Unary: _unary,
-    ops.Compare: _compare,
-    ops.Select: _select,
-    ops.Cast: _cast,
-    ops.Bitcast: _bitcast,
+    **{cls: _by_lanes(cls, *row) for cls, row in _ELEMENTWISE.items()},
     ops.IntrinsicOp: _intrinsic,
     ops.Splat: _splat,
     ops.Pack: _pack,

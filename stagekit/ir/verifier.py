@@ -15,14 +15,12 @@ The error shows the IR around the fault with the message under the op, and the u
 from __future__ import annotations
 
 import linecache
-import math
 import string
-import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from stagekit.diagnostics import Loc
-from stagekit.dtypes import DType, float16, float32, float64
+from stagekit.dtypes import DType
 from stagekit.ir import ops
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.printer import print_function
@@ -33,6 +31,7 @@ Legal = Callable[[Op], str | None]
 """A function that returns why an op may not stand here, or None."""
 
 _LINES_AROUND = 12
+_CORE_OPS = frozenset(OP_CLASSES.values())
 
 
 class VerifyError(IrError):
@@ -76,7 +75,7 @@ class _Verifier:
         self.visible.difference_update(block.params, *[each.results for each in block.ops])
 
     def op(self, op: Op) -> None:
-        if OP_CLASSES.get(op.mnemonic) is not type(op):
+        if type(op) not in _CORE_OPS:
             self.fail(f"{type(op).__name__} is not a core op", op)
         if type(op.loc) is not Loc:
             self.fail("an op has a place", op)
@@ -105,18 +104,17 @@ class _Verifier:
             self.placed.add(op)
 
     def define(self, values: tuple[Value, ...], op: Op | None) -> None:
-        if not self.defined.isdisjoint(values) or len(set(values)) != len(values):
-            self.fail("a value is defined twice", op)
-        self.defined.update(values)
-        self.visible.update(values)
+        for value in values:
+            if value in self.defined:
+                self.fail("a value is defined twice", op)
+            self.defined.add(value)
+            self.visible.add(value)
 
     def fail(self, reason: str, op: Op | None) -> NoReturn:
         raise VerifyError(reason, op, _explain(self.fn, reason, op)) from None
 
 
 # -- rules of single ops ----------------------------------------------------------------------------------------------
-
-_STRUCT_CODES = {float16: "e", float32: "f", float64: "d"}  # the formats that `struct` rounds exactly
 
 
 def _constant(op: ops.Constant) -> str | None:
@@ -129,17 +127,7 @@ def _is_exact(value: object, dtype: DType) -> bool:
         return type(value) is int and dtype.holds(value)
     if not dtype.is_float:
         return type(value) is bool
-    return type(value) is float and (value != value or _rounded(value, dtype) == value)
-
-
-def _rounded(value: float, dtype: DType) -> float:
-    code = _STRUCT_CODES.get(dtype)
-    if code is None:
-        return float(round_to(value, dtype))
-    try:
-        return float(struct.unpack(code, struct.pack(code, value))[0])
-    except OverflowError:  # finite, and beyond the format
-        return math.inf
+    return type(value) is float and (value != value or round_to(value, dtype) == value)
 
 
 def _format(text: str, operands: tuple[Value, ...]) -> str | None:

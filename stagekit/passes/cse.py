@@ -73,12 +73,10 @@ def _intrinsic_key(op: ops.IntrinsicOp) -> Any:
 
 def _key_of(cls: type[Op]) -> Callable[[Any], Any]:
     """Return the function that makes a key from the fields of `cls`, with the result type where the operands do not decide it."""
-    attributes = operator.attrgetter(*cls.ATTRIBUTE_FIELDS) if cls.ATTRIBUTE_FIELDS else None
+    fields = operator.attrgetter("mnemonic", *cls.ATTRIBUTE_FIELDS, *(name for name, _ in cls.OPERAND_FIELDS))
     if cls in (ops.Cast, ops.Bitcast, ops.InlineAsm):
-        return lambda op: (cls, attributes and attributes(op), op.operands(), op.results and op.results[0].type)
-    if attributes is None:
-        return lambda op: (cls, op.operands())
-    return lambda op: (cls, attributes(op), op.operands())
+        return lambda op: (fields(op), op.results and op.results[0].type)
+    return fields
 
 
 _KEYS: dict[type[Op], Callable[[Any], Any]] = {

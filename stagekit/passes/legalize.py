@@ -22,7 +22,7 @@ from typing import Any
 from stagekit.dtypes import ALL_DTYPES, DType, Layout, bfloat16, float16, float32, float64, int32, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Pointer, UnaryKind, Value, Vector
+from stagekit.ir import BinaryKind, Builder, Function, Pointer, Type, UnaryKind, Value, Vector
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.ir.rewriter import rewrite
 from stagekit.passes import PassContext
@@ -53,17 +53,18 @@ def is_legal_cast(source: DType, target: DType) -> bool:
 
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
     """Return why `legalize` would not leave `op` as it is, or None."""
-    operand = op.operands()[0].type
-    if isinstance(operand, Pointer) or (context.target == "cuda" and isinstance(op, Binary) and _is_packed(op)):
-        return None
-    return _objection(op.mnemonic, op.result.type.dtype if isinstance(op, Cast) else op.kind, operand.dtype)
+    what = op.result.type if isinstance(op, Cast) else op.kind
+    return _objection(context.target, op.mnemonic, what, op.operands()[0].type)
 
 
 @functools.cache
-def _objection(mnemonic: str, what: Any, dtype: DType) -> str | None:
-    """Return what `illegal` does, for dtypes. what: the kind of an op, or the dtype that a cast gives."""
+def _objection(target: str, mnemonic: str, what: Any, operand: Type) -> str | None:
+    """Return what `illegal` does. what: the kind of an op, or the type that a cast gives."""
+    if isinstance(operand, Pointer) or (target == "cuda" and _is_packed(what, operand)):
+        return None
+    dtype = operand.dtype
     if mnemonic == Cast.mnemonic:
-        return None if is_legal_cast(dtype, what) else f"cast of {dtype.short} to {what.short}"
+        return None if is_legal_cast(dtype, what.dtype) else f"cast of {dtype.short} to {what.dtype.short}"
     is_formula = what in _FLOAT_BINARY and dtype.is_float
     return f"{mnemonic} of {dtype.short}" if is_formula or not _is_plain(dtype) else None
 
@@ -83,14 +84,14 @@ _FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
 _PACKED = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
 
 
-def _is_packed(op: Binary) -> bool:
-    """Return whether cuda has an instruction for two lanes of `op` at once."""
-    return op.kind in _PACKED and isinstance(op.lhs.type, Vector) and op.lhs.type.dtype is float16
+def _is_packed(kind: Any, operand: Type) -> bool:
+    """Return whether cuda has an instruction for two lanes of `kind` at once."""
+    return kind in _PACKED and isinstance(operand, Vector) and operand.dtype is float16
 
 
 def _binary(op: Binary, b: Builder, *, has_packed_float16: bool) -> Replacement:
     dtype = op.lhs.type.dtype
-    if not dtype.is_float or (has_packed_float16 and _is_packed(op)):
+    if not dtype.is_float or (has_packed_float16 and _is_packed(op.kind, op.lhs.type)):
         return None
     formula = _FLOAT_BINARY.get(op.kind)
     if formula is None and _is_plain(dtype):

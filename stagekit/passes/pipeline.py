@@ -16,8 +16,9 @@ from typing import Any
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError
-from stagekit.ir import Function, Op, ops
+from stagekit.ir import Function, Op, Vector, ops
 from stagekit.ir.printer import print_function
+from stagekit.ir.typing import types_of
 from stagekit.ir.verifier import Legal, verify
 from stagekit.passes import Pass, PassContext
 from stagekit.passes import expand as expanding
@@ -75,7 +76,8 @@ def legal(context: PassContext) -> Legal:
 
     def objection(op: Op) -> str | None:
         rule = rules.get(type(op))
-        return (rule(op, context) if rule else None) or scalarizing.illegal(op, context)
+        reason = rule(op, context) if rule else None
+        return reason or (scalarizing.illegal(op, context) if Vector in map(type, types_of(op.results)) else None)
 
     return objection
 

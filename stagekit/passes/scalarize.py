@@ -20,7 +20,6 @@ from typing import Any
 from stagekit.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32
 from stagekit.ir import BinaryKind, Block, Function, Llvm, Op, Scalar, UnaryKind, Value, Vector, ops, walk
 from stagekit.ir.rewriter import Rewriter
-from stagekit.ir.typing import types_of
 from stagekit.passes import PassContext
 from stagekit.passes.expand import lowering
 
@@ -58,31 +57,26 @@ _KEPT: dict[type[Op], Callable[[Any, PassContext], bool]] = {
 
 def scalarize(fn: Function, context: PassContext) -> Function:
     """Replace ops on vectors by ops on their lanes, as far as the target needs that."""
-    has_vectors = any(type(v.type) is Vector for op in walk(fn.body) for v in op.results)
-    return _Scalarizer(context).run(fn) if has_vectors else fn
+    vectors = {v for op in walk(fn.body) for v in op.results if type(v.type) is Vector}
+    return _Scalarizer(context, vectors).run(fn) if vectors else fn
 
 
 def illegal(op: Op, context: PassContext) -> str | None:
-    """Return why `scalarize` would not leave `op` as it is, or None."""
-    if not _has_vectors(op):
-        return None
+    """Return why `scalarize` would not leave `op`, which makes vectors, as it is; or None."""
     is_kept = _KEPT.get(type(op))
     is_legal = context.target == "cuda" and (is_kept is None or is_kept(op, context))
     return None if is_legal else f"{op.mnemonic} of vectors is not done by {context.target}"
 
 
-def _has_vectors(op: Op) -> bool:
-    return Vector in map(type, types_of((*op.operands(), *op.results)))
-
-
 class _Scalarizer(Rewriter):
-    """lanes: the scalars of each vector whose lanes are values of their own. split: the vectors that are nothing else any more.
-    constants: vectors that are known.
+    """vectors: the results of ops that are vectors. lanes: the scalars of those whose lanes are values of their own. split: those
+    that are nothing else any more. constants: those that are known.
     """
 
-    def __init__(self, context: PassContext) -> None:
+    def __init__(self, context: PassContext, vectors: set[Value]) -> None:
         super().__init__({})
         self.context = context
+        self.vectors = vectors
         self.lanes: dict[Value, Lanes] = {}
         self.split: set[Value] = set()
         self.constants: set[Value] = set()
@@ -113,6 +107,8 @@ class _Scalarizer(Rewriter):
     def defined(self, values: Lanes) -> Lanes:
         """Return the values that control flow defines in place of `values`, with a scalar for each lane that is not held."""
         for value in values:
+            if type(value.type) is Vector:
+                self.vectors.add(value)
             if not self.is_held(value):
                 lane = Scalar(value.type.dtype)
                 self.replace(value, tuple([Value(lane, value.name) for _ in range(value.type.count)]))  # type: ignore[union-attr]
@@ -133,7 +129,7 @@ class _Scalarizer(Rewriter):
         if op.BODY_FIELDS or op.is_terminator:
             lists = {name: self.passed(getattr(op, name)) for name, kind in op.OPERAND_FIELDS if kind == "operand_list"}
             super().op(op.replace(**lists, results=self.defined(op.results)))
-        elif _has_vectors(op):
+        elif not self.vectors.isdisjoint((*op.operands(), *op.results)):
             _RULES.get(type(op), _elementwise)(self, op)
         else:
             super().op(op)
