@@ -16,7 +16,7 @@ from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.state import ATOMIC_TYPES, is_atomic, lookup
-from stagekit.frontend.tracer import Frame, TraceAgain, Tracer
+from stagekit.frontend.tracer import BecomesRunTime, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import STAND_INS, AskedTooEarly, is_fixed, is_generated
 from stagekit.recursion import is_deep
 
@@ -93,7 +93,7 @@ class Site:
         """Return `fn(*args, **kwargs)`; an exception becomes an error at this place."""
         try:
             return fn(*args, **kwargs)
-        except (StagekitError, InternalError, TraceAgain):
+        except (StagekitError, InternalError, TraceAgain, BecomesRunTime):
             raise
         except Exception as error:
             if isinstance(error, RecursionError) and not is_deep():

@@ -385,6 +385,8 @@ class _Trace:
 
     def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
         """Return the least dynamic shared memory of a launch in bytes, as far as the host can tell: the greatest of these."""
+        if not self.tracer.shared_needs:
+            return ()
         host = _HostExpressions(body, self.loc)
         found: list[HostExpr] = []
         for elements, itemsize in self.tracer.shared_needs:

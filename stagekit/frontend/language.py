@@ -519,10 +519,7 @@ def inline_asm(
     for name, given_text in (("text", text), ("constraints", constraints)):
         if not isinstance(given_text, str):
             raise site.error(BadCall(f"`{name}` is {describe(given_text)}", "give a string"))
-    text, constraints = (
-        str.__str__(text),
-        str.__str__(constraints),
-    )  # an object of a user's class counts by its text alone
+    text, constraints = map(str.__str__, (text, constraints))  # an object of a user's class counts by its text alone
     values = [_asm_operand(site, a) for a in args]
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)

@@ -1,10 +1,10 @@
 """What a run-time loop carries from one iteration to the next, found by tracing its body until nothing new turns up.
 
 The first guess is the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal
-stays one for a round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added). Then the changed
-locations are carried as block parameters of those types, and the body is traced again. A round that finds a new location or a
-new type is thrown away, journal and blocks together; so are its errors, which a wrong type may have caused. Each round joins what
-the body gives with what there was before the loop, and not with the types of earlier rounds.
+stays one for a round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added), where it ends.
+Then the changed locations are carried as block parameters of those types, and the body is traced again. A round that finds a new
+location or a new type is thrown away, journal and blocks together; so are its errors, which a wrong type may have caused. Each
+round joins what the body gives with what there was before the loop, and not with the types of earlier rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stagekit.frontend.control import (
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
 from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
 from stagekit.frontend.numbers import is_numeric, own_type
-from stagekit.frontend.tracer import VALUE, Assigned, Frame, Tracer
+from stagekit.frontend.tracer import VALUE, Assigned, BecomesRunTime, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
 from stagekit.ir import Pointer, Type, Value, of_dtype
 
@@ -111,6 +111,7 @@ class CarriedLocations:
         self.began = frame.tracer.journal.mark()
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # those of this round
+        self.ended_by: Any = None  # what this round was taken for known and is not
         self.candidates: Sequence[Location] = ()  # variables of this call that the body's text assigns
         self.read_after: set[Any] = set()  # locations that are read after the loop, where its body surely runs
         self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
@@ -262,11 +263,15 @@ class CarriedLocations:
 
     def carry_literals(self) -> bool:
         """Carry the candidates that were taken for the same literal in every iteration; return whether there are any."""
-        literals = [each for each in self.candidates if each.identity not in self.items and is_numeric(each.get())]
+        literals = self.known_numbers()
         for location in literals:
             self.add(location, location.get(), location.get(), [leaf_type(location.get())])
         self.candidates = ()
         return bool(literals)
+
+    def known_numbers(self) -> list[Location]:
+        """Return the candidates that are not carried and hold numbers known at compile time."""
+        return [each for each in self.candidates if each.identity not in self.items and is_numeric(each.get())]
 
     def _carry(self, location: Location, before: Any, after: Any, place: Loc | None) -> None:
         """Carry a location that held `before` before the loop; the line `place` of its body assigns `after`."""
@@ -375,10 +380,14 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
     for count in range(MAX_ROUNDS):
         start = tracer.checkpoint()
         carried.errors = []
-        blocks = _round(carried, trace)
+        blocks = _round(carried, trace, carried.known_numbers() if count == 0 else ())
         if not carried.errors:
             tracer.refuse_structure_change(start.journal, carried.loc)
         changes = tracer.journal.undo(start.journal)
+        if carried.ended_by is not None:
+            carried.extend({carried.ended_by: changes[carried.ended_by]})
+            tracer.forget(start)
+            continue
         is_revised = carried.revise(count >= _ONLY_WIDENING)
         if not carried.extend(changes) and not is_revised:
             if not carried.errors:
@@ -392,18 +401,31 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
     raise InternalError(f"the loop at {carried.loc} did not settle")
 
 
-def _round(carried: CarriedLocations, trace: Callable[[], Any]) -> Any:
-    """Trace once. Where a statement is refused the round goes on, since what follows may show that a type was wrong."""
+def _round(carried: CarriedLocations, trace: Callable[[], Any], known: Sequence[Location]) -> Any:
+    """Trace once. Where a statement is refused the round goes on, since what follows may show that a type was wrong.
+
+    known: variables that the round takes for known. It ends where one becomes a run-time number, which `carried.ended_by` names.
+    """
     frame, tracer = carried.frame, carried.tracer
     tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors
     tracer.control_depth += 1
-    depth = tracer.control_depth
+    depth, iteration, open_loops = tracer.control_depth, frame.iteration, len(frame.loops)
+    own = {location.identity for location in known} - tracer.taken_as_known  # those of a loop around end its round
+    tracer.taken_as_known |= own
+    carried.ended_by = None
     try:
         return trace()
     except StagingError as error:
         carried.errors.append(error)
         return None
+    except BecomesRunTime as error:
+        if error.identity not in own:
+            raise
+        carried.ended_by, frame.iteration = error.identity, iteration
+        del frame.loops[open_loops:]
+        return None
     finally:
         tracer.control_depth = depth - 1
+        tracer.taken_as_known -= own
         frame.doubts = outer

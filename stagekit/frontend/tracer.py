@@ -76,6 +76,14 @@ class TraceAgain(Exception):
         self.assumed = assumed
 
 
+class BecomesRunTime(Exception):
+    """Raised where a variable, whose identity this has, gets a run-time number in a loop whose round takes it for known."""
+
+    def __init__(self, identity: Any) -> None:
+        super().__init__(identity)
+        self.identity = identity
+
+
 Assigned = dict[Any, tuple[Location, Any]]
 
 
@@ -111,26 +119,19 @@ class Tracer:
     sizes: dict[Dynamic, Number] = field(default_factory=dict)
     launch: Any = None  # what `device_entry` gave: (grid, block, shared_bytes) of compile- or run-time ints
     shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # dynamic shared memory: elements, bytes of each
-    uses: dict[str, str] = field(
-        default_factory=dict
-    )  # by `program_id`, `thread_idx` or tiles: the launch style that they ask for
+    uses: dict[str, str] = field(default_factory=dict)  # launch styles that `program_id`, `thread_idx` or tiles ask for
     printed: list[str] = field(default_factory=list)
-    widened: list[tuple[int, str]] = field(
-        default_factory=list
-    )  # a line, and the variable that is wider there than on a path
-    exits: list[tuple[dict[str, Any], str]] = field(
-        default_factory=list
-    )  # every exit taken: the control values of its call, and the flag
+    widened: list[tuple[int, str]] = field(default_factory=list)  # a line, and what is wider there than on a path
+    exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # the control values of the call, the flag
     unrolled: Counter[int] = field(default_factory=Counter)  # iterations by line
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
-    waiting: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # the same for statements of callers: from when to when they ran
+    waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was such a meaning, and it was left out
+    taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
@@ -172,7 +173,10 @@ class Tracer:
 
     def assign(self, container: Any, key: Any, value: Any, *, is_attribute: bool = False) -> None:
         """Store into a variable, item or attribute. Everything the traced code stores goes through here."""
-        self.journal.assign(Location(container, key, is_attribute), value, self.builder.loc)
+        location = Location(container, key, is_attribute)
+        self.journal.assign(location, value, self.builder.loc)
+        if self.taken_as_known and type(value) is Number and location.identity in self.taken_as_known:
+            raise BecomesRunTime(location.identity)
 
     def note_lookup(self, owner: Any, name: str) -> None:
         """Record what the class of an object says under a name, if anything: it may come to say something else."""

@@ -43,9 +43,7 @@ class _RunTime:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__}>"  # in an error of Python's; `evaluation.failure` replaces it by the user's word
-        )
+        return f"<{type(self).__name__}>"  # in Python's errors; `evaluation.failure` replaces it by the user's word
 
     def __format__(self, spec: str) -> str:
         raise AskedTooEarly("the digits of a run-time value are not known at compile time")
@@ -295,7 +293,6 @@ def is_open(value: Any) -> bool:
 
 
 _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
-_FIXED_ROOTS = _NATIVE_ROOTS | {"stagekit"}
 
 
 @functools.cache
@@ -312,4 +309,4 @@ def is_generated(fn: types.FunctionType) -> bool:
 
 def is_fixed(module: Any) -> bool:
     """Return whether a module's code can change only with its version: Python's own, NumPy's and ours."""
-    return isinstance(module, str) and module.partition(".")[0] in _FIXED_ROOTS
+    return isinstance(module, str) and (module.startswith("stagekit.") or module == "stagekit" or is_native(module))

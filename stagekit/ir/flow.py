@@ -8,6 +8,7 @@ An edge is (the value, the block parameter or result that it becomes). Every ana
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,9 +100,8 @@ _DECIDERS: Mapping[type[Op], Callable[[Any], tuple[Value, ...]]] = {
 def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] = copies) -> Sources:
     """Return, for each value, those from which the edges that `flow` gives of the ops under `block` lead to it."""
     found: dict[Value, list[Value]] = {}
-    for op in walk(block):
-        for source, target in flow(op):
-            found.setdefault(target, []).append(source)
+    for source, target in itertools.chain.from_iterable(map(flow, walk(block))):
+        found.setdefault(target, []).append(source)
     return found
 
 

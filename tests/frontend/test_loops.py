@@ -540,6 +540,25 @@ def test_nonlocal_variables_are_carried():
         agree(program, n, m)
 
 
+def test_a_body_is_traced_up_to_the_first_number_that_it_changes_and_then_once():
+    traced: list[int] = []
+    plain: dict[str, object] = {"traced": traced}
+    exec("def note(k): traced.append(k); return k", plain)  # without source, so that CPython calls it
+    note = plain["note"]
+
+    @sk.jit
+    def kernel(x: sk.Tensor((None,), sk.float32), n):
+        total = 0.0
+        for i in range(n):
+            for k in sk.static_range(3):
+                total += x[i + note(k)]
+        x[0] = total
+
+    kernel.specialize(n=sk.int32).trace()
+
+    assert traced == [0, 0, 1, 2]
+
+
 def test_none_becoming_a_number_in_a_loop_is_refused():
     def program(n):
         best = None
