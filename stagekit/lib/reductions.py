@@ -18,7 +18,8 @@ from collections.abc import Callable
 import stagekit as sk
 from stagekit.lib.tile import MAX_THREADS, WARP, Tile, Traced
 
-_ADD, _AND, _OR, _LESS = map(sk._operation, ("+", "&", "|", "<"))
+_ADD, _SUBTRACT, _MULTIPLY, _REMAINDER = map(sk._operation, ("+", "-", "*", "%"))
+_AND, _OR, _LESS, _EQUAL = map(sk._operation, ("&", "|", "<", "=="))
 
 Combine = Callable[[Traced, Traced], Traced]
 
@@ -69,38 +70,41 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     sk._whole_block(block_threads, "block_reduce")
     if block_threads <= WARP:
         return warp_reduce(value, combine, block_threads)
-    warps = -(-block_threads // WARP)
-    scratch = sk.alloc_shared((warps,), value.dtype)
+    scratch = sk.alloc_shared((-(-block_threads // WARP),), value.dtype)
+    return _through(scratch, value, combine, scratch.dtype(identity), block_threads)
+
+
+@sk._direct
+def _through(scratch: Traced, value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
+    """Reduce each warp, and what they give, by way of `scratch`, which has one element per warp."""
     of_warp = _of_warp(value, combine, block_threads)
-    if sk.lane_id() == 0:
-        scratch[sk.warp_id()] = of_warp
+    sk.store(_ADD(scratch, sk.warp_id()), of_warp, mask=_EQUAL(sk.lane_id(), 0))
     sk.syncthreads()
     total = _of_warps(scratch, combine, identity, block_threads)
     sk.syncthreads()  # in a loop, the next round writes to the same scratch
     return total
 
 
+@sk._direct
 def _of_warp(value: Traced, combine: Combine, block_threads: int) -> Traced:
     """Return the reduction of this thread's warp, right in lane 0 at least."""
     if block_threads % WARP == 0:
         return _butterfly(value, combine, WARP, 0xFFFFFFFF)
     # The last warp is shorter, and lanes that do not exist must not be named.
-    lanes = block_threads - sk.warp_id() * WARP
-    mask = sk.where(lanes < WARP, sk.uint32((1 << block_threads % WARP) - 1), sk.uint32(0xFFFFFFFF))
+    lanes = _SUBTRACT(block_threads, _MULTIPLY(sk.warp_id(), WARP))
+    mask = sk.where(_LESS(lanes, WARP), sk.uint32((1 << block_threads % WARP) - 1), sk.uint32(0xFFFFFFFF))
     return _gather_down(value, combine, lanes, mask)
 
 
+@sk._direct
 def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """Return the reduction of `scratch`, which has one element per warp, in every thread."""
+    """Return the reduction of `scratch` in every thread."""
     warps = scratch.shape[0]
     if block_threads % WARP != 0:  # too few lanes in the last warp to do it side by side
-        total = scratch[0]
-        for warp in sk.static_range(1, warps):
-            total = combine(total, scratch[warp])
-        return total
+        return functools.reduce(combine, (sk.load(_ADD(scratch, warp)) for warp in range(warps)))
     group = 1 << (warps - 1).bit_length()  # lanes that hold all of it: as many as warps, up to a power of two
-    place = sk.lane_id() % group
-    value = scratch[place] if group == warps or place < warps else scratch.dtype(identity)
+    place = _REMAINDER(sk.lane_id(), group)
+    value = sk.load(_ADD(scratch, place), mask=group == warps or _LESS(place, warps), other=identity)
     return _butterfly(value, combine, group, 0xFFFFFFFF)
 
 
@@ -122,14 +126,16 @@ def reduce_sum(tile: Tile) -> Traced:
     float32 and rounded once.
     """
     _require_tile("reduce_sum", tile)
-    working = _sum_dtype(tile.dtype)
+    working = _sum_dtype(tile)
     zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
     total = _reduce(tile.to(working), _ADD, zero)
     return total.to(tile.dtype) if tile.dtype.is_float else total
 
 
-def _sum_dtype(dtype: sk.DType) -> sk.DType:
-    """Return the dtype in which a sum of `dtype` is done."""
+@sk._direct
+def _sum_dtype(tile: Tile) -> sk.DType:
+    """Return the dtype in which a sum of the elements is done."""
+    dtype = tile.dtype
     if dtype.bits >= 32:
         return dtype
     if dtype.is_float:
@@ -157,6 +163,7 @@ def reduce_min(tile: Tile) -> Traced:
     return _reduce(tile, sk.minimum, float("inf") if dtype.is_float else dtype.max)
 
 
+@sk._direct
 def _require_tile(function: str, value: object) -> None:
     if not isinstance(value, Tile):
         sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")

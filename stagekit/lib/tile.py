@@ -72,6 +72,7 @@ class Tile:
         self.threads = threads
 
     @property
+    @sk._direct
     def dtype(self) -> sk.DType:
         """The dtype of the elements of a tile."""
         dtype: sk.DType = self._parts[0].dtype
@@ -211,14 +212,12 @@ def arange(start: int, stop: int) -> Tile:
     Up to 1024 elements the block gets a thread for each; above that, each thread holds several. Of tiles with different
     extents the longest decides.
     """
-    _require_int("start", start)
-    _require_int("stop", stop)
-    start, stop = _plain(start), _plain(stop)
-    extent = stop - start
-    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})", _threads_for)
-    if extent > MAX_EXTENT:
-        sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
-    return _counted(start, extent, threads)
+    if not _are_known((start, stop)):
+        for name, value in (("start", start), ("stop", stop)):
+            if not _is_int(value):
+                sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
+        sk._block_threads(stop - start, f"the extent of arange({start!r}, {stop!r})", _threads_for)  # refuses it
+    return _counted(start, stop)
 
 
 def _threads_for(extent: int) -> int:
@@ -230,7 +229,13 @@ def _threads_for(extent: int) -> int:
 
 
 @sk._direct
-def _counted(start: int, extent: int, threads: int) -> Tile:
+def _counted(start: int, stop: int) -> Tile:
+    """Return the tile of `arange(start, stop)`."""
+    start, stop = _plain(start), _plain(stop)
+    extent = stop - start
+    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})", _threads_for)
+    if extent > MAX_EXTENT:
+        sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
     first = _ADD(sk.cuda.thread_idx("x"), start)
     return Tile((), extent, threads).like([_ADD(first, e * threads) for e in range(sk.ceildiv(extent, threads))])
 
@@ -275,9 +280,10 @@ def _require_dtype(function: str, dtype: Any) -> None:
         sk.static_assert(False, f"{function}: dtype must be a dtype such as sk.float32, got {dtype!r}")
 
 
-def _require_int(name: str, value: Any) -> None:
-    if not _is_int(value):
-        sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
+@sk._direct
+def _are_known(bounds: tuple[Any, ...]) -> bool:
+    """Return whether these are ints. A run-time number is one for a kernel only, which is to refuse it by its place."""
+    return all(map(_is_int, bounds))
 
 
 def _is_int(value: Any) -> bool:
