@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
@@ -14,7 +16,7 @@ from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import SPACES, Emitter
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
-from stagekit.ir import BOOL, INDEX, Function, Op, Space, ops, walk
+from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, ops, walk
 from stagekit.ir.intervals import Intervals, makers
 
 
@@ -45,29 +47,29 @@ def compile(fn: Function, capability: int) -> CudaCode:
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
     refuse_shared(fn, shared.total_bytes, f"compute capability {target.capability / 10} has", target.shared_limit_bytes)
-    ptx = ptxas_faults.avoid(target.assemble(text, is_straight=_is_straight(fn, text)))
+    ptx = ptxas_faults.avoid(target.assemble(text, _passes_level(fn, text)))
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
 
 
-def _is_straight(fn: Function, text: str) -> bool:
-    """Return whether the rest of LLVM's pipeline has nothing to do in `fn`. That unrolls loops, inlines libdevice, propagates
-    alignments, keeps arrays in registers, narrows divisions, and drops the bound of an index that a condition implies.
+def _passes_level(fn: Function, text: str) -> int:
+    """Return the level of LLVM's pipeline for `fn`: 0, the few passes of `optimize.STRAIGHT`, where the rest has nothing to do.
+
+    1 optimises loops. 2, which takes a quarter longer, also inlines libdevice, propagates alignments, keeps arrays in registers,
+    narrows divisions, and drops the bound of an index that a condition implies.
     """
-    powers = {op.result for op in walk(fn.body) if isinstance(op, ops.Constant) and op.value in _POWERS_OF_TWO}
-
-    def needs_more(op: Op) -> bool:
-        match op:
-            case ops.For() | ops.While():
-                return True
-            case ops.Alloc():
-                return op.space is Space.LOCAL or op.align > op.dtype.itemsize
-            case ops.Binary():  # by a power of two it is a shift or a mask in any width
-                return op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers
-        return isinstance(op, ops.Select) and op.result.type is INDEX
-
-    return not any(fn.attribute("align", ())) and "@__nv_" not in text and not any(map(needs_more, walk(fn.body)))
+    every = walk(fn.body)
+    powers = {op.result for op in every if type(op) is ops.Constant and op.value in _POWERS_OF_TWO}
+    needs_all = any(fn.attribute("align", ())) or "@__nv_" in text
+    return max([2 * needs_all, *[_LEVELS[type(op)](op, powers) for op in every if type(op) in _LEVELS]])
 
 
+_LEVELS: dict[type[Op], Callable[[Any, set[Value]], int]] = {
+    **dict.fromkeys((ops.For, ops.While), lambda op, _: 1),
+    ops.Alloc: lambda op, _: 2 * (op.space is Space.LOCAL or op.align > op.dtype.itemsize),
+    # by a power of two it is a shift or a mask in any width
+    ops.Binary: lambda op, powers: 2 * (op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers),
+    ops.Select: lambda op, _: 2 * (op.result.type is INDEX),
+}
 _POWERS_OF_TWO = frozenset(1 << bit for bit in range(63))
 
 

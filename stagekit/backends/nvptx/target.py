@@ -24,8 +24,6 @@ _SHARED_LIMIT_KIB = {
 }  # fmt: skip
 """Largest shared memory of one block. Source: CUDA C++ Programming Guide, Technical Specifications per Compute Capability."""
 
-# Level 2 is the first that narrows 64-bit index arithmetic; 3 costs more and gave the same PTX.
-_PASSES_LEVEL = 2
 _CODEGEN_LEVEL = 2
 
 
@@ -56,14 +54,14 @@ class GpuTarget:
     def shared_limit_bytes(self) -> int:
         return _SHARED_LIMIT_KIB[self.known_capability] * 1024
 
-    def assemble(self, text: str, *, is_straight: bool = False) -> str:
-        """Compile a module in LLVM text to PTX. is_straight: it needs no more than `optimize.simplify`."""
+    def assemble(self, text: str, level: int) -> str:
+        """Compile a module in LLVM text to PTX. level: of LLVM's pipeline; 0 for `optimize.STRAIGHT` instead of it."""
         module = optimize.parse(text, llvm.create_context())
         machine = _machine(self.cpu, self.ptx_version)
-        if is_straight:
-            optimize.simplify(module, machine, optimize.STRAIGHT)
+        if level:
+            optimize.optimise(module, machine, level)
         else:
-            optimize.optimise(module, machine, _PASSES_LEVEL)
+            optimize.simplify(module, machine, optimize.STRAIGHT)
         return str(machine.emit_assembly(module))
 
 

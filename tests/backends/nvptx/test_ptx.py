@@ -437,7 +437,7 @@ def test_source_lines_change_no_instruction() -> None:
 
 def test_text_that_llvm_refuses_is_an_internal_error_with_the_text() -> None:
     with pytest.raises(InternalError, match=r"LLVM refuses the text(.|\n)*1 define void @f"):
-        target.GpuTarget(80).assemble("define void @f() { ret i32 %nothing }")
+        target.GpuTarget(80).assemble("define void @f() { ret i32 %nothing }", 0)
 
 
 def test_many_threads_compile_at_once() -> None:
