@@ -49,6 +49,8 @@ def _pointer_to(site: Site, array: Array) -> Address:
 
 def index_value(site: Site, index: Any) -> Value:
     """Return an index or pointer offset as an int64 value; floats and bools are refused."""
+    if type(index) is Number and index.value.type is INDEX:
+        return index.value
     if not is_numeric(index) or not default_dtype(index).is_integer:
         raise site.error(BadIndex(f"an index must be an integer, got {describe(index)}", _index_hint(index)))
     return site.tracer.arithmetic.to_value(index, dtypes.INDEX)
@@ -139,7 +141,7 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
 
 
 def _names_many(indices: tuple[Any, ...]) -> bool:
-    return any(isinstance(i, slice) or i is Ellipsis for i in indices)
+    return slice in map(type, indices) or type(...) in map(type, indices)
 
 
 def element_pointer(site: Site, array: Array, index: Any) -> Address:

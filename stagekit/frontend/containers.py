@@ -26,13 +26,14 @@ _MUTATORS: tuple[tuple[type, str], ...] = (
     (bytearray, "append extend insert pop remove clear reverse __iadd__ __imul__"),
     (np.ndarray, "fill sort partition put itemset resize setfield setflags byteswap"),
 )
+_CHANGES = frozenset(name for _, names in _MUTATORS for name in names.split())
 
 Undo = Callable[[], None]
 
 
 def changes(owner: Any, name: str) -> bool:
     """Return whether `owner.name` is a method that changes a container."""
-    return any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
+    return name in _CHANGES and any(name in names.split() for kind, names in _MUTATORS if isinstance(owner, kind))
 
 
 def container_method(site: Site, owner: Any, name: str) -> BoundMethod:

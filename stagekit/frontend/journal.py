@@ -28,8 +28,8 @@ import numpy as np
 
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
-from stagekit.frontend.state import lookup, stored
-from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Partial, Poison, StaticRange, is_open
+from stagekit.frontend.state import ATOMIC_TYPES, lookup, stored
+from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Number, Partial, Poison, StaticRange, is_open
 from stagekit.native_tables import ABSENT
 
 
@@ -212,12 +212,11 @@ class Journal:
         """Record that items were added to or removed from `container`; call before doing so."""
         self._log.append(_Entry(container, None, restore, what))
 
-    def _since(self, mark: Mark) -> Iterator[_Entry]:
-        """Yield the entries since the mark about what is older than it, newest first."""
-        for entry in reversed(self._log[mark.length :]):
-            birth = self._births.get(id(entry.container))
-            if birth is None or birth[1] <= mark.time:
-                yield entry
+    def _since(self, mark: Mark) -> list[_Entry]:
+        """Return the entries since the mark about what is older than it, newest first."""
+        births, never = self._births, (None, 0)
+        recent = reversed(self._log[mark.length :])
+        return [entry for entry in recent if births.get(id(entry.container), never)[1] <= mark.time]
 
     def restructured_since(self, mark: Mark) -> str | None:
         """Return what was first done since the mark to the items of a container older than it; None if nothing was."""
@@ -227,7 +226,7 @@ class Journal:
     def changes(self, mark: Mark) -> dict[Any, Change]:
         """Return what changed since the mark in locations older than it, by their identity, in order."""
         found: dict[Any, Change] = {}
-        for entry in [*self._since(mark)][::-1]:
+        for entry in reversed(self._since(mark)):
             location = entry.location
             if location is None:
                 continue
@@ -274,6 +273,8 @@ def is_alone(journal: Journal, value: Any, counts: Counter[int]) -> bool:
 
 def is_changeable(value: Any) -> bool:
     """Return whether this is a container that the program could change."""
+    if type(value) is Number or type(value) in ATOMIC_TYPES:  # the commonest
+        return False
     if isinstance(value, list | dict):
         return True
     parameters = getattr(type(value), "__dataclass_params__", None)

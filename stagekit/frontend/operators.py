@@ -26,15 +26,18 @@ from stagekit.ir import of_dtype
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
     left, right = evaluate(frame, node.left), evaluate(frame, node.right)
-    symbol = OPERATORS[type(node.op)].symbol
-    if type(left) is Number and type(right) is Number and symbol not in ("**", "@"):
-        frame.at(node)
-        return frame.tracer.arithmetic.binary(symbol, left, right)
-    return binary(Site(frame, node), symbol, left, right)
+    return binary(Site(frame, node), OPERATORS[type(node.op)].symbol, left, right)
+
+
+_NUMBERS = frozenset({Number, bool, int, float})
 
 
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """Return `left symbol right` for any two values."""
+    kinds = {type(left), type(right)}
+    if Number in kinds and kinds <= _NUMBERS and symbol not in ("**", "@"):  # the commonest case
+        site.at()
+        return site.tracer.arithmetic.binary(symbol, left, right)
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
@@ -111,6 +114,8 @@ def in_place(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """Return what `left symbol= right` binds: a container changes in place, a user's object by its own in-place method; other
     values meet as in `left symbol right`.
     """
+    if is_numeric(left):
+        return binary(site, symbol, left, right)
     container = next((name for kind, name in _IN_PLACE.get(symbol, {}).items() if isinstance(left, kind)), None)
     if container is not None:
         if symbol == "*":

@@ -29,16 +29,19 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
     """Return the results of `spec(*args, **kwargs)`: None, one value, or a tuple."""
     values, params = bind(site, spec, args, kwargs)
     site.at()
-    for value in values:
-        if not is_numeric(value) and not isinstance(value, (Address, Array)):
-            raise no_overload(site, spec, values)
-    if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
-        return fold(site, spec, values, params)
+    key = (spec, *[_overload_key(site, v) for v in values])
+    sig = _RESOLVED.get(key)
+    if sig is None:
+        for value in values:
+            if not is_numeric(value) and not isinstance(value, (Address, Array)):
+                raise no_overload(site, spec, values)
+        if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
+            return fold(site, spec, values, params)
+        sig = _RESOLVED[key] = resolve(site, spec, values)
     if spec.level and not site.frame.is_per_thread:
         site.tracer.uses[spec.name] = spec.level
         if spec.level == "block":
             site.tracer.become_block_level()
-    sig = resolve(site, spec, values)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.broadcast(*operands))
@@ -107,15 +110,11 @@ def _param(site: Site, spec: Intrinsic, param: Param, value: Any) -> Any:
 
 def resolve(site: Site, spec: Intrinsic, values: list[Any]) -> Sig:
     """Return the signature that fits `values`, after the conversions that an operator would make."""
-    key = (spec, *[_overload_key(site, v) for v in values])
-    found = _RESOLVED.get(key)
-    if found is None:
-        as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
-        found = _RESOLVED[key] = as_given or _fitting(site, spec, values, _candidates(site, spec, values))
-    return found
+    as_given = spec.overload(tuple([_own_type(site, v) for v in values]))
+    return as_given or _fitting(site, spec, values, _candidates(site, spec, values))
 
 
-_RESOLVED: dict[tuple[Any, ...], Sig] = {}
+_RESOLVED: dict[tuple[Any, ...], Sig] = {}  # by an intrinsic and the keys of its arguments, unless all are known
 
 
 def _overload_key(site: Site, value: Any) -> Any:

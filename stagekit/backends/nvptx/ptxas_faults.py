@@ -24,8 +24,11 @@ _EXTREMUM_OF_16_BITS = re.compile(r"\t(min|max)\.([us])16 \t(%\w+), (%\w+), (%\w
 
 def avoid(ptx: str) -> str:
     """Return the same program without the instructions that ptxas translates wrongly."""
-    ptx = _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", _MAGNITUDE.sub(_maximum, ptx))
-    ptx = _EXTREMUM_OF_16_BITS.sub(_widened, ptx)
+    if "\tabs.s" in ptx:
+        ptx = _MAGNITUDE.sub(_maximum, ptx)
+    if "s16 " in ptx or "u16 " in ptx:
+        ptx = _NEGATIVE_OF_16_BITS.sub(r"\tmul.lo.s16 \t\1, \2, -1;", ptx)
+        ptx = _EXTREMUM_OF_16_BITS.sub(_widened, ptx)
     return _BITS_FROM_BOOL.sub(_shifted, ptx) if ".f16" in ptx else ptx
 
 
