@@ -44,13 +44,13 @@ class Rewriter:
         return block if rewritten == block.ops else Block(block.params, rewritten)
 
     def ops(self, ops: Iterable[Op]) -> None:
-        """Rewrite `ops` into the block under construction. What is certain to stay as it is goes there at once."""
-        keep = self.builder.current.ops.append
+        """Rewrite `ops` into the block under construction. An op without a rule goes there at once."""
+        keep, mapping, rules = self.builder.current.ops.append, self.mapping, self.rules
         for each in ops:
-            if self.mapping or each.BODY_FIELDS or type(each) in self.rules:
+            if each.BODY_FIELDS or type(each) in rules:
                 self.op(each)
             else:
-                keep(each)
+                keep(each.with_operands(mapping) if mapping else each)
 
     def op(self, op: Op) -> None:
         if op.BODY_FIELDS:
@@ -62,7 +62,7 @@ class Rewriter:
         replacement = rule(op, self.builder) if rule else None
         if replacement is None:
             self.builder.current.ops.append(op)
-        else:
+        elif replacement is not op.results:
             self.mapping.update(zip(op.results, replacement, strict=True))
 
     def values(self, values: Iterable[Value]) -> tuple[Value, ...]:

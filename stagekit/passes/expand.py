@@ -49,22 +49,25 @@ def illegal(op: Op, context: PassContext) -> str | None:
 
 class _Expander(Rewriter):
     def __init__(self, context: PassContext) -> None:
-        super().__init__({IntrinsicOp: self.intrinsic, InlineAsm: self.asm})
+        super().__init__({IntrinsicOp: self.intrinsic, InlineAsm: self.asm, Offset: self.offset})
         self.context = context
         self.is_cuda = context.target == "cuda"
 
     def op(self, op: Op) -> None:
-        if isinstance(op, Offset) and op.indexed is not None and self.mapping:
-            op = op.replace(indexed=self.renamed(op.indexed))
         # On cuda the `host` of asm is not expanded: it may contain what cuda refuses.
         is_meant_elsewhere = self.is_cuda and isinstance(op, InlineAsm) and op.host is not None
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
 
-    def renamed(self, indexed: Indexed) -> Indexed:
+    def offset(self, op: Offset, builder: Builder) -> tuple[Value, ...] | None:
+        """Let what is said of an index name the values that there are now."""
+        if op.indexed is None or not self.mapping:
+            return None
+
         def current(part: Any) -> Any:
             return self.mapping.get(part, part)
 
-        return Indexed(indexed.array, *(tuple(map(current, parts)) for parts in indexed[1:]))
+        parts = (tuple(map(current, parts)) for parts in op.indexed[1:])
+        return builder.append(op.replace(indexed=Indexed(op.indexed.array, *parts)))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)
