@@ -154,10 +154,10 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     """Check launches: those of `kernel`, or without one those inside `with sk.sanitize():`.
 
     order: of warps and blocks, "forward", "backward" or "random"; left out, as many side by side as possible. seed: of a random
-    order; a finding tells its own. outputs: names of arrays that each launch must write in full. statistics: measure memory
-    accesses, masks and branches. collect: keep findings in `.report` instead of raising the first. max_iterations: of one
-    loop, before it is taken to be endless. checks: `axes`, `races`, `uninitialised`, `lanes`, `overflow`, `division`, `shifts`,
-    `nan` and `rounding` are on; `nan=False` leaves one out.
+    order; a finding tells its own. outputs: names of arrays that each launch must write in full, and not read before.
+    statistics: measure memory accesses, masks and branches. collect: keep findings in `.report` instead of raising the first.
+    max_iterations: of one loop, before it is taken to be endless. checks: `axes`, `races`, `uninitialised`, `lanes`,
+    `overflow`, `division`, `shifts`, `nan` and `rounding` are on; `nan=False` leaves one out.
     """
     if kernel is not None and not issubclass(type(kernel), Launchable):
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))

@@ -164,7 +164,7 @@ def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, acces
     at_fault = team.active_lanes() if lanes is None else lanes
     allocation, align = address.allocation, access.dtype.itemsize
     offset_bytes = in_lane(address.offset_bytes(access.dtype), int(np.argmax(at_fault)))
-    excess = (allocation.base + offset_bytes) % align
+    excess = (allocation.base + offset_bytes) % align or allocation.align
     diagnostic = MisalignedAccess(VERBS[access.role], access.dtype.name, offset_bytes, allocation.name, excess, align)
     team.report(diagnostic, access.loc, at_fault, allocation.name)
 
@@ -175,8 +175,8 @@ _ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every by
 
 
 class WrittenBytes(Watcher):
-    """Notes per arena which bytes have been written, and reports what is missing: in reads of memory of the kernel's own,
-    and, when the launch has ended, in the arrays named by `outputs`.
+    """Notes per arena which bytes have been written, and reports what is missing: in reads of memory of the kernel's own and
+    of the arrays named by `outputs`, and, when the launch has ended, in these arrays. An atomic may add to an output as it is.
     """
 
     def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:
@@ -187,13 +187,16 @@ class WrittenBytes(Watcher):
     def access(self, touch: Touch, value: Any) -> None:
         role = touch.access.role
         is_own = touch.allocation.space is not Space.GLOBAL
-        if not self.watches_reads if is_own else (not self.outputs or role == "read"):
+        reads = self.watches_reads and (
+            role != "write" if is_own else role == "read" and touch.allocation.name in self.outputs
+        )
+        if not (reads or (self.watches_reads if is_own else self.outputs and role != "read")):
             return
         itemsize = touch.access.dtype.itemsize
         flags = self._flags(touch.allocation)
         usable = (len(flags) - touch.phase) // itemsize * itemsize
         elements = flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")
-        if is_own and role != "write":
+        if reads:
             is_missing = elements[touch.index] != _ALL_WRITTEN[itemsize]
             if np.count_nonzero(is_missing):
                 name, space = touch.allocation.name, touch.allocation.space.value

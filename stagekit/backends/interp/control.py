@@ -105,12 +105,15 @@ class _For:
     def __call__(self, values: Values, team: Team) -> Running:
         outer, active = team.mask, team.active
         current = _read(values, self.inits)
+        team.rounds.append(0)
         for i, lanes in self.rounds(values, team):
+            team.rounds[-1] += 1
             values[self.counter] = i
             _assign(values, self.carried, current)
             yield from execute(self.code, values, team)
             following = _read(values, self.code.yields)
             current = following if lanes is None else _merge(lanes, following, current)
+        team.rounds.pop()
         team.enter(outer, active)
         _assign(values, self.results, current)
 
@@ -163,7 +166,9 @@ class _While:
         current = _read(values, self.inits)
         left: list[Any] = []  # per result, the values of the lanes that have left the loop
         watch = _Watch(self.op, self.patience, self.waits)
+        team.rounds.append(0)
         while True:
+            team.rounds[-1] += 1
             _assign(values, self.before.params, current)
             yield from execute(self.before, values, team)
             flag, *found = _read(values, self.before.yields)
@@ -181,6 +186,7 @@ class _While:
             if self.waits:
                 yield Turn(self.op, _is_same(following, current, team))
             current = following
+        team.rounds.pop()
         team.enter(outer, active)
         _assign(values, self.results, left)
 

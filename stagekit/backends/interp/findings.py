@@ -155,11 +155,13 @@ class FreedAccess(Diagnostic):
 
 
 class UninitialisedRead(Diagnostic):
-    """A read of shared or local memory that nothing has written."""
+    """A read of shared or local memory, or of an array of `outputs=`, that nothing has written."""
 
     title: ClassVar[str] = "Read of memory never written"
     label: ClassVar[str] = "reads element {index} of `{array}` ({space} memory), which nothing has written"
-    help: ClassVar[str] = "shared and local memory start with unspecified contents: store first, then `syncthreads()`"
+    help: ClassVar[str] = (
+        "shared, local and output memory starts with unspecified contents: store first, then `syncthreads()`"
+    )
 
 
 class UnwrittenOutput(Diagnostic):

@@ -95,6 +95,11 @@ class Allocation:
         memory.claimed = 1
         return memory
 
+    @property
+    def align(self) -> int:
+        """Bytes of which the start is surely a multiple. The kernel's own memory lies where it promises to, and no better."""
+        return 1 << 16 if self.space is Space.GLOBAL else self.base & -self.base
+
     def free(self) -> None:
         """End the allocation: every access through it is a fault from now on."""
         self.size = 0
@@ -112,7 +117,7 @@ class Allocation:
         stored = _BYTE if dtype.kind == "bool" else dtype.numpy
         usable = (len(self.data) - phase) // itemsize * itemsize
         elements = self.data[phase : phase + usable].view(stored)
-        is_aligned = (self.base + phase) % itemsize == 0
+        is_aligned = (self.base + phase) % itemsize == 0 and itemsize <= self.align
         view = View(elements, max(self.size - phase, 0) // itemsize, self.pitch_bytes // itemsize, is_aligned)
         self.views[dtype, phase] = view
         return view

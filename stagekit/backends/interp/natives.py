@@ -124,7 +124,7 @@ def _barrier(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
         here = team.active_lanes()
         present = per_block(team, here)
         holds = present if predicate is None else per_block(team, here & values[predicate])
-        counts = yield Arrive(op, holds, present)
+        counts = yield Arrive(op, holds, present, tuple(team.rounds))
         if result is not None:
             answer = _ANSWERS[native](*counts)
             values[result] = answer[0] if len(answer) == 1 else answer[team.row]

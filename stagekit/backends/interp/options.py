@@ -55,8 +55,9 @@ class Options:
     """The options of a run.
 
     schedule: None for blocks in order, each as one team where no thread waits for another (small blocks side by side).
-    outputs: names of arrays that the launch must write in full. statistics: whether to measure accesses, masks and branches.
-    max_findings: how many to report, one per kind and place. max_iterations: of one loop, before it is taken to be endless.
+    outputs: names of arrays that the launch must write in full, and not read before. statistics: whether to measure accesses,
+    masks and branches. max_findings: how many to report, one per kind and place. max_iterations: of one loop, before it is
+    taken to be endless.
     """
 
     checks: Checks = Checks()

@@ -35,12 +35,13 @@ Report = Callable[[Values, Team, Array], None]  # of lanes at fault
 class Arrive(NamedTuple):
     """The request of a team at a block barrier: per block, how many lanes are `present`, and in how many the predicate `holds`.
 
-    The answer is (holds, present), summed over the teams of the block.
+    rounds: of the loops around the barrier. The answer is (holds, present), summed over the teams of the block.
     """
 
     op: Op
     holds: Array
     present: Array
+    rounds: tuple[int, ...]
 
 
 class Turn(NamedTuple):

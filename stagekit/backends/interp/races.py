@@ -151,7 +151,8 @@ class Crowd:
     def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
         self.clocks = clocks
         self.is_shared = is_shared
-        self.low, self.high, self.time = np.zeros((3, units), np.int64)
+        self.high, self.time = np.zeros((2, units), np.int64)
+        self.low = self.high  # one array, as long as no crowd is of more than one
         self.access = np.zeros(units, np.int32)
         self.roll: Roll | None = None
 
@@ -229,6 +230,7 @@ class Crowd:
     def _mingle(self, now: Now) -> Array:
         """Add newcomers to crowds that hold others, or newcomers of the same touch."""
         units, epochs, number = now.units, now.epochs, now.touch.access.number
+        self.low = self.high.copy() if self.low is self.high else self.low
         np.minimum.at(self.low, units, epochs.thread)
         np.maximum.at(self.high, units, epochs.thread)
         np.maximum.at(self.time, units, epochs.time)
@@ -243,6 +245,7 @@ class Crowd:
         """Replace the crowds of `units` by those of another."""
         if self.roll is not None:
             self.roll.restart(units)
+        self.low = self.high.copy() if self.low is self.high else self.low
         for mine, theirs in ((self.low, other.low), (self.high, other.high), (self.time, other.time)):
             mine[units] = theirs[units]
         self.access[units] = other.access[units]

@@ -196,9 +196,11 @@ class Scheduler:
         """Let the teams that wait at a barrier go on. If they are not all teams of the block at one barrier, report it."""
         waiting = [(t, t.arrived) for t in self.running if t.group is group and t.arrived is not None]
         (first, at), *_ = waiting
-        here = sum(request.op is at.op for _, request in waiting)
+        here = sum(request.op is at.op and request.rounds == at.rounds for _, request in waiting)
         if here < group.teams:
-            others = "have ended" if len(waiting) < group.teams else "wait at another barrier"
+            is_loop = all(request.op is at.op for _, request in waiting)
+            elsewhere = "are in another round of its loop" if is_loop else "wait at another barrier"
+            others = "have ended" if len(waiting) < group.teams else elsewhere
             who = self.launch.who(int(first.team.tag[np.argmax(first.team.active_lanes())]))
             self.launch.sink.report(BarrierNotReached(here, group.teams, others), at.op.loc, 1, who=lambda: who)
         holds = np.sum([request.holds for _, request in waiting], axis=0)

@@ -86,7 +86,8 @@ class Team:
     """Some threads of one or more blocks: `block_lanes` of each block, from its thread `first` on. Every lane is a real thread.
 
     blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
-    of the pointer. lanes, active: how many threads there are, and how many of them are active.
+    of the pointer. rounds: the present ones of the loops that it runs, the outermost first. lanes, active: how many threads
+    there are, and how many of them are active.
     """
 
     launch: LaunchState
@@ -98,6 +99,7 @@ class Team:
     local: dict[int, Allocation] = field(default_factory=dict)
     mask: Array | None = None
     ended: Array | None = None
+    rounds: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lanes = self.active = self.block_lanes * len(self.blocks)

@@ -103,3 +103,28 @@ def block_reduction_under_a_condition(A, out):
     i = thread("x")
     if i < 33:
         out[i] = sk.block_reduce(A[i], sk.maximum, 0.0, 64)
+
+
+@fault("BARRIER_NOT_REACHED", "another round", (1, 64), {"out": ints(4)}, order="forward")
+def barrier_that_a_warp_skips_in_one_round(out):
+    i = thread("x")
+    for k in range(4):
+        if k == 0 and i < 32:
+            continue
+        sk.syncthreads()
+        if i == 0:
+            out[k] = 1
+    if i < 32:
+        sk.syncthreads()
+
+
+@clean((1, 64), {"out": ints(4)})
+def a_barrier_behind_loops_of_different_length(out):
+    i = thread("x")
+    total = 0
+    for k in range(3):
+        for j in range(sk.warp_id() + k):
+            total += j
+        sk.syncthreads()
+    if i == 63:
+        out[0] = total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stagekit as sk
 
-from .table import block, fault, ints, thread, zeros
+from .table import block, clean, fault, ints, thread, zeros
 
 
 @fault("UNINITIALISED_READ", "`tile` (shared memory), which nothing has written", (1, 32), {"out": zeros(32)})
@@ -106,3 +106,16 @@ def element_that_a_branch_forgets(out):
         out[i] = 1.0
     elif i > 16:
         out[i] = 2.0
+
+
+@fault("UNINITIALISED_READ", "of `out` (global memory)", (1, 64), {"A": zeros(64), "out": zeros(64)}, outputs=["out"])
+def output_that_is_added_to(A, out):
+    i = thread("x")
+    out[i] += A[i]
+
+
+@clean((1, 64), {"A": zeros(64), "out": zeros(64)}, outputs=["out"])
+def an_output_that_is_read_once_it_is_there(A, out):
+    i = thread("x")
+    out[i] = A[i]
+    out[i] += 1.0
