@@ -42,7 +42,7 @@ def test_a_function_used_as_an_object_is_told_to_be_one():
     def kernel(x):
         x[sk.cuda.thread_idx.x] = 1
 
-    assert "it is a function, to be called: `thread_idx(axis)`" in refusal(kernel)
+    assert "it is a function, to be called: `thread_idx(axis='x')`" in refusal(kernel)
 
 
 def test_a_slice_on_the_left_is_refused_as_a_slice():

@@ -106,9 +106,9 @@ def test_any_numbers_give_what_a_kernel_folds_or_the_same_error(call: Any, drawn
     args = tuple(drawn if call is sk.where else drawn[: len(call.args)])
     wanted = outcome(lambda: call(*args))
 
-    inside = outcome(lambda: finds.specialize(CALL=call, ARGS=args, WANTED=wanted).ir)
+    inside = outcome(lambda: finds.specialize(CALL=call, ARGS=args, WANTED=wanted).trace() and None)
 
-    assert inside == wanted or inside.startswith("str")
+    assert inside == wanted or inside.startswith("NoneType")
 
 
 @any_time
@@ -116,7 +116,7 @@ def test_any_numbers_give_what_a_kernel_folds_or_the_same_error(call: Any, drawn
 def test_a_dtype_converts_a_number_as_a_kernel_does(dtype: DType, number: Any) -> None:
     wanted = outcome(lambda: dtype(number))
 
-    assert outcome(lambda: finds.specialize(CALL=dtype, ARGS=(number,), WANTED=wanted).ir).startswith("str")
+    assert outcome(lambda: finds.specialize(CALL=dtype, ARGS=(number,), WANTED=wanted).trace() and None).startswith("NoneType")
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=repr)
