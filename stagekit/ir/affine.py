@@ -8,6 +8,7 @@ equal where the same ops compute them from the same values.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
@@ -40,7 +41,7 @@ class Sum(NamedTuple):
 class Sums:
     """The sums of the values under a block; computed when asked for.
 
-    varying: the values that may differ between threads. roots: for each term, the values that it is computed from and that are
+    roots: for each term, the values that it is computed from and that are
     not computed themselves. terms_that_vary: between threads.
     """
 
@@ -48,7 +49,8 @@ class Sums:
         every = walk(block)
         self.makers = {result: op for op in every for result in op.results}
         self.loops = {op.loop_body.params[0]: op for op in every if isinstance(op, ops.For)}
-        self.varying = _varying(every)
+        self.every = every
+        self.arguments = frozenset(block.params)
         self.sums: dict[Value, Sum] = {}
         self.terms: dict[Value, Term] = {}
         self.numbers: dict[Hashable, Term] = {}
@@ -98,7 +100,8 @@ class Sums:
 
     def _of_loop(self, value: Value, loop: ops.For) -> Sum:
         """Return `start + step * (number of the iteration)` where the step is known."""
-        number = self._numbered(("iteration", value), frozenset({value}), value in self.varying)
+        varies = not self.terms_that_vary.isdisjoint(map(self.term, flow.deciders(loop)))
+        number = self._numbered(("iteration", value), frozenset({value}), varies)
         step = self.of(loop.step)
         if step.per_thread or step.terms:
             return Sum(0, 0, ((number, 1),))
@@ -124,7 +127,7 @@ class Sums:
         if found is None:
             op = self.makers.get(value)
             if op is None or op.BODY_FIELDS or not op.effects <= _COMPUTED:
-                found = self._numbered(value, frozenset({value}), value in self.varying)
+                found = self._numbered(value, frozenset({value}), self._varies(value, op))
             else:
                 found = self._of_op(value, op)
             self.terms[value] = found
@@ -135,7 +138,19 @@ class Sums:
         attributes = tuple(getattr(op, name) for name in op.ATTRIBUTE_FIELDS)
         roots = frozenset[Value]().union(*[self.roots[each] for each in operands])
         key = (type(op), value.type, op.results.index(value), attributes, operands)
-        return self._numbered(key, roots, value in self.varying)
+        varies = Effect.VARYING in op.effects or not self.terms_that_vary.isdisjoint(operands)
+        return self._numbered(key, roots, varies)
+
+    def _varies(self, value: Value, op: Op | None) -> bool:
+        """Return whether what no pure op makes may differ between threads: an element does where its address does."""
+        if isinstance(op, ops.Load):
+            return not self.terms_that_vary.isdisjoint(map(self.term, op.operands()))
+        return not isinstance(op, ops.Alloc) and value not in self.arguments and value in self.varying
+
+    @functools.cached_property
+    def varying(self) -> set[Value]:
+        """The values that may differ between the threads of a block, found by a walk that control flow alone makes necessary."""
+        return _varying(self.every)
 
     def _numbered(self, key: Hashable, roots: frozenset[Value], varies: bool) -> Term:
         number = self.numbers.setdefault(key, len(self.roots))

@@ -126,16 +126,14 @@ def reduce_sum(tile: Tile) -> Traced:
     float32 and rounded once.
     """
     _require_tile("reduce_sum", tile)
-    working = _sum_dtype(tile)
+    working = _sum_dtype(tile.dtype)
     zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
     total = _reduce(tile.to(working), _ADD, zero)
     return total.to(tile.dtype) if tile.dtype.is_float else total
 
 
-@sk._direct
-def _sum_dtype(tile: Tile) -> sk.DType:
-    """Return the dtype in which a sum of the elements is done."""
-    dtype = tile.dtype
+def _sum_dtype(dtype: sk.DType) -> sk.DType:
+    """Return the dtype in which a sum of `dtype` is done."""
     if dtype.bits >= 32:
         return dtype
     if dtype.is_float:

@@ -280,3 +280,21 @@ def test_a_scalar_is_no_tile():
 
     with pytest.raises(sk.StagekitError, match="block_reduce"):
         kernel.specialize(p=sk.Pointer(sk.float32)).ir
+
+
+@sk.jit
+def of_a_known_number(out, DTYPE: sk.constexpr, BLOCK: sk.constexpr):
+    tile = sk.full(BLOCK, 1, DTYPE)
+    out[0], out[1], out[2] = sk.reduce_sum(tile), sk.reduce_max(tile), sk.reduce_min(sk.zeros(BLOCK, DTYPE))
+
+
+@each_place
+@pytest.mark.parametrize("block", [1, 27, 32, 100, 256, 3000])
+@pytest.mark.parametrize(
+    "dtype", [sk.float32, sk.float16, sk.bfloat16, sk.float64, sk.int8, sk.uint16, sk.int64, sk.bool_], ids=repr
+)
+def test_a_tile_whose_elements_are_known_while_specialising_is_reduced(place, dtype, block):
+    (out,) = run(place, of_a_known_number[(1,)], [np.zeros(3, np.float32)], dtype, block)
+
+    assert out[0] == pytest.approx(block, rel=2**-7)  # bfloat16 and float16 round their sum
+    assert out[1:].tolist() == [1, 0]
