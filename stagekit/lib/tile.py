@@ -72,7 +72,6 @@ class Tile:
         self.threads = threads
 
     @property
-    @sk._direct
     def dtype(self) -> sk.DType:
         """The dtype of the elements of a tile."""
         dtype: sk.DType = self._parts[0].dtype
