@@ -166,10 +166,11 @@ class Crowd:
         if not self.is_shared:
             is_over &= self.low[units] >> shift == epochs.thread >> shift
             is_over &= self.high[units] >> shift == epochs.thread >> shift
+        is_over |= self.high[units] == 0
         some = np.flatnonzero(~is_over)
         if len(some):
             low, high, then, epochs = self.low[units[some]], self.high[units[some]], then[some], epochs.at(some)
-            found = (high == 0) | (self.clocks.is_past(low, then, epochs) & self.clocks.is_past(high, then, epochs))
+            found = self.clocks.is_past(low, then, epochs) & self.clocks.is_past(high, then, epochs)
             single = np.flatnonzero(~found & (low == high))
             if len(single):
                 found[single] = self.clocks.is_ordered(high[single], then[single], epochs.at(single))
@@ -348,14 +349,13 @@ class Races(Watcher):
 
     def _write(self, shadow: Shadow, now: Now, value: Any) -> None:
         writes, units = shadow["write"], now.units
-        stored = self._stored(now, value)
         is_over, changes = writes.is_over(now), np.zeros(len(units), np.bool_)
         lives = writes.high[units] != 0
         if writes.is_shared:
             lives &= writes.time[units] >= now.epochs.block
         some = np.flatnonzero(lives)
         if len(some):
-            changes[some] = stored[some] != self._there(now, some)
+            changes[some] = self._stored(now, value)[some] != self._there(now, some)
             self._report(now, writes.rivals(now, is_over | ~changes))
             if (replaced := shadow.get("replaced")) is not None:
                 self._report(now, replaced.rivals(now, changes | replaced.is_over(now)))
@@ -363,7 +363,7 @@ class Races(Watcher):
                 shadow["replaced"].take(writes, units[changes])
         company = writes.join(now, is_over | changes)
         if len(company) and isinstance(value, np.ndarray):
-            self._report(now, _disagreeing(now, stored, company))
+            self._report(now, _disagreeing(now, self._stored(now, value), company))
 
     def _stored(self, now: Now, value: Any) -> Array:
         """Return the bits that each entry stores."""
