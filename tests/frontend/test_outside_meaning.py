@@ -116,7 +116,9 @@ def test_any_numbers_give_what_a_kernel_folds_or_the_same_error(call: Any, drawn
 def test_a_dtype_converts_a_number_as_a_kernel_does(dtype: DType, number: Any) -> None:
     wanted = outcome(lambda: dtype(number))
 
-    assert outcome(lambda: finds.specialize(CALL=dtype, ARGS=(number,), WANTED=wanted).trace() and None).startswith("NoneType")
+    assert outcome(lambda: finds.specialize(CALL=dtype, ARGS=(number,), WANTED=wanted).trace() and None).startswith(
+        "NoneType"
+    )
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=repr)
