@@ -20,10 +20,8 @@ Emit = Callable[[], Sequence[Value]]
 def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Value]:
     """Emit what acts, and return its results. pointers: the memory that it acts on, if it acts on memory alone."""
     tracer, builder = site.tracer, site.tracer.builder
-    if site.frame.is_per_thread or (pointers and all(map(_is_local, pointers))):
-        return emit()
-    if not tracer.is_block_level:
-        tracer.has_acted = True
+    tracer.has_acted = True
+    if not tracer.is_block_level or site.frame.is_per_thread or (pointers and all(map(_is_local, pointers))):
         return emit()
     builder.statement()
     with builder.block() as body:
@@ -32,6 +30,7 @@ def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Valu
 
 
 def load(site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
+    site.tracer.has_acted = True
     begin_statement(site)
     return site.tracer.builder.load(pointer, mask, other)
 
@@ -61,4 +60,9 @@ def enter(site: Site, inner: Frame) -> None:
 def per_thread(site: Site) -> Site:
     """Begin a statement in which each thread acts for itself; return where it does."""
     begin_statement(site)
+    return as_a_thread(site)
+
+
+def as_a_thread(site: Site) -> Site:
+    """Return `site` as a place where each thread acts for itself, within a statement."""
     return Site(dataclasses.replace(site.frame, is_per_thread=True), site.node)

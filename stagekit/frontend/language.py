@@ -537,7 +537,7 @@ def inline_asm(
         params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
         with builder.block(params) as block:
             given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
-            answer = _host_answer(effects.per_thread(site), host, given, wanted)
+            answer = _host_answer(effects.as_a_thread(site), host, given, wanted)
             builder.yield_(*(site.tracer.arithmetic.to_value(a, d) for a, d in zip(answer, wanted, strict=True)))
         body = block.done()
 

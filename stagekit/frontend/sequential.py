@@ -30,6 +30,7 @@ from stagekit.diagnostics import Loc, place_of_user
 from stagekit.intrinsics import registry
 from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, flow, ops, walk
 from stagekit.ir.affine import Sum, Sums, Term, meets
+from stagekit.ir.core import has_effect
 from stagekit.ir.rewriter import Rewriter, rewrite
 from stagekit.limits import WARP
 
@@ -141,6 +142,7 @@ class _Access:
 
     is_first: the first thread alone does it. where: an address, whose constant does not count. masks: by the constant of an
     address, the masks under which it is touched. siblings: all accesses of the statement; none for one of an earlier iteration.
+    is_store: it stores, and nothing in the statement waits for other threads.
     """
 
     arrays: frozenset[Value]
@@ -149,6 +151,7 @@ class _Access:
     where: Sum
     loc: Loc
     siblings: list[_Access]
+    is_store: bool
     masks: dict[int, set[Mask]] = field(default_factory=dict)
 
 
@@ -160,6 +163,7 @@ class _Order:
         self.conditions = conditions
         self.body = body
         self.sized = frozenset(sized)
+        self.dynamic = {op.result for op in walk(body) if isinstance(op, ops.Alloc) and op.count is None}
         self.comes_from = flow.sources(body)
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
@@ -197,13 +201,18 @@ class _Order:
             behind = around
             for body in bodies:
                 behind = self.run(body, behind)
-            around = _union(pending, [self.earlier(each, inner) for each in behind])
+            around = _union(pending, self.of_earlier_iterations(behind, inner))
         return self.run(op.before, around) if isinstance(op, ops.While) else around
 
-    def earlier(self, access: _Access, inner: set[Value]) -> _Access:
-        """Return `access` as one of an earlier iteration of the loop that defines `inner`."""
+    def of_earlier_iterations(self, accesses: list[_Access], inner: set[Value]) -> list[_Access]:
+        """Return accesses as those of earlier iterations of the loop that defines `inner`."""
         if self.is_rough:
-            return access
+            return accesses
+        found = [self.earlier(each, inner) for each in accesses]
+        changed = {id(old.siblings) for old, new in zip(accesses, found) if new is not old}
+        return [dataclasses.replace(a, siblings=[]) if id(a.siblings) in changed else a for a in found]
+
+    def earlier(self, access: _Access, inner: set[Value]) -> _Access:
         where = self.sums.earlier(access.where, inner)
         masks = {
             constant: {tuple([(self.sums.earlier_term(term, inner), arm) for term, arm in mask]) for mask in given}
@@ -211,7 +220,7 @@ class _Order:
         }
         if where == access.where and masks == access.masks:
             return access
-        return dataclasses.replace(access, where=where, masks=masks, siblings=[])
+        return dataclasses.replace(access, where=where, masks=masks)
 
     def statement(self, op: Op, inside: list[Op], pending: list[_Access]) -> list[_Access]:
         barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
@@ -228,15 +237,18 @@ class _Order:
         """Return what `inside`, of one statement, does to memory that threads share."""
         found: dict[object, _Access] = {}
         siblings: list[_Access] = []
+        waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside)
         for op, is_first, mask in self.accessing(inside, False, ()):
             for pointer in flow.pointers_of(op):
                 if pointer.type.space is Space.LOCAL:  # type: ignore[union-attr]
                     continue
-                where = Sum(0) if self.is_rough else self.sums.of(pointer)
+                where = Sum(0) if self.is_rough else self.where(op, pointer)
                 arrays, writes = self.arrays_of(pointer), Effect.WRITE in op.effects
-                key = (arrays, writes, is_first, where[1:])
+                is_store = type(op) is ops.Store and not waits
+                key = (arrays, writes, is_first, is_store, where[1:])
                 if key not in found:
-                    found[key] = _Access(arrays, writes, is_first, where._replace(constant=0), op.loc, siblings)
+                    start = where._replace(constant=0)
+                    found[key] = _Access(arrays, writes, is_first, start, op.loc, siblings, is_store)
                     siblings.append(found[key])
                 found[key].masks.setdefault(where.constant, set()).add(mask)
         return siblings
@@ -255,6 +267,10 @@ class _Order:
                 own = getattr(op, "mask", None)
                 yield op, is_first, mask if own is None or self.is_rough else (*mask, (self.sums.term(own), 0))
 
+    def where(self, op: Op, pointer: Value) -> Sum:
+        """Return the address that `op` accesses by `pointer`. Inline PTX may access more than the element that it points to."""
+        return self.sums.anywhere(op) if type(op) is ops.InlineAsm else self.sums.of(pointer)
+
     def arrays_of(self, pointer: Value) -> frozenset[Value]:
         """Return the arguments and allocations into which `pointer` may point."""
         found = self.arrays.get(pointer)
@@ -267,12 +283,17 @@ class _Order:
         """Return whether the later access `b` may touch what another thread touches by `a`, and one of them writes."""
         if not (a.writes or b.writes) or (a.is_first and b.is_first):
             return False
-        pairs = [pair for pair in itertools.product(a.arrays, b.arrays) if _could_overlap(*pair)]
+        pairs = [pair for pair in itertools.product(a.arrays, b.arrays) if self.could_overlap(*pair)]
         if not pairs:
             return False
         if self.is_rough:
             raise _Contested
         return any(self.pair_meets(a, b, *pair) for pair in pairs)
+
+    def could_overlap(self, one: Value, other: Value) -> bool:
+        """Return whether two arrays are the same, or two arguments, or parts of the shared memory whose size the launch gives."""
+        both = {one, other}
+        return one is other or both <= self.dynamic or all(a.type.space is Space.GLOBAL for a in both)  # type: ignore[union-attr]
 
     def pair_meets(self, a: _Access, b: _Access, one: Value, other: Value) -> bool:
         """Do the same where `a` goes to the array `one` and `b` to `other`."""
@@ -310,19 +331,14 @@ class _Contested(Exception):
     """Raised where arrays alone do not tell two accesses apart."""
 
 
-def _could_overlap(one: Value, other: Value) -> bool:
-    """Return whether two arrays are the same, or two arguments: memory that the kernel allocates is its own."""
-    return one is other or all(array.type.space is Space.GLOBAL for array in (one, other))  # type: ignore[union-attr]
-
-
 def _is_covered(a: _Access, b: _Access) -> bool:
-    """Return whether the statement of `b` writes each element of `a` in the thread that touches it by `a`.
+    """Return whether the statement of `b` stores to each element of `a` in the thread that touches it by `a`.
 
-    Then no other thread writes it in that statement, in which any two elements have different addresses.
+    Then no other thread writes it in that statement, in which any two elements of a store have different addresses.
     """
     covered: dict[int, set[Mask]] = {}
     for each in b.siblings:
-        if each.writes and (each.arrays, each.is_first, each.where) == (a.arrays, a.is_first, a.where):
+        if each.is_store and (each.arrays, each.is_first, each.where) == (a.arrays, a.is_first, a.where):
             covered.update(each.masks)
     return all(c in covered and (() in covered[c] or masks <= covered[c]) for c, masks in a.masks.items())
 

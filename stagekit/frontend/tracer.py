@@ -112,7 +112,7 @@ class Tracer:
     builder: Builder
     options: TraceOptions
     assumed: Assumed = field(default_factory=Assumed)
-    has_acted: bool = False  # something was emitted that a block-level kernel would do once
+    has_acted: bool = False  # something was emitted that a block-level kernel does once, or in order
     whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
     captures: Captures = field(default_factory=Captures)
     journal: Journal = field(default_factory=Journal)

@@ -17,7 +17,7 @@ from stagekit.ir import flow, ops
 from stagekit.ir.core import Block, Effect, Op, Value, walk
 from stagekit.ir.intrinsic import Native
 from stagekit.ir.ops import BinaryKind
-from stagekit.ir.types import INDEX
+from stagekit.ir.types import INDEX, Space
 
 Term = int  # the number of a term in `Sums`
 
@@ -72,6 +72,10 @@ class Sums:
             return self.of(op.pointer).plus(self.of(op.index))
         found = self._of_index(op, 0) if value.type is INDEX else None
         return found or Sum(0, 0, ((self.term(value), 1),))
+
+    def anywhere(self, op: Op) -> Sum:
+        """Return the address of what `op` may access anywhere in an array."""
+        return Sum(0, 0, ((self._numbered(("anywhere", op), frozenset(), varies=False), 1),))
 
     def replaced(self, found: Sum, one: Value, other: Value) -> Sum:
         """Return `found` with the array `other` in the place of `one`."""
@@ -144,7 +148,7 @@ class Sums:
     def _varies(self, value: Value, op: Op | None) -> bool:
         """Return whether what no pure op makes may differ between threads: an element does where its address does."""
         if isinstance(op, ops.Load):
-            return not self.terms_that_vary.isdisjoint(map(self.term, op.operands()))
+            return _is_of_each_thread(op) or not self.terms_that_vary.isdisjoint(map(self.term, op.operands()))
         return not isinstance(op, ops.Alloc) and value not in self.arguments and value in self.varying
 
     @functools.cached_property
@@ -183,7 +187,7 @@ def _varying(every: Sequence[Op]) -> set[Value]:
     while known != len(found):
         known = len(found)
         for op in every:
-            if op.effects & _FROM_OTHERS or not found.isdisjoint(op.operands()):
+            if _is_of_each_thread(op) or not found.isdisjoint(op.operands()):
                 found.update(op.results)
             decided = not found.isdisjoint(flow.deciders(op))
             found.update(target for source, target in flow.edges(op) if decided or source in found)
@@ -192,10 +196,17 @@ def _varying(every: Sequence[Op]) -> set[Value]:
     return found
 
 
+def _is_of_each_thread(op: Op) -> bool:
+    """Return whether threads may get different results of `op` from the same operands, as old values of an atomic."""
+    if isinstance(op, ops.Load):
+        return op.pointer.type.space is Space.LOCAL  # type: ignore[union-attr]
+    return isinstance(op, ops.InlineAsm) or bool(op.effects & _FROM_OTHERS)
+
+
 _COMPUTED = frozenset(
     {Effect.VARYING}
 )  # the effects of ops whose results depend on their operands and the thread alone
-_FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE})
+_FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE, Effect.WRITE})
 
 
 def meets(a: Sum, b: Sum, threads: int) -> bool:

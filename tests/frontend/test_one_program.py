@@ -158,6 +158,126 @@ def test_shared_memory_is_in_order(place, block):
     np.testing.assert_array_equal(out.reshape(3, block), np.roll(rows, -1, axis=1) + rows[:, :1])
 
 
+@sk.jit
+def loads_before_tiles(A, out, BLOCK: sk.constexpr):
+    x = A[0]
+    i = sk.arange(0, BLOCK)
+    sk.store(A + i, x + i + 1)
+    sk.store(out + i, x)
+
+
+@sk.jit
+def loads_before_atomics(A, out, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    at = sk.load(A + i) % 5
+    x = sk.load(out + at)
+    sk.atomic_add(out + at, 1)
+    sk.store(A + i, x)
+
+
+@sk.jit
+def loads_behind_atomics(A, out, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    at = sk.load(A + i) % 5
+    sk.atomic_add(out + at, 1)
+    sk.store(A + i, sk.load(out + at))
+
+
+@sk.jit
+def places_from_atomics(A, out, BLOCK: sk.constexpr):
+    A[0] = 0
+    k = sk.atomic_add(A + sk.zeros(BLOCK, sk.int64), 1)
+    sk.store(out + k, k)
+    sk.store(A + k, sk.load(out + (BLOCK - 1 - k)))
+
+
+@sk.jit
+def neighbours_of_places_from_atomics(A, out, BLOCK: sk.constexpr):
+    A[0] = 0
+    k = sk.atomic_add(A + sk.zeros(BLOCK, sk.int64), 1)
+    sk.store(out + k, k)
+    sk.store(A + k, sk.load(out + k + 1, mask=k + 1 < BLOCK))
+
+
+@sk.inline(per_thread=True)
+def index_of_each_thread():
+    found = sk.alloc_local((1,), sk.int64)
+    found[0] = sk.cuda.thread_idx("x")
+    return found
+
+
+@sk.inline(per_thread=True)
+def store_own(out, at, value):
+    out[at] = value
+
+
+@sk.jit
+def places_in_local_memory(A, out, BLOCK: sk.constexpr):
+    at = index_of_each_thread()
+    sk.store(out + sk.arange(0, BLOCK), 5)
+    store_own(out, at[0], at[0])
+    store_own(A, at[0], out[at[0] + 1])
+
+
+@sk.inline(per_thread=True)
+def store_both(A, one, other, value):
+    sk.store(A + one, value)
+    sk.store(A + other, value)
+
+
+@sk.jit
+def stores_at_fixed_and_at_moving_places(A, out, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    turned = sk.load(A + i)
+    sk.store(A + i, 0)
+    for k in range(1, 3):
+        sk.store(out + i, sk.load(A + BLOCK * k + i))
+        store_both(A, (turned + BLOCK * 2).elements[0], BLOCK * k + i.elements[0], k)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("block", [1, 31, 33, 100, 1000, 1024])
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (loads_before_tiles, lambda i: (i + i.size, np.full_like(i, i.size - 1))),
+        (loads_before_atomics, lambda i: (0 * i, None)),
+        (loads_behind_atomics, lambda i: (np.bincount(i[::-1] % 5, minlength=5)[i[::-1] % 5], None)),
+        (places_from_atomics, lambda i: (i[::-1], i)),
+        (neighbours_of_places_from_atomics, lambda i: (np.append(i[1:], 0), i)),
+        (places_in_local_memory, lambda i: (np.append(i[1:], 0), i)),
+        (stores_at_fixed_and_at_moving_places, lambda i: (0 * i, np.ones_like(i))),
+    ],
+    ids=lambda given: getattr(given, "name", None),
+)
+def test_no_access_is_taken_for_that_of_one_thread_wrongly(kernel, expected, block, target):
+    i = np.arange(block, dtype=np.int64)
+    A, out = np.concatenate([i[::-1], np.zeros(2 * block, np.int64)]), np.zeros(3 * block + 5, np.int64)
+
+    sk.jit(kernel.function, target=target)[1](A, out, block)
+
+    for found, wanted in zip((A, out), expected(i)):
+        if wanted is not None:
+            np.testing.assert_array_equal(found[:block], wanted)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("block", [1, 33, 1000])
+def test_dynamic_shared_memory_is_one_array_however_often_it_is_named(block, target):
+    def kernel(src, out, BLOCK: sk.constexpr):
+        i = sk.arange(0, BLOCK)
+        sk.store(sk.dynamic_shared(sk.int32) + i, sk.load(src + i))
+        sk.store(out + i, sk.load(sk.dynamic_shared(sk.int32) + (BLOCK - 1 - i)))
+
+    x = np.arange(block, dtype=np.int32)
+    out = np.zeros_like(x)
+
+    launch = sk.cuda.LaunchConfig(grid=1, block=block, shared_bytes=4 * block)
+    sk.jit(kernel, target=target)[launch](x, out, block)
+
+    np.testing.assert_array_equal(out, x[::-1])
+
+
 Floats = sk.Tensor((None,), sk.float32)
 
 
@@ -290,6 +410,23 @@ def accesses(A, rounds, statements: sk.constexpr, BLOCK: sk.constexpr):
         for read, forward, write, onward in statements:
             x = sk.load(A + read + (i if forward > 0 else BLOCK - 1 - i))
             sk.store(A + write + (i if onward > 0 else BLOCK - 1 - i), x * 3 + 1)
+
+
+def test_inline_ptx_may_access_more_than_one_element():
+    def kernel(A: Floats, BLOCK: sk.constexpr):
+        sk.store(A + sk.arange(0, BLOCK) + 1, 1.0)
+        sk.inline_asm("st.global.v2.f32 [$0], {$1, $1};", "l,f", [A + 0, sk.float32(2)], None, host=two_stores)
+
+    def two_stores(pointer, value):
+        sk.store(pointer, value)
+        sk.store(pointer + 1, value)
+
+    specialised = sk.jit(kernel).specialize(BLOCK=100)
+
+    assert len(specialised.trace().waits) == 1
+    A = np.zeros(101, np.float32)
+    specialised[1](A)
+    assert A.tolist() == [2, 2] + [1] * 99
 
 
 # -- arguments that overlap ----------------------------------------------------------------------------------------------------
@@ -435,6 +572,14 @@ def test_axes_that_a_kernel_looks_at_are_its_own(place, grid):
     (out,) = run(place, looks_at_one_axis[grid], [np.zeros(16, np.int32)], 4)
 
     assert out.all() == (grid != (0, 4))
+
+
+def test_programs_may_take_their_work_from_inline_ptx():
+    def kernel(out: Floats, BLOCK: sk.constexpr):
+        program = sk.inline_asm("mov.u32 $0, %ctaid.x;", "=r", [], sk.uint32, pure=True)
+        sk.store(out + program * BLOCK + sk.arange(0, BLOCK), 1.0)
+
+    assert sk.jit(kernel).specialize(BLOCK=32).compile("cuda").grid_axes == (0, 1, 2)
 
 
 @sk.jit
