@@ -19,7 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 13_250,
     "frontend": 11_000,
     "intrinsics": 2_650,
-    "ir": 3_350,
+    "ir": 3_400,
     "jit": 2_700,
     "lib": 550,
     "passes": 1_500,
