@@ -38,7 +38,7 @@ from stagekit.frontend.values import (
     is_open,
     is_run_time,
 )
-from stagekit.ir import BOOL, OpenBlock, Pointer, Space, Type, Value, of_dtype, ops
+from stagekit.ir import BOOL, OpenBlock, Pointer, Type, Value, of_dtype, ops
 
 
 def same_static(a: Any, b: Any) -> bool:
@@ -410,8 +410,6 @@ def zero_of(tracer: Tracer, type_: Type) -> Value:
     builder = tracer.builder
     if not isinstance(type_, Pointer):
         return builder.constant(0.0 if type_.dtype.is_float else False if type_.dtype is BOOL.dtype else 0, type_)
-    if type_.space is Space.GLOBAL:
-        return builder.bitcast(builder.index(0), type_)
     return builder.alloc(type_.dtype, type_.space, 0, type_.dtype.itemsize)
 
 

@@ -174,6 +174,11 @@ class _Order:
     def sums(self) -> Sums:
         return Sums(self.body)
 
+    @functools.cached_property
+    def stand_ins(self) -> set[Value]:
+        """The pointers into no array at all, for paths on which a variable has none."""
+        return {op.result for op in walk(self.body) if isinstance(op, ops.Alloc) and op.space is Space.GLOBAL}
+
     def find(self) -> None:
         """Find the barriers. Where not even the arrays tell two accesses apart, look at addresses, which takes longer."""
         self.is_rough = True
@@ -275,8 +280,8 @@ class _Order:
         """Return the arguments and allocations into which `pointer` may point."""
         found = self.arrays.get(pointer)
         if found is None:
-            roots = (v for v in flow.upstream([pointer], self.comes_from) if v not in self.comes_from)
-            found = self.arrays[pointer] = frozenset(roots)
+            roots = {v for v in flow.upstream([pointer], self.comes_from) if v not in self.comes_from}
+            found = self.arrays[pointer] = frozenset(roots - self.stand_ins)
         return found
 
     def may_meet(self, a: _Access, b: _Access) -> bool:

@@ -219,7 +219,8 @@ class Alloc(Op):
     """Memory of `count` elements in SHARED (one per block) or LOCAL (one per thread) space, for the kernel's life.
 
     count None: the dynamic shared memory of the launch, whose size in bytes the launch gives. align: bytes.
-    Not initialised. Two executions of one SHARED `Alloc` op give the same memory.
+    Not initialised. Two executions of one SHARED `Alloc` op give the same memory. In GLOBAL space `count` is 0: a pointer that
+    stands for none where paths meet, which no path follows.
     """
 
     dtype: DType = attribute()

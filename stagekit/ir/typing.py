@@ -19,7 +19,7 @@ from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, UnaryKind
-from stagekit.ir.types import BOOL, INDEX, VECTOR_WIDTHS, Pointer, Scalar, Type, Vector
+from stagekit.ir.types import BOOL, INDEX, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector
 
 
 class IrError(InternalError):
@@ -261,6 +261,8 @@ def _overloaded(spec: Intrinsic, types: tuple[Type, ...]) -> tuple[Type, ...]:
 def _alloc(op: ops.Alloc) -> tuple[Type, ...]:
     if op.count is not None and op.count < 0:
         _fail(f"alloc of {op.count} elements")
+    if op.space is Space.GLOBAL and op.count != 0:
+        _fail("alloc of global memory, which the launcher gives")
     return (Pointer(op.dtype, op.space),)
 
 

@@ -55,6 +55,10 @@ BROKEN = {
         "%0 = alloc.local {dtype=f32, count=-1, align=4} : ptr<f32, local>",
         "alloc of -1 elements",
     ),
+    "alloc of global memory": (
+        "%0 = alloc.global {dtype=f32, count=1, align=4} : ptr<f32, global>",
+        "alloc of global memory, which the launcher gives",
+    ),
     "result type": ("%0 = binary.add %n, %n : i32", "results are i32, by the operands i64"),
     "constant of a pointer": ("%0 = const 0 : ptr<f32, global>", "constant of ptr<f32, global>"),
     "overload": ("%0 = intrinsic.exp(%go) : bool", "exp has no overload for (bool)"),

@@ -49,6 +49,9 @@ def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Gep]:
 
 
 def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
+    if op.space is Space.GLOBAL:
+        warp[op.result] = at("null")
+        return
     if op.space is Space.SHARED:
         warp[op.result] = at(warp.kernel.shared[op])
         return

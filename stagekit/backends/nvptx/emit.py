@@ -157,7 +157,10 @@ def _store(e: Emitter, op: ops.Store) -> None:
 
 
 def _alloc(e: Emitter, op: ops.Alloc) -> None:
-    e.operands[op.result] = _local(e, op) if op.space is Space.LOCAL else e.shared.operands[op]
+    if op.space is Space.GLOBAL:
+        e.operands[op.result] = "null"
+    else:
+        e.operands[op.result] = _local(e, op) if op.space is Space.LOCAL else e.shared.operands[op]
 
 
 def _local(e: Emitter, op: ops.Alloc) -> str:
