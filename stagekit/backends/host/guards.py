@@ -21,7 +21,7 @@ from stagekit.backends.host.forms import Form, Uniform, known, number
 from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Function, Native, Scalar, Value, intervals, ops, walk
+from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, Value, intervals, ops, walk
 from stagekit.ir.intervals import IntegerAnalysis, Interval, makers
 from stagekit.ir.ops import BELOW
 
@@ -87,6 +87,7 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
         self.asked: dict[Value, bool] = {}
         self.conditions: list[str] = []
         self._w, self._span = w, span
+        self._seen: set[Op] = set()  # what one comparison chooses may be chosen by it again: each is looked at once
         self._choices = {op.condition: op for op in walk(fn.body) if isinstance(op, ops.Select)}
         loops = [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
         self._in_loops = {op for loop in loops for body in loop.bodies() for op in walk(body)}
@@ -96,10 +97,13 @@ class _Ranges(IntegerAnalysis[Bounds | None]):
 
     def ask(self, op: ops.Compare) -> None:
         """Write the test whether the comparison comes out as expected in every thread, unless it is known or cannot be asked."""
+        if op in self._seen:
+            return
+        self._seen.add(op)
         type_, a, b = op.lhs.type, self[op.lhs], self[op.rhs]
         if op.kind in (CompareKind.EQ, CompareKind.NE) or not isinstance(type_, Scalar) or a is None or b is None:
             return
-        if op.result in self.asked or (a.is_point and b.is_point):
+        if a.is_point and b.is_point:
             return
         outcome = self._expected(op.result)
         if outcome and op in self._in_loops:
