@@ -13,6 +13,7 @@ In the order in which a kernel passes through:
 | `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`), `familiar`, |
 | | `python_calls`, `direct`, `language`, `overloads`; `outside`, where there is no kernel |
 | `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
+| `effects`, `sequential` | what acts on memory; how threads act as one sequential program |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |
 

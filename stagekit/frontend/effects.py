@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from stagekit.diagnostics import LIBRARY
+from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.tracer import Frame
 from stagekit.ir import Pointer, Space, Value
 
+F = TypeVar("F", bound=Callable[..., Any])
 Emit = Callable[[], Sequence[Value]]
 
 
@@ -49,10 +52,19 @@ def _is_local(pointer: Value) -> bool:
     return isinstance(pointer.type, Pointer) and pointer.type.space is Space.LOCAL
 
 
+def of_thread(function: F) -> F:
+    """Mark a function of the library whose result is each thread's own: the program of a block has no such value."""
+    function.__stagekit_of_thread__ = True  # type: ignore[attr-defined]
+    return function
+
+
 def enter(site: Site, inner: Frame) -> None:
     """Begin a call. One of the library is a statement of a block-level kernel, in which each thread acts for itself."""
     inner.is_per_thread = site.frame.is_per_thread
     if not inner.is_per_thread and inner.source.file.startswith(LIBRARY):
+        if hasattr(inner.function, "__stagekit_of_thread__"):
+            hint = "use it in a fragment marked `@sk.inline(per_thread=True)`, which takes the whole tile"
+            raise site.error(BadCall(f"`{inner.source.name}` is what one thread holds of a tile", hint))
         begin_statement(site)
         inner.is_per_thread = True
 

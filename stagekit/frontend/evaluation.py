@@ -90,10 +90,13 @@ class Site:
         return made
 
     def by_python(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Return `fn(*args, **kwargs)`; an exception becomes an error at this place."""
+        """Return `fn(*args, **kwargs)`; an exception becomes an error at this place, as one of ours without a place does."""
         try:
             return fn(*args, **kwargs)
-        except (StagekitError, InternalError, TraceAgain, BecomesRunTime):
+        except StagekitError as error:
+            error.loc = error.loc or self.loc
+            raise
+        except (InternalError, TraceAgain, BecomesRunTime):
             raise
         except Exception as error:
             if isinstance(error, RecursionError) and not is_deep():

@@ -284,9 +284,7 @@ class Frame:
     loops: list[LoopFlags] = field(default_factory=list)
     locs: dict[Any, Loc] = field(default_factory=dict)
     doubts: list[StagingError] | None = None  # the errors of a loop's round, which a wrong type may have caused
-    is_per_thread: bool = (
-        False  # each thread acts for itself: in fragments of the library, and in those that are marked so
-    )
+    is_per_thread: bool = False  # each thread acts for itself: in the library's fragments, and in those marked so
 
     @contextmanager
     def certain(self) -> Iterator[None]:

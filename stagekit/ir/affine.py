@@ -41,8 +41,8 @@ class Sum(NamedTuple):
 class Sums:
     """The sums of the values under a block; computed when asked for.
 
-    roots: for each term, the values that it is computed from and that are
-    not computed themselves. terms_that_vary: between threads.
+    roots: for each term, the values that it is computed from and that are not computed themselves. terms_that_vary: between
+    threads.
     """
 
     def __init__(self, block: Block) -> None:
@@ -203,9 +203,8 @@ def _is_of_each_thread(op: Op) -> bool:
     return isinstance(op, ops.InlineAsm) or bool(op.effects & _FROM_OTHERS)
 
 
-_COMPUTED = frozenset(
-    {Effect.VARYING}
-)  # the effects of ops whose results depend on their operands and the thread alone
+# effects of ops whose results depend on their operands and the thread alone
+_COMPUTED = frozenset({Effect.VARYING})
 _FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE, Effect.WRITE})
 
 

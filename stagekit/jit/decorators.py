@@ -171,5 +171,5 @@ _INSTEAD: dict[type, str] = {
     staticmethod: _BELOW,
     classmethod: _BELOW,
     property: _BELOW,
-    HandedOut: "a kernel defines fragments only: a nested `def`, with or without `@inline`",
+    HandedOut: "a kernel defines fragments only: a nested `def`, with or without `@inline`; one with options stands outside",
 }

@@ -78,6 +78,7 @@ class Tile:
         return dtype
 
     @property
+    @sk._of_thread
     def elements(self) -> list[Traced]:
         """This thread's elements, each a scalar or a pointer."""
         return [element for part in self._parts for element in sk._lanes(part)]
@@ -116,11 +117,13 @@ class Tile:
         return self.like([function(*row) for row in rows])
 
     @sk._direct
+    @sk._of_thread
     def elements_of(self, arg: Any) -> list[Any]:
         """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""
         return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * sum(self.widths)
 
     @sk._direct
+    @sk._of_thread
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
         """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
         return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
@@ -139,6 +142,7 @@ class Tile:
         return Tile(tuple(parts), self.extent, self.threads)
 
     @sk._direct
+    @sk._of_thread
     def valid(self) -> list[Traced]:
         """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
         in_all, count = self.extent // self.threads, sum(self.widths)

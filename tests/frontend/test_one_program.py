@@ -221,8 +221,8 @@ def places_in_local_memory(A, out, BLOCK: sk.constexpr):
 
 @sk.inline(per_thread=True)
 def store_both(A, one, other, value):
-    sk.store(A + one, value)
-    sk.store(A + other, value)
+    sk.store(A + one.elements[0], value)
+    sk.store(A + other.elements[0], value)
 
 
 @sk.jit
@@ -232,7 +232,7 @@ def stores_at_fixed_and_at_moving_places(A, out, BLOCK: sk.constexpr):
     sk.store(A + i, 0)
     for k in range(1, 3):
         sk.store(out + i, sk.load(A + BLOCK * k + i))
-        store_both(A, (turned + BLOCK * 2).elements[0], BLOCK * k + i.elements[0], k)
+        store_both(A, turned + BLOCK * 2, BLOCK * k + i, k)
 
 
 @pytest.mark.parametrize("target", ["cpu", "interp"])
@@ -522,6 +522,30 @@ def test_each_thread_acts_in_a_fragment_that_is_marked_so(place, block):
     threads = min(block, 1024) if block <= 1024 else 32 * -(-block // (32 * -(-block // 1024)))
     held = -(-block // threads)
     assert out.tolist() == [-(-threads // 2) * held, threads // 2 * held, threads * held]
+
+
+def adds_elements(out, x):
+    for element in x.elements:
+        sk.atomic_add(out, element)
+
+
+def looks_which_are_valid(out, x):
+    sk.store(out, x.valid()[0])
+
+
+@pytest.mark.parametrize("use", [adds_elements, looks_which_are_valid])
+def test_what_a_thread_holds_of_a_tile_is_refused_in_the_program_of_a_block(use):
+    """One thread acts for all there, and the others' elements would be left out."""
+
+    @sk.jit
+    def kernel(out, BLOCK: sk.constexpr):
+        use(out, sk.full(BLOCK, 1, sk.int32))
+
+    with pytest.raises(sk.StagingError, match=r"what one thread holds of a tile") as caught:
+        kernel[1](np.zeros(1, np.int32), 100)
+
+    assert caught.value.loc.file == __file__
+    assert "per_thread=True" in str(caught.value)
 
 
 def uses_both(out, BLOCK: sk.constexpr):

@@ -139,3 +139,40 @@ def test_library_functions_stay_functions_to_python() -> None:
     assert "tile" in str(sk.arange.__doc__)
     assert sk.ceildiv(7, 2) == 4
     assert sk.ceildiv(-7, 2) == -3
+
+
+def nested_fragment_with_options(out):
+    @sk.inline(per_thread=True)
+    def fragment(x):
+        return x
+
+    out[0] = fragment(1)
+
+
+def nested_kernel(out):
+    @sk.jit
+    def inner(x):
+        return x
+
+    out[0] = inner(1)
+
+
+def launch_config_without_block(out):
+    out[0] = sk.cuda.LaunchConfig(grid=1).grid[0]
+
+
+def option_that_is_none(out):
+    out[0] = sk.inline(blocks=3)
+
+
+@pytest.mark.parametrize(
+    "function", [nested_fragment_with_options, nested_kernel, launch_config_without_block, option_that_is_none]
+)
+def test_what_python_calls_in_a_kernel_is_refused_at_the_line_of_the_kernel(function: Any) -> None:
+    with pytest.raises(sk.StagekitError) as caught:
+        sk.jit(function)[1, 1](np.zeros(1, np.int32))
+
+    code = function.__code__
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
+    assert code.co_firstlineno < caught.value.loc.line <= code.co_firstlineno + 6

@@ -211,7 +211,7 @@ def test_a_captured_object_that_raises_when_looked_at_is_refused_at_the_line(nam
 CAPTURED = None
 
 
-@sk.jit
+@sk.jit(unroll_budget=1_000)
 def iterates(out, n):
     for _ in CAPTURED:
         out[0] = 1
