@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.dtypes import bool_
+from stagekit.dtypes import bool_, dtype_from_numpy
 from stagekit.runtime.errors import KernelAssertionError
 from stagekit.testing.oracle import NoMeaning, run_programs
 from tools.fuzz.blocks import SETTLED, Case, draw, dtype_named_here, kernel_text
@@ -169,15 +169,12 @@ class _ViewThere:
     """Part of an array on the GPU, from element `start` on, with the shape and dtype of `like`."""
 
     def __init__(self, root: Any, start: int, like: Array) -> None:
-        whole = root.__cuda_array_interface__
-        address = whole["data"][0] + start * like.itemsize
-        self.__cuda_array_interface__ = {
-            **whole,
-            "data": (address, False),
-            "shape": like.shape,
-            "typestr": like.dtype.str,
-        }
-        self.owner = root
+        whole = root.__stagekit_view__()
+        address, dtype = whole.address + start * like.itemsize, dtype_from_numpy(like.dtype)
+        self.view = whole._replace(address=address, shape=like.shape, dtype=dtype, owner=root)
+
+    def __stagekit_view__(self) -> Any:
+        return self.view
 
 
 _UNCHECKED: Any = dict.fromkeys(
