@@ -29,7 +29,7 @@ class NotConvertible(Diagnostic):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FloatFormat:
     """How a float lays out its bits below the sign: an exponent with `bias`, then `fraction_bits`.
 
     Without infinity the highest exponent holds numbers like any other, and what is too large becomes NaN.
@@ -61,7 +61,7 @@ class Layout:
         return self.infinity if self.has_infinity else self.nan
 
 
-NO_LAYOUT = Layout(0, 0)
+NO_LAYOUT = FloatFormat(0, 0)
 
 
 _KINDS = {"bool": "a truth value", "int": "a signed integer", "uint": "an unsigned integer", "float": "a float"}
@@ -89,7 +89,7 @@ class DType:
     kind: Kind
     bits: int
     dlpack: int
-    layout: Layout = NO_LAYOUT
+    layout: FloatFormat = NO_LAYOUT
     is_storage_only: bool = False
 
     def __post_init__(self) -> None:
@@ -201,12 +201,14 @@ uint8 = DType("uint8", "u8", "uint", 8, 1)
 uint16 = DType("uint16", "u16", "uint", 16, 1)
 uint32 = DType("uint32", "u32", "uint", 32, 1)
 uint64 = DType("uint64", "u64", "uint", 64, 1)
-float16 = DType("float16", "f16", "float", 16, 2, Layout(10, 15))
-bfloat16 = DType("bfloat16", "bf16", "float", 16, 4, Layout(7, 127))
-float32 = DType("float32", "f32", "float", 32, 2, Layout(23, 127))
-float64 = DType("float64", "f64", "float", 64, 2, Layout(52, 1023))
-float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8, 10, Layout(3, 7, has_infinity=False), is_storage_only=True)
-float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, 12, Layout(2, 15), is_storage_only=True)
+float16 = DType("float16", "f16", "float", 16, 2, FloatFormat(10, 15))
+bfloat16 = DType("bfloat16", "bf16", "float", 16, 4, FloatFormat(7, 127))
+float32 = DType("float32", "f32", "float", 32, 2, FloatFormat(23, 127))
+float64 = DType("float64", "f64", "float", 64, 2, FloatFormat(52, 1023))
+float8_e4m3fn = DType(
+    "float8_e4m3fn", "f8e4m3", "float", 8, 10, FloatFormat(3, 7, has_infinity=False), is_storage_only=True
+)
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8, 12, FloatFormat(2, 15), is_storage_only=True)
 
 ALL_DTYPES: tuple[DType, ...] = tuple(each for each in globals().values() if isinstance(each, DType))
 ARITHMETIC_DTYPES = tuple(d for d in ALL_DTYPES if not d.is_storage_only)

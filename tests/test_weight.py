@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 2_650,
     "ir": 3_400,
     "jit": 2_700,
-    "lib": 550,
+    "lib": 600,
     "passes": 1_500,
     "runtime": 3_450,
     "testing": 1_950,

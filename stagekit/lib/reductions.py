@@ -170,7 +170,7 @@ def _require_tile(function: str, value: object) -> None:
 def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
     """Combine first what this thread holds, then over the block."""
     identity = tile.dtype(identity)
-    return block_reduce(_of_thread(tile, combine, identity), combine, identity, tile.threads)
+    return block_reduce(_of_thread(tile, combine, identity), combine, identity, tile.layout.threads)
 
 
 @sk._direct

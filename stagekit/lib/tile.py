@@ -8,11 +8,11 @@ specialised:
     x = sk.load(src + tid, mask=tid < n)   # two loads, the second also masked by t + 1024 < 2000
     sk.store(dst + tid, x * 2, mask=tid < n)
 
-Element e of thread t has index t + e * T. Where that is not below the tile's extent there is no such element: loads,
-stores and atomics do not touch memory there, and reductions leave it out.
+Which thread holds which element, and in which vectors, a `Layout` says: element e of thread t has index t + e * T. Where that is
+not below the tile's extent there is no such element: loads, stores and atomics do not touch memory there, and reductions leave
+it out.
 
-A thread that has several elements holds them in vectors, whose widths follow from the number of elements alone (`_widths`): so
-the vectors of all tiles of one extent line up, whatever their dtypes. An elementwise operation is one op for each vector. Memory
+The vectors of all tiles of one layout line up, whatever their dtypes. An elementwise operation is one op for each vector. Memory
 is accessed element by element, and pointers are held as single elements.
 """
 
@@ -23,25 +23,17 @@ from collections.abc import Callable
 from typing import Any
 
 import stagekit as sk
+from stagekit.lib.layout import Layout
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
 WARP = 32  # lanes of a full warp
 MAX_THREADS = 1024  # of a block
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
-_FEWEST_IN_VECTORS = 4  # elements of a thread; with fewer, taking vectors apart for memory costs as much as they save
 
-_ADD, _AND, _LESS, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "<", "neg", "~"))
+_ADD, _AND, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "neg", "~"))
 
 Method = Callable[["Tile", Any], "Tile"]
-
-
-def _widths(count: int) -> list[int]:
-    """Return the widths of the vectors that hold `count` elements, the widest first. A vector of width 1 is a scalar."""
-    if count < _FEWEST_IN_VECTORS:
-        return [1] * count
-    rest = count % 8
-    return [8] * (count // 8) + [width for width in (4, 2, 1) if rest & width]
 
 
 def _methods(symbol: str) -> tuple[Method, Method]:
@@ -60,16 +52,20 @@ def _methods(symbol: str) -> tuple[Method, Method]:
 
 
 class Tile:
-    """`extent` elements spread over `threads` threads. _parts: this thread's, as vectors of numbers or as single elements.
+    """Elements that lie over the threads as `layout` says. _parts: this thread's, as vectors of numbers or as single elements.
 
     Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
     with every element.
     """
 
-    def __init__(self, parts: tuple[Traced, ...], extent: int, threads: int) -> None:
+    def __init__(self, parts: tuple[Traced, ...], layout: Layout) -> None:
         self._parts = parts
-        self.extent = extent
-        self.threads = threads
+        self.layout = layout
+
+    @property
+    def extent(self) -> int:
+        """The number of elements, over all threads."""
+        return self.layout.extent
 
     @property
     def dtype(self) -> sk.DType:
@@ -85,13 +81,8 @@ class Tile:
 
     @property
     def is_in_vectors(self) -> bool:
-        """Whether the parts are the vectors that `widths` says; pointers are single elements instead."""
-        return len(self._parts) == len(self.widths)
-
-    @property
-    def widths(self) -> list[int]:
-        """How many elements each vector of a tile of this extent holds."""
-        return _widths(sk.ceildiv(self.extent, self.threads))
+        """Whether the parts are the vectors that the layout says; pointers are single elements instead."""
+        return len(self._parts) == len(self.layout.widths)
 
     @property
     def shape(self) -> tuple[int]:
@@ -120,13 +111,13 @@ class Tile:
     @sk._of_thread
     def elements_of(self, arg: Any) -> list[Any]:
         """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""
-        return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * sum(self.widths)
+        return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * self.layout.count
 
     @sk._direct
     @sk._of_thread
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
         """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
-        return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.widths)
+        return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.layout.widths)
 
     @sk._direct
     def fitting(self, other: Tile) -> Tile:
@@ -137,17 +128,14 @@ class Tile:
 
     @sk._direct
     def like(self, parts: list[Traced]) -> Tile:
-        """Return a tile of this extent that holds these vectors, or these elements."""
-        parts = sk._in_vectors(parts, self.widths) if self.widths[0] > 1 else parts
-        return Tile(tuple(parts), self.extent, self.threads)
+        """Return a tile of this layout that holds these vectors, or these elements."""
+        return _tile(parts, self.layout)
 
     @sk._direct
     @sk._of_thread
     def valid(self) -> list[Traced]:
         """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
-        in_all, count = self.extent // self.threads, sum(self.widths)
-        t = sk.cuda.thread_idx("x") if in_all < count else 0
-        return [True if e < in_all else _LESS(_ADD(t, e * self.threads), self.extent) for e in range(count)]
+        return self.layout.valid()
 
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
@@ -208,6 +196,13 @@ class Tile:
         return self.each(sk.abs, self)
 
 
+@sk._direct
+def _tile(parts: list[Traced], layout: Layout) -> Tile:
+    """Return the tile of a layout that holds these vectors, or these elements."""
+    widths = layout.widths
+    return Tile(tuple(sk._in_vectors(parts, widths) if widths[0] > 1 else parts), layout)
+
+
 @sk._kernel_only
 def arange(start: int, stop: int) -> Tile:
     """Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
@@ -239,8 +234,9 @@ def _counted(start: int, stop: int) -> Tile:
     threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})", _threads_for)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
-    first = _ADD(sk.cuda.thread_idx("x"), start)
-    return Tile((), extent, threads).like([_ADD(first, e * threads) for e in range(sk.ceildiv(extent, threads))])
+    layout = Layout(extent, threads)
+    first = _ADD(layout.first(), start)
+    return _tile([_ADD(first, layout.offset(e)) for e in range(layout.count)], layout)
 
 
 @sk._kernel_only
@@ -269,13 +265,12 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
     _require_dtype(function, dtype)
     if isinstance(value, Tile):
         sk.static_assert(False, f"{function}: value must be a number; for a tile of another dtype use .to(dtype)")
-    return _repeated(dtype(value), extent, threads)
+    return _repeated(dtype(value), Layout(extent, threads))
 
 
 @sk._direct
-def _repeated(number: Traced, extent: int, threads: int) -> Tile:
-    empty = Tile((), extent, threads)
-    return empty.like([number] * len(empty.widths))
+def _repeated(number: Traced, layout: Layout) -> Tile:
+    return _tile([number] * len(layout.widths), layout)
 
 
 def _require_dtype(function: str, dtype: Any) -> None:

@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stagekit.dtypes import ALL_DTYPES, DType, Layout, bfloat16, float16, float32, float64, int32, uint16, uint32
+from stagekit.dtypes import ALL_DTYPES, DType, FloatFormat, bfloat16, float16, float32, float64, int32, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import BinaryKind, Builder, Function, Pointer, Type, UnaryKind, Value, Vector
@@ -225,7 +225,7 @@ def _to_bits(x: Term, target: DType) -> Term:
     return (x.bits >> dropped & 0x80000000 >> dropped | code).cast(target.unsigned).bitcast(target)
 
 
-def _subnormal_code(magnitude: Term, layout: Layout) -> Term:
+def _subnormal_code(magnitude: Term, layout: FloatFormat) -> Term:
     """Add a power of two whose last place is the smallest narrow number: the sum rounds there, and its low bits are the code."""
     small = magnitude.bitcast(float32)
     anchor = small.like(2.0 ** (24 - layout.bias - layout.fraction_bits))
