@@ -1,26 +1,29 @@
-"""NVIDIA's compute-sanitizer beside ours: the verdicts of both on every planted fault that one of its tools looks for.
+"""NVIDIA's compute-sanitizer beside ours: the verdicts of both on every planted fault, and on every look-alike without one.
 
-    python benchmarks/compute_sanitizer.py [--at-once 12] [--timeout 60] [--compute-sanitizer PATH] [NAME ...]
+    python benchmarks/compute_sanitizer.py [--at-once 12] [--minutes 2.5] [--compute-sanitizer PATH] [NAME ...]
 
-Needs a GPU and compute-sanitizer, which comes with the CUDA toolkit and as the wheel nvidia-cuda-sanitizer-api. Each kernel
-of `tests/testing/planted` is launched by a process of its own, as a fault may end the CUDA context, under the tool for its
-kind: memcheck, racecheck, synccheck or initcheck. Ours runs the same launch on the interpreter, here.
+Needs a GPU and compute-sanitizer, which comes with the CUDA toolkit and as the wheel nvidia-cuda-sanitizer-api. All four of its
+tools look at each kernel of `tests/testing/planted`. A process under a tool launches many of them, as it takes seconds to start;
+where one ends the CUDA context or does not end, another process goes on behind it. Ours runs the same launches on the
+interpreter, here.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,33 +35,28 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "testing"))
 
 import planted
 
-ERROR_EXIT = 86
-CHILD = "--launch"  # this file again, under the tool
+CHILD = "--launch"  # this file again, under a tool
+FIRST_PORT, PORTS = 49152, 16  # each of several at once needs some of its own
+START_S = 60.0  # a process under a tool may take that long until its first launch
 
-TOOLS = {
-    **dict.fromkeys(("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "INDEX_OVERFLOW"), "memcheck"),
-    **dict.fromkeys(("WARP_RACE", "BLOCK_RACE"), "racecheck"),
-    **dict.fromkeys(("DIVERGENT_BARRIER", "BARRIER_NOT_REACHED"), "synccheck"),
-    **dict.fromkeys(("LANE_NOT_HERE", "LANE_OUTSIDE_MASK", "ABSENT_LANE_READ"), "synccheck"),
-    "UNINITIALISED_READ": "initcheck",
+TOOLS: Mapping[str, Mapping[str, str]] = {
+    "memcheck": {"--report-api-errors": "no", "--padding": "256"},
+    "racecheck": {},
+    "synccheck": {},
+    "initcheck": {"--initcheck-address-space": "all", "--report-api-errors": "no"},
 }
-"""Who looks for what. Nobody there looks for races in global memory, waiting in vain, or arithmetic."""
+"""Each with options of its own."""
 
-SHARED_ONLY = {"racecheck", "initcheck"}  # of our findings, those in shared memory
-TOOLS_OF_LOOK_ALIKES = {
-    **dict.fromkeys(("shared_races", "subtle", "protocols"), "racecheck"),
-    **dict.fromkeys(("barriers", "warps"), "synccheck"),
-    "unwritten": "initcheck",
-}
-"""By group; memcheck for the others."""
+MAY_HANG = {"DIVERGENT_BARRIER", "BARRIER_NOT_REACHED", "LANE_NOT_HERE", "LANE_OUTSIDE_MASK", "MASKS_DIFFER"}
+"""Faults that only synccheck looks at: without it a launch may wait for ever."""
 
 SIGNS = (
     r"Invalid __\w+__ \w+ of size \d+",
-    r"(?:Error|Warning): Race reported.*",
-    r"Barrier error detected\..*",
-    r"Uninitialized __\w+__ .*",
+    r"(?:Error|Warning): Race reported",
+    r"Barrier error detected\.",
+    r"Uninitialized __\w+__ ",
 )
-"""How a tool says that it found something."""
+"""How a tool says that it found something, in that line or the next with the name of the kernel."""
 
 
 @sk.jit
@@ -78,128 +76,188 @@ ONLY_ON_A_GPU = {k.__name__: k for k in (global_memory_never_written, global_mem
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel. ours, theirs: what was found, "" for nothing. tool: None where nobody looks. is_fault: or a look-alike."""
+    """One kernel. fault: what is wrong with it, "" for a look-alike. ours: what the interpreter finds, "" for nothing."""
 
     name: str
-    is_fault: bool
+    fault: str
     ours: str
-    tool: str | None
-    theirs: str = ""
+
+    def tools(self) -> Collection[str]:
+        """Return the tools that look at it: none where it waits for ever, or is refused before it runs."""
+        if self.fault == "NO_PROGRESS" or self.ours.startswith("refused"):
+            return ()
+        return ("synccheck",) if self.fault in MAY_HANG else TOOLS
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(names: Sequence[str]) -> Iterator[Row]:
-    """What is to be run, with our own verdicts; all, or those named."""
+def all_rows(names: Sequence[str]) -> Iterator[Row]:
+    """Yield every kernel, or those named, with our own verdict."""
     for case in planted.CASES:
         if (not names or case.name in names) and not callable(case.arguments):
-            ours, tool = our_verdict(case)
-            yield Row(case.name, bool(case.id), ours, tool)
+            yield Row(case.name, case.id or "", our_verdict(case))
     for name in ONLY_ON_A_GPU:
         if not names or name in names:
-            yield Row(name, name.endswith("never_written"), "", "initcheck")
+            yield Row(name, "GLOBAL_NEVER_WRITTEN" * name.endswith("never_written"), "")
 
 
-def our_verdict(case: Any) -> tuple[str, str | None]:
-    """What the interpreter finds, and the tool that looks for the same."""
+def our_verdict(case: Any) -> str:
     watch = sk.sanitize(case.kernel, collect=True, **{"seed": 1, **case.options})
     try:
         watch[case.brackets](**case.fresh_arguments())
     except sk.StagekitError as refused:  # before the launch, on every target
-        return f"refused: {refused.id}", None
-    texts = {f.id: str(f) for f in watch.report.findings}
-    if not case.id:
-        return " ".join(texts), TOOLS_OF_LOOK_ALIKES.get(case.kernel.__module__.rpartition(".")[2], "memcheck")
-    tool = TOOLS.get(case.id)
-    is_elsewhere = tool in SHARED_ONLY and "(shared memory)" not in texts.get(case.id, "")
-    return case.id if case.id in texts else " ".join(texts), None if is_elsewhere else tool
+        return f"refused: {refused.id}"
+    found = {finding.id for finding in watch.report.findings}
+    return case.id if case.id in found else " ".join(sorted(found))
 
 
-# -- theirs -----------------------------------------------------------------------------------------------------------
+# -- theirs: the process under a tool ---------------------------------------------------------------------------------
 
 
-def launch_on_gpu(name: str) -> None:
-    """What the process under the tool does; its last line tells that nothing else went wrong."""
-    try:
-        if name in ONLY_ON_A_GPU:
-            ONLY_ON_A_GPU[name][1, 32](sk.cuda.empty(32, sk.float32), sk.cuda.to_device(np.zeros(32, np.float32)))
+def launch_on_gpu(names: Sequence[str]) -> None:
+    """Launch kernels one after the other, and say so, until the CUDA context is lost."""
+    for name in names:
+        print(f"begin {name}", flush=True)
+        try:
+            launch(name)
+            sk.cuda.synchronize()
+        except sk.StagekitError as error:  # as a rule what the tool has reported
+            print(f"failed {name}: {str(error).splitlines()[0]}", flush=True)
+            if not context_lives():
+                return
         else:
-            launch_planted(next(c for c in planted.CASES if c.name == name))
-        sk.cuda.synchronize()
-    except sk.StagekitError as error:  # as a rule what the tool has reported, which ends the context
-        print(error)
-    else:
-        print(f"launched {name}")
+            print(f"end {name}", flush=True)
 
 
-def launch_planted(case: planted.Planted) -> None:
+def launch(name: str) -> None:
+    if name in ONLY_ON_A_GPU:
+        ONLY_ON_A_GPU[name][1, 32](sk.cuda.empty(32, sk.float32), sk.cuda.to_device(np.zeros(32, np.float32)))
+        return
+    case = next(c for c in planted.CASES if c.name == name)
     arguments = case.fresh_arguments()
     there = {n: sk.cuda.to_device(v) for n, v in arguments.items() if isinstance(v, np.ndarray)}
     case.kernel[case.brackets](**{**arguments, **there})
 
 
-class ComputeSanitizer:
-    """Runs this file under a tool. timeout_s: of one run. until: no run is started after that time."""
+def context_lives() -> bool:
+    try:
+        sk.cuda.to_device(np.zeros(1, np.float32))
+        sk.cuda.synchronize()
+    except sk.StagekitError:
+        return False
+    return True
 
-    def __init__(self, path: str, timeout_s: float, until: float) -> None:
+
+# -- theirs: seen from here -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Batch:
+    """Kernels that one tool looks at, a process after the other. verdicts: by name, "" for nothing, in brackets no answer."""
+
+    tool: str
+    names: list[str]
+    port: int
+    verdicts: dict[str, str] = field(default_factory=dict)
+
+
+class ComputeSanitizer:
+    """Runs this file under a tool. timeout_s: of one launch. until: no process goes on after that time."""
+
+    def __init__(self, path: str, timeout_s: float, until: float, folder: Path) -> None:
         self.path = path
         self.timeout_s = timeout_s
         self.until = until
+        self.folder = folder
         self.help = subprocess.run([path, "--help"], capture_output=True, text=True, check=False).stdout
 
-    def command(self, tool: str, name: str, port: int = 49152) -> list[str]:
-        """port: each of several at once needs some of its own."""
+    def command(self, tool: str, names: Sequence[str], port: int, log: Path) -> list[str]:
         options = {
             "--tool": tool,
-            "--error-exitcode": str(ERROR_EXIT),
+            "--log-file": str(log),
             "--port": str(port),
             "--launch-timeout": "60",
             "--target-processes": "all",
             "--show-backtrace": "no",
-            "--print-limit": "20",
-            **{
-                "memcheck": {"--report-api-errors": "no"},
-                "initcheck": {"--initcheck-address-space": "all", "--report-api-errors": "no"},
-            }.get(tool, {}),
+            "--print-limit": "0",
+            "--destroy-on-device-error": "kernel",
+            **TOOLS[tool],
         }
         known = [word for option, value in options.items() if option in self.help for word in (option, value)]
-        return [self.path, *known, sys.executable, __file__, CHILD, name]
+        return [self.path, *known, sys.executable, __file__, CHILD, *names]
 
-    def verdict(self, tool: str, name: str, port: int) -> str:
-        """What the tool finds in a kernel: "" for nothing, in brackets what kept it from an answer."""
-        if time.monotonic() > self.until:
-            return "(not run: out of time)"
-        output, exit_code = self._run(self.command(tool, name, port))
-        found = next((m[0] for sign in SIGNS if (m := re.search(sign, output))), "")
-        if found:
-            return found
-        if exit_code is None:
-            return f"(no end within {self.timeout_s:.0f} s)"
-        return "" if f"launched {name}" in output and "SUMMARY" in output else f"(failed: {_last_line(output)})"
+    def run(self, batch: Batch) -> Batch:
+        """Fill in the verdicts."""
+        rest = batch.names
+        while rest:
+            if time.monotonic() > self.until:
+                batch.verdicts |= dict.fromkeys(rest, "(not run: out of time)")
+                break
+            rest = self._go_on(batch, rest)
+        return batch
 
-    def _run(self, command: list[str]) -> tuple[str, int | None]:
-        """Output and exit code; None where it had to be stopped, with all that it started."""
-        environment = {**os.environ, "STAGEKIT_CACHE": "0"}
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=environment,
-            start_new_session=True,
-        )
+    def _go_on(self, batch: Batch, names: list[str]) -> list[str]:
+        """Run one process over `names`; return those that it did not come to."""
+        log = self.folder / f"{batch.port}-{len(names)}.log"
+        seen, reason = self._watch(self.command(batch.tool, names, batch.port, log))
+        if not seen:  # the process fails before the first, and would fail for the others
+            batch.verdicts |= dict.fromkeys(names, f"({reason})")
+            return []
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        batch.verdicts |= {**seen, **signs_in(text, seen)}
+        return names[len(seen) :]
+
+    def _watch(self, command: list[str]) -> tuple[dict[str, str], str]:
+        """Return the kernels that a process began, each with why it gives no answer or "", and its last line."""
+        environment = {**os.environ, "STAGEKIT_CACHE": str(self.folder / "cache")}
+        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        process = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+        lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        reader = threading.Thread(target=_read_lines, args=(process.stdout, lines.put))
+        reader.start()
+        seen: dict[str, str] = {}
+        last, wait = "no output", START_S
         try:
-            return process.communicate(timeout=self.timeout_s)[0], process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.communicate()[0], None
+            while line := lines.get(timeout=max(min(wait, self.until + 1 - time.monotonic()), 0.01)):
+                word, _, rest = line.partition(" ")
+                name, _, why = rest.partition(": ")
+                if word in ("begin", "end", "failed"):
+                    seen[name] = {"begin": "(ended the process)", "end": ""}.get(word, f"(failed: {why[:80]})")
+                    wait = self.timeout_s
+                last = line or last
+            process.wait(START_S)  # the tool may still write
+        except (queue.Empty, subprocess.TimeoutExpired):
+            last = f"no end within {wait:.0f} s"
+            seen = {name: f"({last})" if why.startswith("(ended") else why for name, why in seen.items()}
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            reader.join()
+        return seen, last
 
 
-def _last_line(output: str) -> str:
-    lines = [line.strip("= \t") for line in output.splitlines() if line.strip("= \t")]
-    return lines[-1][:90] if lines else "no output"
+def _read_lines(stream: Any, put: Callable[[str], None]) -> None:
+    """Pass on each line that is not empty, and an empty one at the end."""
+    for line in stream:
+        if line.strip():
+            put(line.strip())
+    put("")
+
+
+def signs_in(log: str, names: Collection[str]) -> dict[str, str]:
+    """Return the first sign of each of these kernels in the log of a tool."""
+    lines = log.splitlines()
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        sign = next((m[0] for each in SIGNS if (m := re.search(each, line))), "")
+        if sign:
+            words = re.findall(r"\w+", " ".join(lines[number : number + 3]))
+            name = next((word for word in words if word in names), "")
+            if name:
+                found.setdefault(name, sign.strip())
+    return found
 
 
 def find_compute_sanitizer(given: str) -> str:
@@ -210,75 +268,100 @@ def find_compute_sanitizer(given: str) -> str:
     return found
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+# -- the tables -------------------------------------------------------------------------------------------------------
 
-FORM = "{:50} {:20} {:10} {}"
+FORM = "{:50} {:22} {:22} {}"
+Verdicts = Mapping[str, Mapping[str, str]]  # by kernel and tool
 
 
-def told(rows: Sequence[Row], title: str) -> None:
-    print(f"\n{FORM.format(title, 'ours', 'tool', 'compute-sanitizer')}")
+def is_found(verdict: str) -> bool:
+    return bool(verdict) and not verdict.startswith("(")
+
+
+def theirs_of(row: Row, verdicts: Verdicts) -> str:
+    """Return what the first tool that found something says; else why one gave no answer, or "" where all found nothing."""
+    mine = verdicts.get(row.name, {})
+    found = [f"{tool}: {verdict}" for tool, verdict in mine.items() if is_found(verdict)]
+    return next(iter([*found, *(f"{tool}: {verdict}" for tool, verdict in mine.items() if verdict)]), "")
+
+
+def print_rows(rows: Sequence[Row], verdicts: Verdicts, title: str) -> None:
+    print(f"\n{FORM.format(title, 'kind', 'ours', 'compute-sanitizer')}")
     for row in rows:
-        theirs = (row.theirs or "nothing") if row.tool else "-"
-        print(FORM.format(row.name, row.ours or "nothing", row.tool or "-", theirs[:100]))
+        theirs = theirs_of(row, verdicts) or ("nothing" if row.tools() else "not run")
+        print(FORM.format(row.name, row.fault or "-", row.ours or "nothing", theirs))
 
 
-def totals(rows: Sequence[Row]) -> None:
-    """Found, missed and false alarms, tool by tool."""
-    print(f"\n{FORM.format('', 'ours', 'of', 'compute-sanitizer')}")
-    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        for is_fault, word in ((True, "faults found"), (False, "look-alikes with an alarm")):
-            some = [r for r in rows if r.tool == tool and r.is_fault == is_fault]
-            ours = sum(bool(r.ours) for r in some)
-            answered = [r for r in some if not r.theirs.startswith("(")]
-            note = f", no answer on {len(some) - len(answered)}" if len(answered) < len(some) else ""
-            print(FORM.format(f"{tool}: {word}", ours, len(some), f"{sum(bool(r.theirs) for r in answered)}{note}"))
-    unseen = Counter(bool(r.ours) for r in rows if r.tool is None)
-    print(f"no tool looks for {unseen.total()} more faults; ours finds {unseen[True]} of them")
+def print_totals(rows: Sequence[Row], verdicts: Verdicts) -> None:
+    """Print found and missed, kind by kind; of look-alikes, the false alarms of each tool."""
+    form = "{:24} {:>7} {:>7} {:>7} {:>18} {:>18} {:>10}"
+    print("\n" + form.format("kind", "faults", "ours", "missed", "compute-sanitizer", "missed", "no answer"))
+    faults = [row for row in rows if row.fault]
+    kinds = sorted({row.fault for row in faults})
+    for kind, some in [*((k, [r for r in faults if r.fault == k]) for k in kinds), ("all", faults)]:
+        ours = sum(bool(r.ours) for r in some)
+        answers = [theirs_of(r, verdicts) for r in some]
+        unanswered = sum(": (" in each for each in answers)
+        theirs = sum(bool(each) for each in answers) - unanswered
+        missed = len(some) - theirs - unanswered
+        print(form.format(kind, len(some), ours, len(some) - ours, theirs, missed, unanswered))
+    twins = [row for row in rows if not row.fault]
+    by_tool = {t: sum(is_found(verdicts.get(r.name, {}).get(t, "")) for r in twins) for t in TOOLS}
+    alarms = ", ".join(f"{tool} {count}" for tool, count in by_tool.items())
+    print(f"\nfalse alarms on {len(twins)} look-alikes: ours {sum(bool(r.ours) for r in twins)}, {alarms}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="kernels to run; all if left out")
     parser.add_argument("--at-once", type=int, default=max((os.cpu_count() or 4) - 4, 2), help="processes at a time")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds that one run may take")
-    parser.add_argument("--minutes", type=float, default=3, help="after which no further run is started")
+    parser.add_argument("--timeout", type=float, default=10, help="seconds that one launch may take")
+    parser.add_argument("--minutes", type=float, default=2.5, help="after which no process goes on")
     parser.add_argument("--compute-sanitizer", default="", metavar="PATH")
-    parser.add_argument(CHILD, dest="launch", default="", metavar="NAME", help="launch one kernel on the GPU, no more")
+    parser.add_argument(CHILD, dest="launch", action="store_true", help="launch the kernels on the GPU, no more")
     options = parser.parse_args()
     if options.launch:
-        launch_on_gpu(options.launch)
+        launch_on_gpu(options.names)
         return
     print("$", " ".join([sys.executable, *sys.argv]))
     path = find_compute_sanitizer(options.compute_sanitizer)
-    compare(ComputeSanitizer(path, options.timeout, time.monotonic() + options.minutes * 60), options)
+    with tempfile.TemporaryDirectory() as folder:
+        until = time.monotonic() + options.minutes * 60
+        compare(ComputeSanitizer(path, options.timeout, until, Path(folder)), options)
 
 
 def compare(theirs: ComputeSanitizer, options: argparse.Namespace) -> None:
-    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        print("$", " ".join(theirs.command(tool, "NAME")))
+    for tool in TOOLS:
+        print("$", " ".join(theirs.command(tool, ["NAME", "..."], FIRST_PORT, Path("LOG"))))
     if "--initcheck-address-space" not in theirs.help:
         print("initcheck of this version looks at global memory only")
     start = time.monotonic()
-    trial = theirs.verdict("memcheck", "a_guarded_access", 49152)
+    trial = theirs.run(Batch("memcheck", ["a_guarded_access"], FIRST_PORT)).verdicts["a_guarded_access"]
     if trial:
         sys.exit(f"a kernel without a fault gives {trial!r}: does compute-sanitizer work on this machine?")
-    print(f"one run takes {time.monotonic() - start:.1f} s", flush=True)
-    rows = list(all_rows(theirs, options))
-    told([r for r in rows if r.is_fault], "planted fault")
-    told([r for r in rows if not r.is_fault], "look-alike")
-    totals(rows)
+    print(f"one process takes {time.monotonic() - start:.1f} s", flush=True)
+    rows = list(all_rows(options.names))
+    verdicts: dict[str, dict[str, str]] = {}
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for batch in pool.map(theirs.run, batches(rows, options.at_once)):
+            for name, verdict in batch.verdicts.items():
+                verdicts.setdefault(name, {})[batch.tool] = verdict
+    print_rows([r for r in rows if r.fault], verdicts, "planted fault")
+    print_rows([r for r in rows if not r.fault], verdicts, "look-alike")
+    print_totals(rows, verdicts)
     print(f"{time.monotonic() - start:.0f} s")
 
 
-def all_rows(theirs: ComputeSanitizer, options: argparse.Namespace) -> Iterator[Row]:
-    """Theirs run side by side while ours go on here."""
-    with ThreadPoolExecutor(options.at_once) as pool:
-        waiting: list[tuple[Row, Future[str] | None]] = []
-        for row in rows_of(options.names):
-            port = 49152 + 16 * (len(waiting) % 512)
-            waiting.append((row, pool.submit(theirs.verdict, row.tool, row.name, port) if row.tool else None))
-        for row, future in waiting:
-            yield Row(row.name, row.is_fault, row.ours, row.tool, future.result() if future else "")
+def batches(rows: Sequence[Row], at_once: int) -> list[Batch]:
+    """Return, for each tool, its kernels in as many parts as make all processes busy."""
+    parts = max(at_once // len(TOOLS), 1)
+    made: list[Batch] = []
+    for tool in TOOLS:
+        names = [row.name for row in rows if tool in row.tools()]
+        for part in range(parts):
+            if names[part::parts]:
+                made.append(Batch(tool, names[part::parts], FIRST_PORT + PORTS * (len(made) + 1)))
+    return made
 
 
 if __name__ == "__main__":
