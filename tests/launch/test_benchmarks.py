@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "launch": ("--target", "cpu", "--rounds", "1"),
+    "litmus": ("--target", "cpu", "--seconds", "0", "message"),
     "memory": ("--target", "cpu", "--many", "2", "--kept", "2"),
     "specialise": ("--child", "stagekit", "--target", "cpu", "--rounds", "1"),
 }
