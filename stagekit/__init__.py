@@ -41,6 +41,8 @@ from stagekit.frontend.language import (
 from stagekit.frontend.language import block_threads as _block_threads
 from stagekit.frontend.language import in_vectors as _in_vectors
 from stagekit.frontend.language import lanes as _lanes
+from stagekit.frontend.language import load_vector as _load_vector
+from stagekit.frontend.language import store_vector as _store_vector
 from stagekit.frontend.language import takes_vectors as _takes_vectors
 from stagekit.frontend.language import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic

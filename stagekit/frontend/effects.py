@@ -32,14 +32,17 @@ def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Valu
     return builder.once(body.done())
 
 
-def load(site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
+def load(
+    site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None, **wide: int | None
+) -> Value:
+    """Emit a load. wide: `count` and `align` of a vector."""
     site.tracer.has_acted = True
     begin_statement(site)
-    return site.tracer.builder.load(pointer, mask, other)
+    return site.tracer.builder.load(pointer, mask, other, **wide)
 
 
-def store(site: Site, pointer: Value, value: Value, mask: Value | None = None) -> None:
-    act(site, lambda: site.tracer.builder.store(pointer, value, mask), (pointer,))
+def store(site: Site, pointer: Value, value: Value, mask: Value | None = None, align: int | None = None) -> None:
+    act(site, lambda: site.tracer.builder.store(pointer, value, mask, align=align), (pointer,))
 
 
 def begin_statement(site: Site) -> None:

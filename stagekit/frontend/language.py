@@ -127,10 +127,14 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
     mask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number
     that the dtype holds. Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded.
     """
+    return _load(site, pointer, mask, other, None, None)
+
+
+def _load(site: Site, pointer: Any, mask: Any, other: Any, count: int | None, align: int | None) -> Number:
     address = _pointer(site, "load", pointer)
     on = _mask(site, mask)
     if on is None:
-        return Number(effects.load(site, address.value))
+        return Number(effects.load(site, address.value, count=count, align=align))
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
@@ -138,7 +142,9 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
         shown = f"{describe(fill)} and elements of {address.dtype.name}"
         raise site.error(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"))
     otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
-    return Number(effects.load(site, address.value, on, otherwise))
+    if count is not None and not isinstance(otherwise.type, Vector):
+        otherwise = site.tracer.builder.splat(otherwise, count)
+    return Number(effects.load(site, address.value, on, otherwise, count=count, align=align))
 
 
 def _holds_exactly(dtype: DType, fill: Any) -> bool:
@@ -157,11 +163,15 @@ def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
     mask: a bool, or a tile of bools. Where it is false, nothing is written. Refused as BAD_OPERANDS: what is no pointer or no
     number.
     """
+    _store(site, pointer, value, mask, None)
+
+
+def _store(site: Site, pointer: Any, value: Any, mask: Any, align: int | None) -> None:
     address = _pointer(site, "store", pointer)
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
     on = _mask(site, mask)
-    effects.store(site, address.value, site.tracer.arithmetic.to_value(value, address.dtype), on)
+    effects.store(site, address.value, site.tracer.arithmetic.to_value(value, address.dtype), on, align)
 
 
 @elementwise
@@ -240,6 +250,21 @@ def lanes(site: Site, number: Any) -> list[Any]:
         return [number]
     extract, count = site.tracer.builder.extract, number.value.type.count
     return list(number.lanes or [Number(extract(number.value, lane), number.is_weak) for lane in range(count)])
+
+
+@staged
+def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = None, other: Any = None) -> Any:
+    """The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.
+
+    align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.
+    """
+    return _load(site, pointer, mask, other, count, align)
+
+
+@staged
+def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
+    """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
+    _store(site, pointer, value, mask, align)
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.intrinsics import registry
-from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, flow, ops, walk
+from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
 from stagekit.ir.affine import Sum, Sums, Term, meets
 from stagekit.ir.core import has_effect
 from stagekit.ir.rewriter import Rewriter, rewrite
@@ -255,7 +255,8 @@ class _Order:
                     start = where._replace(constant=0)
                     found[key] = _Access(arrays, writes, is_first, start, op.loc, siblings, is_store)
                     siblings.append(found[key])
-                found[key].masks.setdefault(where.constant, set()).add(mask)
+                for element in range(where.constant, where.constant + _width(op)):
+                    found[key].masks.setdefault(element, set()).add(mask)
         return siblings
 
     def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
@@ -334,6 +335,12 @@ class _Order:
 
 class _Contested(Exception):
     """Raised where arrays alone do not tell two accesses apart."""
+
+
+def _width(op: Op) -> int:
+    """Return how many neighbouring elements `op` accesses at its address."""
+    given = op.value if isinstance(op, ops.Store) else op.result if isinstance(op, ops.Load) else None
+    return given.type.count if given is not None and isinstance(given.type, Vector) else 1
 
 
 def _is_covered(a: _Access, b: _Access) -> bool:

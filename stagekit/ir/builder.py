@@ -189,11 +189,23 @@ class Builder:
     def offset(self, pointer: Value, index: Value, indexed: ops.Indexed | None = None) -> Value:
         return self._one(ops.Offset, {"pointer": pointer, "index": index, "indexed": indexed})
 
-    def load(self, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Value:
-        return self._one(ops.Load, {"pointer": pointer, "mask": mask, "other": other})
+    def load(
+        self,
+        pointer: Value,
+        mask: Value | None = None,
+        other: Value | None = None,
+        *,
+        count: int | None = None,
+        align: int | None = None,
+    ) -> Value:
+        """Load an element; a vector where `count` is given, whose address is said to be a multiple of `align` bytes."""
+        given = {"pointer": pointer, "mask": mask, "other": other, "count": count, "align": align}
+        return self._one(ops.Load, given)
 
-    def store(self, pointer: Value, value: Value, mask: Value | None = None) -> tuple[Value, ...]:
-        return self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask})
+    def store(
+        self, pointer: Value, value: Value, mask: Value | None = None, *, align: int | None = None
+    ) -> tuple[Value, ...]:
+        return self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask, "align": align})
 
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
         return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)

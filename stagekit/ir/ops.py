@@ -198,20 +198,27 @@ class Offset(Op):
 
 @op("load", effects=frozenset({Effect.READ}))
 class Load(Op):
-    """Read one element. Where `mask` is false nothing is touched and the result is `other` (both or neither given)."""
+    """Read one element, or a vector of `count` neighbours. Where `mask`, one bool, is false nothing is touched and the result is
+    `other` (both or neither given).
+
+    align: bytes of which the address is a multiple, a claim of whoever makes the op. None: the size of an element.
+    """
 
     pointer: Value = operand()
     mask: Value | None = optional_operand()
     other: Value | None = optional_operand()
+    count: int | None = attribute()
+    align: int | None = attribute()
 
 
 @op("store", effects=frozenset({Effect.WRITE}))
 class Store(Op):
-    """Write one element, where `mask` holds."""
+    """Write one element, or a vector to neighbours, where `mask`, one bool, holds. align: as in `Load`."""
 
     pointer: Value = operand()
     value: Value = operand()
     mask: Value | None = optional_operand()
+    align: int | None = attribute()
 
 
 @op("alloc")

@@ -154,19 +154,30 @@ def _pointee(value: Value) -> Scalar:
 
 
 def _load(op: ops.Load) -> tuple[Type, ...]:
-    element = _pointee(op.pointer)
+    loaded = _accessed(op, op.count)
     if (op.mask is None) != (op.other is None):
         _fail("load needs both mask and other, or neither")
     if op.mask is not None and op.other is not None:
         if op.mask.type is not BOOL:
             _fail(f"load mask is {op.mask.type}")
-        if op.other.type != element:
-            _fail(f"load other is {op.other.type}, elements are {element}")
-    return (element,)
+        if op.other.type is not loaded:
+            _fail(f"load other is {op.other.type}, what is loaded {loaded}")
+    return (loaded,)
+
+
+def _accessed(op: ops.Load | ops.Store, count: int | None) -> Type:
+    """Return the type of `count` elements at the pointer of `op`; of one if that is None."""
+    element = _pointee(op.pointer)
+    if count is not None and count not in VECTOR_WIDTHS:
+        _fail(f"{op.mnemonic} of {count} elements")
+    size, align = element.dtype.itemsize, op.align
+    if align is not None and (align < size or align & (align - 1)):
+        _fail(f"{op.mnemonic} of {element} at multiples of {align} bytes")
+    return element if count is None else Vector(element.dtype, count)
 
 
 def _store(op: ops.Store) -> tuple[Type, ...]:
-    if op.value.type != _pointee(op.pointer):
+    if op.value.type is not _accessed(op, op.value.type.count if isinstance(op.value.type, Vector) else None):
         _fail(f"store of {op.value.type} to {op.pointer.type}")
     if op.mask is not None and op.mask.type is not BOOL:
         _fail("store mask is not bool")

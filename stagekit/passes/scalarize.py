@@ -14,7 +14,8 @@ Relies on: intrinsics already expanded. Keeps: meaning, bit for bit. Linear in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stagekit.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32
@@ -174,7 +175,41 @@ def _elementwise(s: _Scalarizer, op: Op) -> None:
         s.replace(vector, lanes)
 
 
+def _load(s: _Scalarizer, op: ops.Load) -> None:
+    if s.context.target == "cuda":
+        _whole_access(s, op)
+        return
+    lane, others = Scalar(op.result.type.dtype), s.lanes_of(op.other) if op.other else itertools.repeat(None)
+    apart = [
+        each.replace(other=other, count=None, results=(Value(lane),)) for each, other in zip(_elements(s, op), others)
+    ]
+    s.replace(op.result, tuple([v for each in apart for v in s.builder.append(each)]))
+
+
+def _store(s: _Scalarizer, op: ops.Store) -> None:
+    if s.context.target == "cuda":
+        _whole_access(s, op)
+        return
+    for each, value in zip(_elements(s, op), s.lanes_of(op.value)):
+        s.builder.append(each.replace(value=value))
+
+
+def _whole_access(s: _Scalarizer, op: ops.Load | ops.Store) -> None:
+    s.builder.append(op.with_operands({v: s.whole(v) for v in op.operands()}))
+
+
+def _elements(s: _Scalarizer, op: ops.Load | ops.Store) -> Iterator[Op]:
+    """Yield `op` at the address of each element. The first has the alignment that is claimed, of which the others follow."""
+    count = (op.result if isinstance(op, ops.Load) else op.value).type.count  # type: ignore[union-attr]
+    op = op.with_operands(s.mapping)  # type: ignore[assignment]
+    yield op
+    for lane in range(1, count):
+        yield op.replace(pointer=s.builder.offset(op.pointer, s.builder.index(lane)), align=None)
+
+
 _RULES: dict[type[Op], Callable[[_Scalarizer, Any], None]] = {
+    ops.Load: _load,
+    ops.Store: _store,
     ops.Constant: _constant,
     ops.Splat: _pack,
     ops.Pack: _pack,

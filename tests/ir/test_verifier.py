@@ -88,7 +88,22 @@ BROKEN = {
     "extract of a lane": ("%0 = extract %v {index=4} : f32", "extract of lane 4 of vector<4 x f32>"),
     "a vector is no condition": ("if %v then { yield() } else { yield() }", "if condition is vector<4 x f32>"),
     "print of a vector": ('print(%v) {format="{}"}', "print of vector<4 x f32>"),
-    "store of a vector": ("store %A, %v", "store of vector<4 x f32> to ptr<f32, global>"),
+    "load of so many": ("%0 = load %A {count=3} : f32", "load of 3 elements"),
+    "load of a vector": (
+        "%0 = load %A {count=4} : vector<2 x f32>",
+        "results are vector<2 x f32>, by the operands vector<4",
+    ),
+    "other is a vector": (
+        "%0 = load %A, mask=%go, other=%x {count=4} : vector<4 x f32>",
+        "load other is f32, what is loaded vector<4 x f32>",
+    ),
+    "a mask for all lanes": ("store %A, %v, mask=%v", "store mask is not bool"),
+    "store of other elements": (
+        "%0 = cast %v : vector<4 x f16> store %A, %0",
+        "store of vector<4 x f16> to ptr<f32, global>",
+    ),
+    "align is a power of two": ("store %A, %v {align=12}", "store of f32 at multiples of 12 bytes"),
+    "align is an element's": ("%0 = load %A {align=2} : f32", "load of f32 at multiples of 2 bytes"),
     "lanes are exact": ("%0 = const 0.1 : vector<4 x f32>", "0.1 is not a value of float32"),
     "assert a bool": ('assert %n, () {message=""}', "assert condition is i64"),
     "if by a bool": ("if %n then { yield() } else { yield() }", "if condition is i64"),

@@ -87,13 +87,16 @@ def _load(t: Thread, op: ops.Load) -> Any:
     if op.mask is not None and not t.values[op.mask]:
         return t.read(op.other)
     place = t.values[op.pointer]
+    if op.count is not None:
+        return (place.buffer[place.index : place.index + op.count].copy(),)
     return (place.buffer[place.index],)
 
 
 def _store(t: Thread, op: ops.Store) -> Any:
     if op.mask is None or t.values[op.mask]:
         place = t.values[op.pointer]
-        place.buffer[place.index] = t.values[op.value]
+        count = op.value.type.count if isinstance(op.value.type, Vector) else 1
+        place.buffer[place.index : place.index + count] = t.values[op.value]
     return ()
 
 

@@ -157,21 +157,27 @@ class Generator:
         operand = self.value(of_dtype(source, self.number().type))
         return (self.builder.bitcast(operand, of_dtype(SAME_SIZE[source], operand.type)),)
 
-    def pointer(self) -> Value:
+    def pointer(self, count: int | None) -> Value:
+        """The address of an element, or of so many in a row."""
         b = self.builder
         pointer = self.pick([v for v in self.values if isinstance(v.type, Pointer)])
-        return b.offset(pointer, b.and_(self.value(INDEX), b.index(LENGTH - 1)))
+        return b.offset(pointer, b.and_(self.value(INDEX), b.index(LENGTH - (count or 1))))
 
     def load(self) -> Sequence[Value]:
-        pointer = self.pointer()
+        count = self.pick((None, None, 2, 4))
+        pointer = self.pointer(count)
         if self.draw(st.booleans()):
-            return (self.builder.load(pointer),)
-        return (self.builder.load(pointer, self.of(dtypes.bool_), self.of(pointer.type.dtype)),)
+            return (self.builder.load(pointer, count=count),)
+        dtype = pointer.type.dtype
+        other = self.of(dtype) if count is None else self.value(Vector(dtype, count))
+        return (self.builder.load(pointer, self.of(dtypes.bool_), other, count=count),)
 
     def store(self) -> Sequence[Value]:
-        pointer = self.pointer()
+        count = self.pick((None, None, 2, 4))
+        pointer = self.pointer(count)
         mask = self.of(dtypes.bool_) if self.draw(st.booleans()) else None
-        self.builder.store(pointer, self.of(pointer.type.dtype), mask)
+        dtype = pointer.type.dtype
+        self.builder.store(pointer, self.of(dtype) if count is None else self.value(Vector(dtype, count)), mask)
         return ()
 
     def intrinsic(self) -> Sequence[Value]:

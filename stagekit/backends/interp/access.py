@@ -92,7 +92,7 @@ def touches(team: Team, address: AnyPointers, mask: Array | None, access: Access
 
 def _without_faults(team: Team, address: Pointers, view: View, lanes: Any, access: Access) -> Any:
     """Report faults and return the lanes without one; False if there are none."""
-    if not view.is_aligned:
+    if access.align is not None or not view.is_aligned:
         _report_misaligned(team, address, lanes, access)
     is_outside = address.index.view(np.uint64) >= view.limit
     if access.axes is not None and access.axes.checked:
@@ -161,8 +161,11 @@ def _beyond(indexing: LaneIndexing, name: str) -> tuple[str, str]:
 
 
 def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, access: Access) -> None:
-    at_fault = team.active_lanes() if lanes is None else lanes
-    allocation, align = address.allocation, access.dtype.itemsize
+    allocation, align = address.allocation, access.align or access.dtype.itemsize
+    is_misaligned = (address.number(access.dtype) % align != 0) | (align > allocation.align)
+    at_fault = (team.active_lanes() if lanes is None else lanes) & is_misaligned
+    if not at_fault.any():
+        return
     offset_bytes = in_lane(address.offset_bytes(access.dtype), int(np.argmax(at_fault)))
     excess = (allocation.base + offset_bytes) % align or allocation.align
     diagnostic = MisalignedAccess(VERBS[access.role], access.dtype.name, offset_bytes, allocation.name, excess, align)

@@ -131,29 +131,31 @@ def _offset(e: Emitter, op: ops.Offset) -> None:
 
 def _load(e: Emitter, op: ops.Load) -> None:
     if op.mask is None or op.other is None:
-        e.operands[op.result] = _plain_load(e, op.pointer)
+        e.operands[op.result] = _plain_load(e, op)
         return
     mask, other, outside = e.operands[op.mask], e.operands[op.other], e.w.block
     load, join = e.w.new_label("load"), e.w.new_label("loaded")
     e.w.line(f"br i1 {mask}, label %{load}, label %{join}")
     e.w.label(load)
-    value = _plain_load(e, op.pointer)
+    value = _plain_load(e, op)
     e.w.jump(join)
     e.operands[op.result] = e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
 
 
-def _plain_load(e: Emitter, pointer: Value) -> str:
-    dtype = _dtype(pointer)
-    raw = e.w.emit(f"load {memory_type(dtype, None)}, {e.typed(pointer)}, align {dtype.itemsize}")
-    return e.w.emit(f"icmp ne i8 {raw}, 0") if dtype is dtypes.bool_ else raw
+def _plain_load(e: Emitter, op: ops.Load) -> str:
+    dtype, lanes = _dtype(op.pointer), lanes_of(op.result.type)
+    held = memory_type(dtype, lanes)
+    raw = e.w.emit(f"load {held}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
+    return e.w.emit(f"icmp ne {held} {raw}, {arith.constant(dtypes.uint8, lanes, 0)}") if dtype is dtypes.bool_ else raw
 
 
 def _store(e: Emitter, op: ops.Store) -> None:
     dtype, value = _dtype(op.pointer), e.operands[op.value]
+    held = memory_type(dtype, lanes_of(op.value.type))
     with when(e.w, "true" if op.mask is None else e.operands[op.mask]):
         if dtype is dtypes.bool_:
-            value = e.w.emit(f"zext i1 {value} to i8")
-        e.w.line(f"store {memory_type(dtype, None)} {value}, {e.typed(op.pointer)}, align {dtype.itemsize}")
+            value = e.w.emit(f"zext {e.typed(op.value)} to {held}")
+        e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
 
 
 def _alloc(e: Emitter, op: ops.Alloc) -> None:
