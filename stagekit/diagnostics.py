@@ -183,12 +183,13 @@ class StagekitError(Exception):
 
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 LIBRARY = f"{PACKAGE}lib"
+_SHELF = f"{PACKAGE}kernels{os.sep}"  # kernels like a user's own, whose lines say something to whoever uses them
 
 
 def place_of_user(loc: Loc | None) -> Loc | None:
     """Return the place to show: an error in a fragment of our own shows where the user called it, as for an intrinsic."""
     here = loc
-    while here is not None and here.file.startswith(PACKAGE):
+    while here is not None and here.file.startswith(PACKAGE) and not here.file.startswith(_SHELF):
         here = here.call_site
     return here or loc
 

@@ -193,7 +193,8 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
             is_contiguous = is_contiguous and not axes and cut.step == 1
             axes.append((cut.size, _scaled(site, stride, cut.step)))
     base = _moved(site, array, steps, is_index)
-    return Array(array.name, base, tuple(s for s, _ in axes), tuple(s for _, s in axes), is_contiguous, is_part=True)
+    shape, strides = tuple(s for s, _ in axes), tuple(s for _, s in axes)
+    return Array(array.name, base, shape, strides, is_contiguous or is_row_major(shape, strides), is_part=True)
 
 
 _WHOLE_AXIS = slice(None)
@@ -324,6 +325,20 @@ def row_major(tracer: Tracer, shape: Sequence[Extent]) -> tuple[tuple[Extent, ..
 
     *strides, count = itertools.accumulate(reversed(shape), times, initial=1)
     return tuple(reversed(strides)), count
+
+
+def is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
+    """Return whether it is known at compile time that there are no gaps."""
+    step: Extent | None = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        is_packed = stride == step if isinstance(stride, int) and isinstance(step, int) else stride is step
+        if not is_packed:
+            return False
+        if isinstance(step, int) and isinstance(size, int):
+            step *= size
+        else:
+            step = size if isinstance(step, int) and step == 1 else None
+    return True
 
 
 class _Clamp:

@@ -21,7 +21,7 @@ from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
-from stagekit.frontend.arrays import MOST_ELEMENTS, row_major
+from stagekit.frontend.arrays import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -36,7 +36,7 @@ from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_blo
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
-from stagekit.frontend.sequential import Apart, sequential
+from stagekit.frontend.sequential import Apart, Layout, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
@@ -174,7 +174,7 @@ class _Trace:
         strides = self._strides(position, name, meaning, arg, shape)
         fixed = tuple(size if isinstance(size, int) else None for size in wanted)
         self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
-        return Array(name, base, shape, strides, arg.is_contiguous or _is_row_major(shape, strides))
+        return Array(name, base, shape, strides, arg.is_contiguous or is_row_major(shape, strides))
 
     def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0) -> Value:
         self.slots.append(ParamSlot(kind, position, dtype, axis))
@@ -280,31 +280,54 @@ class _Trace:
             grid_axes=grid_axes,
         )
 
-    def _sized(self) -> list[Value]:
-        """Return the arrays that have no gaps, of which the launcher sees where they end; none if they may overlap."""
+    def _sized(self) -> dict[Value, Layout]:
+        """Return the arrays, of which the launcher sees where they end, with what it reads of each; none if they may overlap."""
         if self.request.arguments_meet:
-            return []
-        rows = ((slot, self.specs[slot.argument], param) for slot, param in zip(self.slots, self.params))
-        return [p for s, spec, p in rows if s.kind == "address" and isinstance(spec, ArraySpec) and spec.is_contiguous]
+            return {}
+        places = [i for i, slot in enumerate(self.slots) if slot.kind == "address"]
+        return {
+            self.params[i]: self._layout(i) for i in places if isinstance(self.specs[self.slots[i].argument], ArraySpec)
+        }
+
+    def _layout(self, address: int) -> Layout:
+        """Return the sizes and strides that are read of the array whose address is in this slot."""
+        of = self.slots[address].argument
+        rows = zip(self.slots, self.params)
+        return {(s.kind, s.axis): p for s, p in rows if s.argument == of and s.kind in ("size", "stride")}
 
     def _fact(self, apart: Apart) -> HostExpr:
         """Return whether two arrays do not overlap, for the launcher."""
         one, other = (self.params.index(each) for each in (apart.one, apart.other))
-        is_before = HostOp("le", (HostOp("add", (Slot(one), self._size_bytes(one))), Slot(other)))
-        is_behind = HostOp("le", (HostOp("add", (Slot(other), self._size_bytes(other))), Slot(one)))
-        found = HostOp("or", (is_before, is_behind))
-        return HostOp("or", (found, HostOp("eq", (Slot(one), Slot(other))))) if apart.may_be_same else found
+        (first, end), (other_first, other_end) = self._ends(one), self._ends(other)
+        found = HostOp("or", (HostOp("le", (end, other_first)), HostOp("le", (other_end, first))))
+        if apart.may_be_same is None:
+            return found
+        same: HostExpr = HostOp("eq", (Slot(one), Slot(other)))
+        for what in sorted(apart.may_be_same, key=repr):
+            pair = tuple(Slot(self.params.index(self._layout(each)[what])) for each in (one, other))
+            same = HostOp("and", (same, HostOp("eq", pair)))
+        return HostOp("or", (found, same))
 
-    def _size_bytes(self, address: int) -> HostExpr:
-        """Return how many bytes the array has whose address is in this slot."""
+    def _ends(self, address: int) -> tuple[HostExpr, HostExpr]:
+        """Return where the array begins and ends whose address is in this slot, in bytes."""
         argument = self.slots[address].argument
         spec = self.specs[argument]
         assert isinstance(spec, ArraySpec)
-        own = {s.axis: Slot(i) for i, s in enumerate(self.slots) if (s.argument, s.kind) == (argument, "size")}
-        found: HostExpr = spec.dtype.itemsize
-        for axis, size in enumerate(spec.shape):
-            found = HostOp("mul", (found, own[axis] if size is None else size))
-        return found
+        own = {(s.kind, s.axis): Slot(i) for i, s in enumerate(self.slots) if s.argument == argument}
+        sizes = [own["size", axis] if size is None else size for axis, size in enumerate(spec.shape)]
+        if spec.is_contiguous:
+            count: HostExpr = spec.dtype.itemsize
+            for size in sizes:
+                count = HostOp("mul", (count, size))
+            return Slot(address), HostOp("add", (Slot(address), count))
+        first: HostExpr = Slot(address)
+        end = HostOp("add", (first, spec.dtype.itemsize))
+        for axis, (size, stride) in enumerate(zip(sizes, spec.strides or (None,) * spec.rank)):
+            step = HostOp("mul", (own["stride", axis] if stride is None else stride, spec.dtype.itemsize))
+            reach = HostOp("mul", (HostOp("sub", (size, 1)), step))
+            first = HostOp("add", (first, HostOp("min", (reach, 0))))
+            end = HostOp("add", (end, HostOp("max", (reach, 0))))
+        return first, end
 
     def _needed_slots(self, body: Block, launch: LaunchSpec | None, needs: tuple[HostExpr, ...]) -> list[int]:
         """Return the slots that stay: all but sizes and strides that neither the body nor the host looks at."""
@@ -455,20 +478,6 @@ class _HostExpressions:
 
 def _is_integer(value: Value) -> bool:
     return isinstance(value.type, Scalar) and not value.type.dtype.is_float
-
-
-def _is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
-    """Return whether it is known at compile time that there are no gaps."""
-    step: Extent | None = 1
-    for size, stride in zip(reversed(shape), reversed(strides)):
-        is_packed = stride == step if isinstance(stride, int) and isinstance(step, int) else stride is step
-        if not is_packed:
-            return False
-        if isinstance(step, int) and isinstance(size, int):
-            step *= size
-        else:
-            step = size if isinstance(step, int) and step == 1 else None
-    return True
 
 
 def _renumbered(tree: Any, number: dict[int, int]) -> Any:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,12 +37,19 @@ from stagekit.limits import WARP
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 
 
+Layout = Mapping[Hashable, Value]
+"""The sizes and strides of an argument that its launcher reads, by what each is."""
+
+
 class Apart(NamedTuple):
-    """Two arguments that must not overlap, or the order of statements would not hold. may_be_same: they may be one array."""
+    """Two arguments that must not overlap, or the order of statements would not hold.
+
+    may_be_same: they may begin at one address where these of their sizes and strides are equal; None if they may not.
+    """
 
     one: Value
     other: Value
-    may_be_same: bool
+    may_be_same: frozenset[Hashable] | None
 
 
 @dataclass(frozen=True)
@@ -54,10 +61,10 @@ class Sequential:
     apart: tuple[Apart, ...]
 
 
-def sequential(fn: Function, threads: int, sized: Collection[Value]) -> Sequential:
+def sequential(fn: Function, threads: int, sized: Mapping[Value, Layout]) -> Sequential:
     """Return `fn` without `once` and `statement`, for a block of `threads` threads along x.
 
-    sized: the arguments of which a launcher sees where they end, if two of them that overlap may be left to other code.
+    sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code.
     """
     once = _Once(fn, threads)
     if any(type(op) is ops.ActOnce for op in walk(fn.body)):
@@ -158,16 +165,16 @@ class _Access:
 class _Order:
     """Finds the statements that must begin with a barrier. reasons: by their `statement`, why."""
 
-    def __init__(self, body: Block, threads: int, conditions: set[Value], sized: Collection[Value]) -> None:
+    def __init__(self, body: Block, threads: int, conditions: set[Value], sized: Mapping[Value, Layout]) -> None:
         self.threads = threads
         self.conditions = conditions
         self.body = body
-        self.sized = frozenset(sized)
+        self.sized = sized
         self.dynamic = {op.result for op in walk(body) if isinstance(op, ops.Alloc) and op.count is None}
         self.comes_from = flow.sources(body)
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
-        self.apart: dict[tuple[Value, Value], bool] = {}
+        self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
         self.is_rough = False
 
     @functools.cached_property
@@ -305,18 +312,27 @@ class _Order:
         """Do the same where `a` goes to the array `one` and `b` to `other`."""
         if one is other:
             return self.addresses_meet(a, b)
-        if not self.sized.issuperset((one, other)):
+        if one not in self.sized or other not in self.sized:
             return True
         key = (one, other) if (other, one) not in self.apart else (other, one)
-        may_be_same = one.type == other.type and not self.addresses_meet(self.moved(a, one, other), b)
-        self.apart[key] = may_be_same and self.apart.get(key, True)
+        alike = self.layout_in(a, one).keys() & self.sized[other].keys()
+        same = {one: other, **{self.sized[one][what]: self.sized[other][what] for what in alike}}
+        is_same = one.type == other.type and not self.addresses_meet(self.moved(a, one, other, same), b)
+        known = self.apart.get(key, frozenset())
+        self.apart[key] = known | alike if is_same and known is not None else None
         return False
 
-    def moved(self, access: _Access, one: Value, other: Value) -> _Access:
-        """Return `access` with the array `other` in the place of `one`."""
+    def layout_in(self, access: _Access, one: Value) -> Layout:
+        """Return the sizes and strides of the array `one` on which the addresses of a statement depend."""
+        terms = [term for each in access.siblings or [access] for term, _ in each.where.terms]
+        used = frozenset[Value]().union(*[self.sums.roots[term] for term in terms])
+        return {what: value for what, value in self.sized[one].items() if value in used}
+
+    def moved(self, access: _Access, one: Value, other: Value, same: Mapping[Value, Value]) -> _Access:
+        """Return `access` with the array `other` in the place of `one`; same: that, and its sizes and strides."""
         siblings: list[_Access] = []
         for each in access.siblings or [access]:
-            where = self.sums.replaced(each.where, one, other)
+            where = self.sums.replaced(each.where, same)
             arrays = frozenset(other if array is one else array for array in each.arrays)
             siblings.append(dataclasses.replace(each, arrays=arrays, where=where, siblings=siblings))
         return siblings[(access.siblings or [access]).index(access)]

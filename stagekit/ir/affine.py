@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from stagekit.ir import flow, ops
@@ -41,8 +41,8 @@ class Sum(NamedTuple):
 class Sums:
     """The sums of the values under a block; computed when asked for.
 
-    roots: for each term, the values that it is computed from and that are not computed themselves. terms_that_vary: between
-    threads.
+    keys: what each term is, a value or an op of some kind on terms. roots: for each term, the values that it is computed from
+    and that are not computed themselves. terms_that_vary: between threads.
     """
 
     def __init__(self, block: Block) -> None:
@@ -54,6 +54,7 @@ class Sums:
         self.sums: dict[Value, Sum] = {}
         self.terms: dict[Value, Term] = {}
         self.numbers: dict[Hashable, Term] = {}
+        self.keys: list[Hashable] = []
         self.roots: list[frozenset[Value]] = []
         self.terms_that_vary: set[Term] = set()
 
@@ -77,10 +78,32 @@ class Sums:
         """Return the address of what `op` may access anywhere in an array."""
         return Sum(0, 0, ((self._numbered(("anywhere", op), frozenset(), varies=False), 1),))
 
-    def replaced(self, found: Sum, one: Value, other: Value) -> Sum:
-        """Return `found` with the array `other` in the place of `one`."""
-        terms = sorted((self.term(other) if term == self.term(one) else term, c) for term, c in found.terms)
-        return found._replace(terms=tuple(terms))
+    def replaced(self, found: Sum, values: Mapping[Value, Value]) -> Sum:
+        """Return `found` as it is where arguments are other ones: `values` says which, for an array or a size or stride of it."""
+        own = Sum(found.constant, found.per_thread)
+        for term, coefficient in found.terms:
+            own = own.plus(Sum(0, 0, ((self.replaced_term(term, values), 1),)), coefficient)
+        return own
+
+    def replaced_term(self, term: Term, values: Mapping[Value, Value]) -> Term:
+        """Return the term that `term` is with these arguments for others."""
+        if self.roots[term].isdisjoint(values):
+            return term
+        match self.keys[term]:
+            case Value() as argument:
+                return self.term(values[argument])
+            case ("earlier", int() as later):
+                key: Hashable = ("earlier", self.replaced_term(later, values))
+            case (kind, result_type, result, attributes, tuple() as operands):
+                key = (
+                    kind,
+                    result_type,
+                    result,
+                    attributes,
+                    tuple(self.replaced_term(each, values) for each in operands),
+                )
+        roots = frozenset(values.get(each, each) for each in self.roots[term])
+        return self._numbered(key, roots, term in self.terms_that_vary)
 
     def _of_index(self, op: Op | None, lane: int) -> Sum | None:
         """Return the int64 that `op` makes, or a lane of its vector, as a sum; None where it is none."""
@@ -159,6 +182,7 @@ class Sums:
     def _numbered(self, key: Hashable, roots: frozenset[Value], varies: bool) -> Term:
         number = self.numbers.setdefault(key, len(self.roots))
         if number == len(self.roots):
+            self.keys.append(key)
             self.roots.append(roots)
             if varies:
                 self.terms_that_vary.add(number)

@@ -33,6 +33,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@overload
+def jit(fn: Callable[..., Any], **options: Unpack[KernelOptions]) -> JitFunction: ...
+@overload
+def jit(fn: None = None, **options: Unpack[KernelOptions]) -> Callable[[Callable[..., Any]], JitFunction]: ...
 @hide_frames
 def jit(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) -> Any:
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
@@ -45,6 +49,10 @@ def jit(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) 
     return _decorate(fn, "jit", options, lambda kernel: kernel)
 
 
+@overload
+def function(fn: Callable[..., Any], **options: Unpack[KernelOptions]) -> Specialization: ...
+@overload
+def function(fn: None = None, **options: Unpack[KernelOptions]) -> Callable[[Callable[..., Any]], Specialization]: ...
 @hide_frames
 def function(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) -> Any:
     """Make a kernel that is traced at once: everything it captures is fixed now, and errors show at the definition.

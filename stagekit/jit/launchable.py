@@ -140,6 +140,7 @@ class Launchable:
     __iter__ = None  # brackets are no items: without these two, Python would launch-index a loop or an `in` without end
     __contains__ = None
     history: History
+    __name__: str  # the function's, as all that it is known by
 
     def __init__(self, name: str, function: types.FunctionType) -> None:
         functools.update_wrapper(self, function)

@@ -491,6 +491,55 @@ def test_code_for_overlapping_arguments_is_made_when_they_come():
     assert "two of its arguments overlap" in backwards.explain()
 
 
+ROWS = sk.Tensor((None, None), sk.int32, strides=(None, 1))
+
+
+@sk.jit
+def doubled_rows(A: ROWS, B: ROWS, row, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(B[row] + i, sk.load(A[row] + i) * 2)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), block=st.sampled_from([5, 33, 100]))
+def test_arrays_with_gaps_between_their_rows_may_overlap_in_any_way(data, block, target):
+    memory = np.arange(12 * block, dtype=np.int32)
+    places = data.draw(
+        st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([-1, 1]), st.integers(0, 3)), min_size=2, max_size=2)
+    )
+
+    def row_views(memory):
+        views = []
+        for shift, direction, gap in places:
+            start = 5 * block + shift
+            width = block + gap
+            rows = memory[start : start + 3 * width].reshape(3, width)[:, :block]
+            views.append(rows[::direction])
+        return views
+
+    expected, found = memory.copy(), memory.copy()
+    A, B = row_views(expected)
+    B[2] = A[2] * 2
+
+    sk.jit(doubled_rows.function, target=target)[1](*row_views(found), 2, block)
+
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_with_gaps_that_are_the_same_need_no_barrier():
+    kernel = doubled_rows.specialize(BLOCK=64)
+    memory = np.arange(1000, dtype=np.int32).reshape(5, 200)
+
+    kernel[1](memory[:2], memory[2:], 1)
+    kernel[1](memory[:, :64], memory[:, :64], 1)
+    assert "overlap" not in kernel.explain()
+    assert kernel.trace().waits == ()
+
+    kernel[1](memory[:2], memory[:4:2], 1)  # they begin at one address, and their rows at others
+    assert "overlap" in kernel.explain()
+
+
 def test_of_a_pointer_nobody_knows_where_it_ends():
     @sk.jit
     def kernel(A: sk.Pointer(sk.float32), B: sk.Pointer(sk.float32), BLOCK: sk.constexpr):
