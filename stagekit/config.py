@@ -132,6 +132,11 @@ def check_switches() -> None:
             warn(f"the environment variable {name} is no switch of stagekit and does nothing; {hint}")
 
 
+def breakpoints_are_off() -> bool:
+    """Return whether Python's own `breakpoint` does nothing now."""
+    return sys.breakpointhook is sys.__breakpointhook__ and os.environ.get("PYTHONBREAKPOINT") == "0"
+
+
 def platform_cache_folder() -> Path | None:
     """Return where this platform keeps a user's caches; None where the user has no home folder and nothing names another place.
 

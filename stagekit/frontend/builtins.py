@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.frontend import arrays, effects, objects
+from stagekit.frontend import arrays, breakpoints, effects, objects
 from stagekit.frontend.assignments import target_item
 from stagekit.frontend.builtin_numbers import ON_NUMBERS
 from stagekit.frontend.builtin_sequences import ON_SEQUENCES, chain_all
@@ -173,6 +173,7 @@ STAGED: dict[Any, Builtin] = {
     builtins.callable: lambda site, obj, /: callable(obj) or isinstance(obj, Closure),
     builtins.super: _super,
     builtins.print: _print,
+    builtins.breakpoint: breakpoints.stop,
 }
 _BY_ID = {id(fn): staged for fn, staged in STAGED.items()}
 

@@ -22,6 +22,7 @@ from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
 from stagekit.frontend.arrays import MOST_ELEMENTS, is_row_major, row_major
+from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
@@ -72,8 +73,9 @@ class Traced:
     """The result of a trace: everything that the driver needs to compile and launch.
 
     pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
-    other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths.
-    waits: the barriers that the order of statements needs, and why. grid_axes: along which blocks may differ.
+    other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths. waits:
+    the barriers that the order of statements needs, and why. grid_axes: along which blocks may differ. scenes: what each
+    `breakpoint()` shows.
     """
 
     function: Function
@@ -83,6 +85,7 @@ class Traced:
     block: tuple[int, int, int] | None
     captures: Captures
     printed: tuple[str, ...]
+    scenes: tuple[Scene, ...] = ()
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
     widened: tuple[str, ...] = ()
@@ -273,6 +276,7 @@ class _Trace:
             block=block,
             captures=self.tracer.captures,
             printed=tuple(self.tracer.printed),
+            scenes=tuple(self.tracer.scenes),
             pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
             lacks_hosts=self.tracer.lacks_hosts,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),

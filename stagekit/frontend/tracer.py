@@ -121,6 +121,7 @@ class Tracer:
     shared_needs: list[tuple[Any, int]] = field(default_factory=list)  # dynamic shared memory: elements, bytes of each
     uses: dict[str, str] = field(default_factory=dict)  # launch styles that `program_id`, `thread_idx` or tiles ask for
     printed: list[str] = field(default_factory=list)
+    scenes: list[Any] = field(default_factory=list)  # what each `breakpoint()` shows, by its number
     widened: list[tuple[int, str]] = field(default_factory=list)  # a line, and what is wider there than on a path
     exits: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # the control values of the call, the flag
     unrolled: Counter[int] = field(default_factory=Counter)  # iterations by line

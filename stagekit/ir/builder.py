@@ -253,6 +253,9 @@ class Builder:
     def print_(self, format: str, operands: tuple[Value, ...]) -> tuple[Value, ...]:
         return self._many(ops.Print, {"operands_": operands, "format": format})
 
+    def breakpoint_(self, scene: int, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+        return self._many(ops.Breakpoint, {"operands_": operands, "scene": scene})
+
     def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
         """Call an intrinsic; argument types must match one of its signatures exactly."""
         return self._many(ops.IntrinsicOp, {"spec": spec, "args": tuple(args), "params": tuple(params)})

@@ -320,6 +320,14 @@ class Print(Op):
     format: str = attribute()
 
 
+@op("breakpoint", effects=frozenset({Effect.HOST}))
+class Breakpoint(Op):
+    """Stop in a debugger, which sees `operands`, once for the threads that run together. `scene`: the number of what it shows."""
+
+    operands_: tuple[Value, ...] = operand_list()
+    scene: int = attribute()
+
+
 @op("intrinsic")
 class IntrinsicOp(Op):
     """A call of a record in `stagekit.intrinsics`. `params`: its compile-time arguments, in the record's order."""

@@ -240,7 +240,7 @@ def _assert(op: ops.Assert) -> tuple[Type, ...]:
     return _print(op)
 
 
-def _print(op: ops.Assert | ops.Print) -> tuple[Type, ...]:
+def _print(op: ops.Assert | ops.Print | ops.Breakpoint) -> tuple[Type, ...]:
     vectors = [str(v.type) for v in op.operands_ if isinstance(v.type, Vector)]
     if vectors:
         _fail(f"{op.mnemonic} of {vectors[0]}")
@@ -348,5 +348,6 @@ _RULES: dict[type[Op], Rule] = {
     ops.Condition: _nothing,
     ops.Assert: _assert,
     ops.Print: _print,
+    ops.Breakpoint: _print,
     ops.InlineAsm: _asm,
 }

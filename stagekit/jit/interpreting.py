@@ -20,6 +20,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import nesting
 from stagekit.jit.compilation import lower_for
+from stagekit.jit.debugging import Stops
 from stagekit.jit.history import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
@@ -55,6 +56,7 @@ class InterpKernel(Kernel):
         fn = lower_for(traced, "interp", 0)
         self._program = interp.prepare(fn, options, [value for value, _ in traced.pruned])
         self._pruned = [slot for _, slot in traced.pruned]  # sizes and strides that the kernel itself does without
+        self._scenes = traced.scenes
         self._nesting = nesting(fn.body)
 
     def in_session(self, session: Session) -> Self:
@@ -65,8 +67,14 @@ class InterpKernel(Kernel):
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel; print what it printed; raise the first finding, or the first assert that failed."""
+        stops = Stops(self._scenes)
+        try:
+            self._conclude(self.run(arguments, brackets, stops))
+        finally:
+            stops.resume()
+
+    def _conclude(self, report: interp.Report) -> None:
         session = self.session
-        report = self.run(arguments, brackets, 0 if session is None else session.next_seed())
         if session is not None:
             session.add(report)
         show("".join(m.text for m in report.prints))
@@ -83,14 +91,14 @@ class InterpKernel(Kernel):
         self._size(self._read(copies.arguments, Reading()), args, brackets)
         return super().prepare(args, brackets)
 
-    def run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
-        """Run the kernel and report what was seen. seed: of a random order, if the options ask for one."""
+    def run(self, given: Sequence[Any], brackets: LaunchRequest, stops: Stops) -> interp.Report:
+        """Run the kernel and report what was seen."""
         if self._nesting > _DEEP:  # a launch cannot be begun twice, so this is decided beforehand
-            return deeply(lambda: self._run(given, brackets, seed))
+            return deeply(lambda: self._run(given, brackets, stops))
         with recursion_limit():
-            return self._run(given, brackets, seed)
+            return self._run(given, brackets, stops)
 
-    def _run(self, given: Sequence[Any], brackets: LaunchRequest, seed: int) -> interp.Report:
+    def _run(self, given: Sequence[Any], brackets: LaunchRequest, stops: Stops) -> interp.Report:
         copies = HostCopies(given, self._read_on_gpu)
         values = self._read(copies.arguments, Reading())
         size = self._size(values, given, brackets)
@@ -102,8 +110,8 @@ class InterpKernel(Kernel):
                 allocations.append(interp.Allocation.of_array(name, array))
                 if place in copies.without_memory:
                     allocations[-1].free()
-        program = self._program.with_seed(seed)
-        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations)
+        program = self._program.with_seed(0 if self.session is None else self.session.next_seed())
+        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations, stops.stop)
         copies.write_back()
         context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
         if report.schedule is not None:

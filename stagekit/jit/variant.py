@@ -17,6 +17,7 @@ from stagekit.forks import Once, new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
 from stagekit.jit import compilation
+from stagekit.jit.debugging import warn_of_breakpoints
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import guards_of
 from stagekit.recursion import repeated_deeply
@@ -97,12 +98,18 @@ class Variant:
             ordinal = device.ordinal if device.kind == "cuda" else driver.current_device()
             capability = driver.capability(ordinal)
             artifact = functools.partial(self.artifact, "cuda", capability, None)
-            return self._loaded(("cuda", capability), lambda: compilation.load_cuda(artifact(), self.constexprs))
+            return self._started(("cuda", capability), lambda: compilation.load_cuda(artifact(), self.constexprs))
         block = self.for_all_targets().block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
         artifact, traced = functools.partial(self.artifact, "cpu", None, block), self.for_all_targets
-        return self._loaded(block, lambda: compilation.load_cpu(artifact(), self.constexprs, traced()))
+        return self._started(block, lambda: compilation.load_cpu(artifact(), self.constexprs, traced()))
+
+    def _started(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
+        """Return the compiled kernel for `key`; tell who begins it that its breakpoints do nothing."""
+        if self.traced.scenes and key not in self._kernels:
+            warn_of_breakpoints(self.name, "cuda" if key[0] == "cuda" else "cpu")
+        return self._loaded(key, load)
 
     def checked(self, options: Options | None) -> InterpKernel:
         """Return the kernel on the checking interpreter. options: what it checks, None for nothing that costs time."""

@@ -149,6 +149,13 @@ class Tile:
             return _atomic(self, function, *args, **kwargs)
         return self.each(function, *args, **kwargs)
 
+    @sk._direct
+    @sk._of_thread
+    def __stagekit_elements__(self) -> tuple[tuple[int, ...], list[Traced], list[Traced]]:
+        """Return, for debuggers, the shape, and this thread's linear indices and elements. Past the end there are none."""
+        first, layout = self.layout.first(), self.layout
+        return self.shape, [_ADD(first, layout.offset(e)) for e in range(layout.count)], self.elements
+
     def __stagekit_filled__(self, value: str, dtype: str) -> str:
         """Return the source text of a tile of this extent that is `value` throughout, for errors that propose one."""
         return f"sk.zeros({self.extent}, {dtype})" if value == "0" else f"sk.full({self.extent}, {value}, {dtype})"

@@ -53,7 +53,7 @@ _Illegal = Callable[[Any, PassContext], str | None]
 _AFTER_EXPAND: dict[type[Op], _Illegal] = {ops.IntrinsicOp: expanding.illegal, ops.InlineAsm: expanding.illegal}
 _COMPILABLE: dict[type[Op], _Illegal] = {
     **_AFTER_EXPAND,
-    **dict.fromkeys((ops.Assert, ops.Print), recording.illegal),
+    **dict.fromkeys((ops.Assert, ops.Print, ops.Breakpoint), recording.illegal),
     **dict.fromkeys((ops.Binary, ops.Unary, ops.Compare, ops.Cast), legalizing.illegal),
 }
 ILLEGAL: dict[str, dict[type[Op], _Illegal]] = {"cuda": _COMPILABLE, "cpu": _COMPILABLE, "interp": _AFTER_EXPAND}

@@ -17,7 +17,7 @@ from stagekit import records as layout
 from stagekit.artifact import RecordSite
 from stagekit.intrinsics.registry import by_name
 from stagekit.ir import INDEX, Block, Builder, CompareKind, Effect, Function, Op, Pointer, Scalar, Space, Value, walk
-from stagekit.ir.ops import Assert, Print
+from stagekit.ir.ops import Assert, Breakpoint, Print
 from stagekit.ir.rewriter import Rewriter, Rule
 from stagekit.passes import PassContext
 
@@ -25,7 +25,7 @@ _WORD = dtypes.uint64
 
 
 def records(fn: Function, context: PassContext) -> Function:
-    """Replace `assert` and `print` by ops that write the record buffer, as far as the target needs that."""
+    """Replace `assert` and `print` by ops that write the record buffer, as far as the target needs that; remove `breakpoint`."""
     if not any(Effect.HOST in op.effects for op in walk(fn.body)):
         return fn
     recorder = _Recorder(context)
@@ -45,7 +45,11 @@ def illegal(op: Op, context: PassContext) -> str | None:
 
 class _Recorder(Rewriter):
     def __init__(self, context: PassContext) -> None:
-        rules: dict[type[Op], Rule] = {Assert: self.record_failure, Print: self.record_print}
+        rules: dict[type[Op], Rule] = {
+            Assert: self.record_failure,
+            Print: self.record_print,
+            Breakpoint: lambda op, builder: (),
+        }
         if context.target == "cuda":
             rules[Print] = _print_numbers
             if not context.debug:

@@ -59,6 +59,7 @@ func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool, %v: vector<4
   }
   assert %flag, (%x, %n) {message="x = {}, n = {}"}
   print(%x) {format="\\u00e9 {:.3f}\\n"}
+  breakpoint(%x) {scene=0}
   %15 = intrinsic.thread_idx() {params=("y")} : i64
   %16 = intrinsic.exp(%x) : f32
   %17 = asm(%6) {text="popc.b32 $0, $1;", constraints="=r,r", has_side_effects=false} : u32 host(%18: u32) {

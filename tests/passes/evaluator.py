@@ -174,6 +174,7 @@ EVALUATE: dict[type[Op], Callable[[Thread, Any], Any]] = {
     ops.While: _while,
     ops.Assert: _assert,
     ops.Print: _print,
+    ops.Breakpoint: lambda t, op: (),
     ops.IntrinsicOp: _intrinsic,
     ops.InlineAsm: lambda t, op: t.block(op.host, t.read(*op.args)) if op.host else [~t.values[op.args[0]]],
 }

@@ -60,6 +60,7 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
     ops.InlineAsm: _misplaced,
     ops.Assert: _misplaced,
     ops.Print: _misplaced,
+    ops.Breakpoint: _misplaced,
     ops.Yield: _misplaced,
     ops.Condition: _misplaced,
 }

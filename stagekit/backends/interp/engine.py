@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stagekit.backends.interp.access import WrittenBytes
+from stagekit.backends.interp.breakpoints import StoppedBlock
 from stagekit.backends.interp.control import CONTROLS
 from stagekit.backends.interp.findings import Finding, FindingSink, Index3, Message
 from stagekit.backends.interp.memory import Allocation, at_byte, find, join_arenas
@@ -94,13 +95,17 @@ def launch(
     block: Index3,
     dynamic_shared_bytes: int = 0,
     allocations: Sequence[Allocation] = (),
+    stop: Callable[[int, StoppedBlock], None] | None = None,
 ) -> Report:
-    """Run a prepared kernel. grid: blocks, block: threads, along x, y, z. See the module for slots and allocations."""
+    """Run a prepared kernel. grid: blocks, block: threads, along x, y, z. See the module for slots and allocations.
+
+    stop: called at each `breakpoint()` of a block, with the number of its scene and the threads that stop.
+    """
     params, known = _bind((*program.fn.params, *program.extra), slots, allocations)
     join_arenas(known)
     options, checks = program.options, program.options.checks
     sink = FindingSink(options.max_findings)
-    state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink)
+    state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink, stop=stop)
     written = WrittenBytes(options.outputs, checks.uninitialised)
     measured = Measured()
     if checks.races:

@@ -1,4 +1,4 @@
-"""Straight-line ops as steps: arithmetic by the tables of `semantics`, memory through `access.py`, prints and asserts.
+"""Straight-line ops as steps: arithmetic by the tables of `semantics`, memory through `access.py`, and what the host sees.
 
 A step reads and writes `values` by number. Rows of `semantics` that are plain NumPy functions of the operands' own dtype are
 called directly; the run sets NumPy's error state once for all of them.
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp.access import both, read, write
+from stagekit.backends.interp.breakpoints import stopped_blocks
 from stagekit.backends.interp.checks import checks_of
 from stagekit.backends.interp.findings import Message
 from stagekit.backends.interp.memory import Allocation, Pointers, choose, just_aligned
@@ -216,6 +217,17 @@ def _assert(c: Compiler, op: ops.Assert) -> Built:
     return (step,)
 
 
+def _breakpoint(c: Compiler, op: ops.Breakpoint) -> Built:
+    numbers, types = c.numbers(op.operands_), [v.type for v in op.operands_]
+
+    def step(values: Values, team: Team) -> None:
+        if team.launch.stop is not None:
+            for stopped in stopped_blocks(team, [values[n] for n in numbers], types):
+                team.launch.stop(op.scene, stopped)
+
+    return (step,)
+
+
 def _messages(c: Compiler, op: ops.Print | ops.Assert, template: str) -> Callable[[Values, Team, Any], list[Message]]:
     numbers = c.numbers(op.operands_)
     dtypes = [scalar_dtype(v) for v in op.operands_]
@@ -245,4 +257,5 @@ STEPS: Builders = {
     ops.Alloc: _alloc,
     ops.Print: _print,
     ops.Assert: _assert,
+    ops.Breakpoint: _breakpoint,
 }

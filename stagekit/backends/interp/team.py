@@ -9,7 +9,7 @@ Warps are rows of 32: `to_warps` lays lanes out as (warps, 32), with a hole for 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -41,6 +41,7 @@ class LaunchState:
 
     grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
     writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
+    stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
     tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
     and shifting a tag right gives its block or its warp.
     """
@@ -56,6 +57,7 @@ class LaunchState:
     prints: list[Message] = field(default_factory=list)
     failures: list[Message] = field(default_factory=list)
     writes: int = 0
+    stop: Callable[[int, Any], None] | None = None
 
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
