@@ -31,7 +31,7 @@ import stagekit as sk
 THREADS = 256
 BLOCKS = {"cuda": 120, "cpu": 12}  # that run tests; all run at once on any GPU of ten multiprocessors
 STRESS_BLOCKS = {"cuda": 40, "cpu": 0}
-PRIMES = (5, 7, 11, 13, 17, 19, 23, 29)  # no multiple of the number of blocks: an order of the blocks each
+PRIMES = (7, 11, 13, 17, 19, 23, 29, 31)  # none divides a number of blocks, so that each gives an order of them all
 SCRATCH = 1 << 20
 BASE = 4  # a result is below; an outcome is a number of that base
 

@@ -184,7 +184,7 @@ _UNCHECKED: Any = dict.fromkeys(
 
 def _differences(target: str, wanted: Outcome, actual: Outcome) -> Iterator[Problem]:
     if wanted.has_failed or actual.has_failed:  # what else it leaves has no meaning
-        if wanted.has_failed != actual.has_failed:
+        if wanted.has_failed != actual.has_failed and target != "cuda":  # there only `debug=True` tells
             words = "fails an assert that holds" if actual.has_failed else "passes an assert that fails"
             yield Problem(f"{target} assert", f"{target} {words}")
         return
