@@ -136,8 +136,28 @@ def launch(name: str) -> None:
         return
     case = next(c for c in planted.CASES if c.name == name)
     arguments = case.fresh_arguments()
-    there = {n: sk.cuda.to_device(v) for n, v in arguments.items() if isinstance(v, np.ndarray)}
+    there = {n: on_gpu(v) for n, v in arguments.items() if isinstance(v, np.ndarray)}
     case.kernel[case.brackets](**{**arguments, **there})
+
+
+def on_gpu(array: np.ndarray[Any, Any]) -> Any:
+    """Return a copy on the GPU with the same strides, which has what lies between the elements as well."""
+    whole = array
+    while not whole.flags.c_contiguous and isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    copy = sk.cuda.to_device(whole)
+    if whole is array:
+        return copy
+    address = copy.__cuda_array_interface__["data"][0] + array.ctypes.data - whole.ctypes.data
+    return Strided(copy, {"data": (address, False), "strides": array.strides, "shape": array.shape})
+
+
+class Strided:
+    """Part of an array on the GPU, as `interface` says."""
+
+    def __init__(self, whole: Any, interface: dict[str, Any]) -> None:
+        self.whole = whole
+        self.__cuda_array_interface__ = {**whole.__cuda_array_interface__, **interface}
 
 
 def context_lives() -> bool:
