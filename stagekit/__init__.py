@@ -40,6 +40,7 @@ from stagekit.frontend.language import (
 )
 from stagekit.frontend.language import block_threads as _block_threads
 from stagekit.frontend.language import in_vectors as _in_vectors
+from stagekit.frontend.language import is_multiple as _is_multiple
 from stagekit.frontend.language import lanes as _lanes
 from stagekit.frontend.language import load_vector as _load_vector
 from stagekit.frontend.language import store_vector as _store_vector

@@ -48,7 +48,7 @@ from stagekit.artifact import Artifact, RecordSite
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.hostexpr import HostOp, Slot
-from stagekit.signature import ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
+from stagekit.signature import ArraySpec, Fact, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
 
 T = TypeVar("T")
 _IMPORTED_AT_S = time.time()
@@ -269,7 +269,7 @@ def _store(folder: Path, limit_mb: str) -> EntryStore:
 
 _CLASSES: tuple[type, ...] = (
     Slot, HostOp,
-    ArraySpec, PointerSpec, ScalarSpec, NoneSpec, ParamSlot, Signature, LaunchSpec,
+    ArraySpec, PointerSpec, ScalarSpec, NoneSpec, ParamSlot, Fact, Signature, LaunchSpec,
     RecordSite, Loc,
 )  # fmt: skip
 _BY_NAME = {cls.__name__: (cls, tuple(f.name for f in dataclasses.fields(cls))) for cls in _CLASSES}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
@@ -111,19 +112,66 @@ def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
     return list(accumulate((slot.size_bytes for slot in slots), initial=0))
 
 
+class KernelEntry(StrEnum):
+    """The bodies that a kernel may have. What each takes for granted of its arguments are its facts.
+
+    QUICK: all that its trace asked. GENERAL: what the quick entry does of arguments that do not overlap, nothing else.
+    OVERLAPPING: nothing.
+    """
+
+    QUICK = "quick"
+    GENERAL = "general"
+    OVERLAPPING = "overlapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What code takes for granted of its arguments. holds: not 0 where it does. text: the same in words.
+
+    otherwise: the entry that runs a launch for which it does not hold.
+    """
+
+    holds: HostExpr
+    text: str
+    otherwise: KernelEntry
+
+
+class Choice(NamedTuple):
+    """The entry that runs a launch. why: what does not hold of what the quick one takes for granted, in words."""
+
+    entry: KernelEntry
+    why: str
+
+
+QUICK = Choice(KernelEntry.QUICK, "")
+
+
+def choose(facts: Sequence[Fact], hold: Sequence[int]) -> Choice:
+    """Choose the entry for a launch. facts: those of the quick entry. hold: for each, whether it holds."""
+    failed = [fact for fact, holds in zip(facts, hold) if not holds]
+    if not failed:
+        return QUICK
+    entry = (
+        KernelEntry.OVERLAPPING
+        if any(fact.otherwise is KernelEntry.OVERLAPPING for fact in failed)
+        else KernelEntry.GENERAL
+    )
+    return Choice(entry, f"the {entry} entry, since this does not hold: {'; '.join(fact.text for fact in failed)}")
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
     shared_needs: dynamic shared bytes, each of which a launch must give at least. facts: what the code takes for granted of its
-    arguments; other code runs a launch for which one of them is 0.
+    arguments.
     """
 
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
     defaults: tuple[Any, ...] = ()
     shared_needs: tuple[HostExpr, ...] = ()
-    facts: tuple[HostExpr, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,12 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
+from stagekit.frontend.facts import Argument
 from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
-from stagekit.frontend.sequential import Apart, Layout, sequential
+from stagekit.frontend.sequential import Apart, Equal, Layout, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
@@ -48,15 +49,34 @@ from stagekit.ir.intervals import Interval
 from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
 from stagekit.limits import MAX_THREADS
-from stagekit.signature import ArgSpec, ArraySpec, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
+from stagekit.signature import (
+    ArgSpec,
+    ArraySpec,
+    Fact,
+    KernelEntry,
+    LaunchSpec,
+    NoneSpec,
+    ParamSlot,
+    PointerSpec,
+    ScalarSpec,
+    Signature,
+)
+
+
+class ArgumentsApart(NamedTuple):
+    """Two arguments, by position, that are taken not to overlap; or else, if `equal` is not None, to be one array."""
+
+    one: int
+    other: int
+    equal: Equal
 
 
 @dataclass(frozen=True)
 class KernelRequest:
     """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
-    has_hosts: also trace what inline assembly means on targets that have no PTX. arguments_meet: any two arrays of a block-level
-    kernel may overlap.
+    has_hosts: also trace what inline assembly means on targets that have no PTX. entry: which body. apart: for the general one,
+    what the quick one takes for granted of arrays that overlap.
     """
 
     parameters: Parameters
@@ -65,7 +85,8 @@ class KernelRequest:
     options: TraceOptions
     symbol: str
     has_hosts: bool = True
-    arguments_meet: bool = False
+    entry: KernelEntry = KernelEntry.QUICK
+    apart: tuple[ArgumentsApart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +96,7 @@ class Traced:
     pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
     other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths. waits:
     the barriers that the order of statements needs, and why. grid_axes: along which blocks may differ. scenes: what each
-    `breakpoint()` shows.
+    `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
     """
 
     function: Function
@@ -91,6 +112,7 @@ class Traced:
     widened: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     grid_axes: tuple[int, ...] = (0, 1, 2)
+    apart: tuple[ArgumentsApart, ...] = ()
 
     @cached_property
     def ir(self) -> str:
@@ -121,7 +143,8 @@ class _Trace:
         self.source: Source = request.parameters.snapshot.source
         self.loc = self.source.loc(self.source.node, None, ())
         self.builder = Builder(self.loc)
-        self.tracer = Tracer(self.builder, request.options, assumed, has_hosts=request.has_hosts)
+        is_quick = request.entry is KernelEntry.QUICK
+        self.tracer = Tracer(self.builder, request.options, assumed, is_quick=is_quick, has_hosts=request.has_hosts)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []
@@ -169,6 +192,7 @@ class _Trace:
             return Number(self._slot("value", position, arg.dtype, name))
         base = Address(self._slot("address", position, arg.dtype, name))
         align = (meaning.align if meaning else None) or arg.dtype.itemsize
+        self.tracer.intervals.known[base.value] = Interval(0, dtypes.int64.max, align)
         if isinstance(meaning, Pointer):
             self.specs.append(PointerSpec(name, arg.dtype, False, align))
             return base
@@ -181,8 +205,12 @@ class _Trace:
 
     def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0) -> Value:
         self.slots.append(ParamSlot(kind, position, dtype, axis))
-        self.params.append(Value(PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), name))
-        return self.params[-1]
+        value = Value(PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), name)
+        array = self.request.parameters.run_time[position].name
+        texts = {"size": f"`{array}.shape[{axis}]`", "stride": f"the stride of `{array}` along axis {axis}"}
+        self.tracer.facts.arguments[value] = Argument(len(self.params), texts.get(kind, f"`{name}`"))
+        self.params.append(value)
+        return value
 
     def _size(self, position: int, axis: int, size: Any, name: str) -> Extent:
         if isinstance(size, int):
@@ -249,11 +277,15 @@ class _Trace:
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
         waits: tuple[str, ...] = ()
-        facts: tuple[HostExpr, ...] = ()
+        facts = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
+        apart: tuple[ArgumentsApart, ...] = ()
         if self.tracer.is_block_level:
-            ordered = sequential(Function(self.request.symbol, body), self._threads_of_block(), self._sized())
+            ordered = sequential(
+                Function(self.request.symbol, body), self._threads_of_block(), self._sized(), self._given()
+            )
             body, waits = ordered.function.body, ordered.waits
-            facts = tuple(map(self._fact, ordered.apart))
+            apart = tuple(self._arguments_apart(each) for each in ordered.apart)
+            facts += [self._fact(each) for each in ordered.apart]
         grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
         written = flow.written(body, flow.sources(body))
         for slot, param in zip(self.slots, self.params):
@@ -261,16 +293,17 @@ class _Trace:
             if param in written and isinstance(spec, ArraySpec | PointerSpec):
                 self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
         needs = self._shared_needs(body)
-        needed = self._needed_slots(body, launch, (*needs, *facts))
+        is_one_of_several = bool(facts) or self.request.entry is not KernelEntry.QUICK
+        needed = [*range(len(self.slots))] if is_one_of_several else self._needed_slots(body, launch, needs)
         number = {old: new for new, old in enumerate(needed)}
-        specs, launch, needs, facts = _renumbered((tuple(self.specs), launch, needs, facts), number)
+        specs, launch, needs = _renumbered((tuple(self.specs), launch, needs), number)
         slots = tuple(self.slots[i] for i in needed)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
         function = Function(self.request.symbol, body, self._attributes(block, slots))
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         return Traced(
             function=function,
-            signature=Signature(specs, slots, defaults, needs, facts),
+            signature=Signature(specs, slots, defaults, needs, tuple(facts)),
             launch=launch,
             style=style,
             block=block,
@@ -282,16 +315,23 @@ class _Trace:
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
             waits=waits,
             grid_axes=grid_axes,
+            apart=apart,
         )
 
     def _sized(self) -> dict[Value, Layout]:
-        """Return the arrays, of which the launcher sees where they end, with what it reads of each; none if they may overlap."""
-        if self.request.arguments_meet:
-            return {}
+        """Return the arrays, of which the launcher sees where they end, with what it reads of each."""
         places = [i for i, slot in enumerate(self.slots) if slot.kind == "address"]
         return {
             self.params[i]: self._layout(i) for i in places if isinstance(self.specs[self.slots[i].argument], ArraySpec)
         }
+
+    def _given(self) -> dict[tuple[Value, Value], Equal] | None:
+        """Return what the quick entry takes for granted of arrays that overlap; None for itself."""
+        if self.request.entry is KernelEntry.QUICK:
+            return None
+        arrays = {slot.argument: param for slot, param in zip(self.slots, self.params) if slot.kind == "address"}
+        given = [((arrays[each.one], arrays[each.other]), each.equal) for each in self.request.apart]
+        return {each: equal for pair, equal in given for each in (pair, pair[::-1])}
 
     def _layout(self, address: int) -> Layout:
         """Return the sizes and strides that are read of the array whose address is in this slot."""
@@ -299,18 +339,23 @@ class _Trace:
         rows = zip(self.slots, self.params)
         return {(s.kind, s.axis): p for s, p in rows if s.argument == of and s.kind in ("size", "stride")}
 
-    def _fact(self, apart: Apart) -> HostExpr:
-        """Return whether two arrays do not overlap, for the launcher."""
+    def _arguments_apart(self, apart: Apart) -> ArgumentsApart:
+        one, other = (self.slots[self.params.index(each)].argument for each in (apart.one, apart.other))
+        return ArgumentsApart(one, other, apart.may_be_same)
+
+    def _fact(self, apart: Apart) -> Fact:
+        """Return the fact that two arrays do not overlap."""
         one, other = (self.params.index(each) for each in (apart.one, apart.other))
         (first, end), (other_first, other_end) = self._ends(one), self._ends(other)
-        found = HostOp("or", (HostOp("le", (end, other_first)), HostOp("le", (other_end, first))))
-        if apart.may_be_same is None:
-            return found
-        same: HostExpr = HostOp("eq", (Slot(one), Slot(other)))
-        for what in sorted(apart.may_be_same, key=repr):
-            pair = tuple(Slot(self.params.index(self._layout(each)[what])) for each in (one, other))
-            same = HostOp("and", (same, HostOp("eq", pair)))
-        return HostOp("or", (found, same))
+        holds = HostOp("or", (HostOp("le", (end, other_first)), HostOp("le", (other_end, first))))
+        text = f"`{apart.one.name}` and `{apart.other.name}` do not overlap"
+        if apart.may_be_same is not None:
+            same: HostExpr = HostOp("eq", (Slot(one), Slot(other)))
+            for what in sorted(apart.may_be_same, key=repr):
+                pair = tuple(Slot(self.params.index(self._layout(each)[what])) for each in (one, other))
+                same = HostOp("and", (same, HostOp("eq", pair)))
+            holds, text = HostOp("or", (holds, same)), f"{text}, or are one array"
+        return Fact(holds, text, KernelEntry.OVERLAPPING)
 
     def _ends(self, address: int) -> tuple[HostExpr, HostExpr]:
         """Return where the array begins and ends whose address is in this slot, in bytes."""

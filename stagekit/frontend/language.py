@@ -31,6 +31,7 @@ from stagekit.frontend.errors import (
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
+from stagekit.frontend.facts import NotOfArguments
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
 from stagekit.frontend.source import name_given_to
@@ -265,6 +266,31 @@ def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = No
 def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
     """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
     _store(site, pointer, value, mask, align)
+
+
+@staged
+def is_multiple(site: Site, value: Any, divisor: int) -> bool:
+    """Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.
+
+    True where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other
+    code runs the launches for which it does not hold. False means that it is not known.
+    """
+    return _is_multiple(site, value, divisor, lambda why: None)
+
+
+def _is_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], None]) -> bool:
+    """Do that. refuse: called with words that say why, where it would be no function of the arguments."""
+    if isinstance(value, Address | Array):
+        found = arrays.base_of(site, value).value
+    elif isinstance(value, Number) and value.dtype.is_integer:
+        found = value.value
+    else:
+        return int(value) % divisor == 0
+    try:
+        return site.tracer.facts.is_multiple(found, divisor)
+    except NotOfArguments as error:
+        refuse(error.why)
+        return False
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:

@@ -216,6 +216,7 @@ def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Calla
     def trace() -> OpenBlock:
         counter = Value(loop.start.type, "i")
         intervals.known[counter] = inside
+        carried.tracer.facts.loops[counter] = loop.start, loop.step
         with builder.block([counter, *(params := carried.params())]) as block:
             carried.bind(params)
             body(counter)
@@ -253,6 +254,7 @@ def _counted_while(
 
     def advance() -> None:
         now = counter.get().value
+        carried.tracer.facts.loops[now] = loop.start, loop.step
         body(now)
         following = trips.following(now)
         if is_more:

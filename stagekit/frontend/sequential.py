@@ -40,6 +40,10 @@ _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 Layout = Mapping[Hashable, Value]
 """The sizes and strides of an argument that its launcher reads, by what each is."""
 
+Equal = frozenset[Hashable] | None
+"""Of two arguments that do not overlap unless they begin at one address: which of their sizes and strides are equal then. None
+where they never overlap."""
+
 
 class Apart(NamedTuple):
     """Two arguments that must not overlap, or the order of statements would not hold.
@@ -49,7 +53,7 @@ class Apart(NamedTuple):
 
     one: Value
     other: Value
-    may_be_same: frozenset[Hashable] | None
+    may_be_same: Equal
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,18 @@ class Sequential:
     apart: tuple[Apart, ...]
 
 
-def sequential(fn: Function, threads: int, sized: Mapping[Value, Layout]) -> Sequential:
+def sequential(
+    fn: Function, threads: int, sized: Mapping[Value, Layout], given: Mapping[tuple[Value, Value], Equal] | None
+) -> Sequential:
     """Return `fn` without `once` and `statement`, for a block of `threads` threads along x.
 
-    sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code.
+    sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code. given: of
+    pairs, in both orders, what is known, and no more may be asked; None where anything may.
     """
     once = _Once(fn, threads)
     if any(type(op) is ops.ActOnce for op in walk(fn.body)):
         fn = once.run()
-    order = _Order(fn.body, threads, once.conditions, sized)
+    order = _Order(fn.body, threads, once.conditions, sized, given)
     if threads > 1:
         order.find()
 
@@ -165,11 +172,19 @@ class _Access:
 class _Order:
     """Finds the statements that must begin with a barrier. reasons: by their `statement`, why."""
 
-    def __init__(self, body: Block, threads: int, conditions: set[Value], sized: Mapping[Value, Layout]) -> None:
+    def __init__(
+        self,
+        body: Block,
+        threads: int,
+        conditions: set[Value],
+        sized: Mapping[Value, Layout],
+        given: Mapping[tuple[Value, Value], Equal] | None,
+    ) -> None:
         self.threads = threads
         self.conditions = conditions
         self.body = body
         self.sized = sized
+        self.given = given
         self.dynamic = {op.result for op in walk(body) if isinstance(op, ops.Alloc) and op.count is None}
         self.comes_from = flow.sources(body)
         self.arrays: dict[Value, frozenset[Value]] = {}
@@ -316,8 +331,17 @@ class _Order:
             return True
         key = (one, other) if (other, one) not in self.apart else (other, one)
         alike = self.layout_in(a, one).keys() & self.sized[other].keys()
+        if self.given is not None:
+            if (one, other) not in self.given:
+                return True
+            if (equal := self.given[one, other]) is None:
+                self.apart[key] = None
+                return False
+            alike &= equal
         same = {one: other, **{self.sized[one][what]: self.sized[other][what] for what in alike}}
         is_same = one.type == other.type and not self.addresses_meet(self.moved(a, one, other, same), b)
+        if self.given is not None and not is_same:
+            return True
         known = self.apart.get(key, frozenset())
         self.apart[key] = known | alike if is_same and known is not None else None
         return False

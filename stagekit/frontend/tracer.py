@@ -33,6 +33,7 @@ from stagekit.frontend.errors import (
     UnboundSize,
     UnrollBudget,
 )
+from stagekit.frontend.facts import Facts
 from stagekit.frontend.journal import UNKNOWN, Journal, Location, Mark, holders
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
@@ -128,6 +129,7 @@ class Tracer:
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
+    is_quick: bool = True  # answer what depends on arguments with True; see `facts.py`
     has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
@@ -140,6 +142,7 @@ class Tracer:
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
         self.intervals = Intervals(self.builder.maker_of)
+        self.facts = Facts(self.builder, self.intervals, is_quick=self.is_quick)
 
     # -- what only the text of a kernel tells -------------------------------------------------------------------
 
@@ -161,12 +164,12 @@ class Tracer:
 
     def checkpoint(self) -> Checkpoint:
         """Return the point from which code may have to be traced again."""
-        lengths = len(self.printed), len(self.widened), len(self.exits)
+        lengths = len(self.printed), len(self.widened), len(self.exits), len(self.facts.asked)
         return Checkpoint(self.journal.mark(), lengths, self.unrolled_total)
 
     def forget(self, start: Checkpoint) -> None:
         """Forget what was printed, unrolled and left since `start`. The caller undoes the journal, which says what changed."""
-        for rows, length in zip((self.printed, self.widened, self.exits), start.lengths):
+        for rows, length in zip((self.printed, self.widened, self.exits, self.facts.asked), start.lengths):
             del rows[length:]  # type: ignore[attr-defined]  # lists of different things
         self.unrolled_total = start.unrolled_total
 

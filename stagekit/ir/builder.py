@@ -42,6 +42,14 @@ class OpenBlock:
         self.ops: list[Op] = []
         self.outer: OpenBlock | None = None  # the block that was open when this one was opened
         self.builder: Any = None
+        self._definitions: dict[Value, Op] = {}  # of the first so many ops
+        self._defined = 0
+
+    def definitions(self) -> dict[Value, Op]:
+        """Return the op that defines each value so far. What is asked for often costs one look at each op."""
+        self._definitions.update((value, op) for op in self.ops[self._defined :] for value in op.results)
+        self._defined = len(self.ops)
+        return self._definitions
 
     def __enter__(self) -> Self:
         self.outer, self.builder.current = self.builder.current, self
@@ -83,6 +91,15 @@ class Builder:
             for op in itertools.islice(reversed(block.ops), LOOK_BACK):
                 if value in op.results:
                     return op
+            block = block.outer
+        return None
+
+    def definition_of(self, value: Value) -> Op | None:
+        """Return the op that defines `value`, wherever it is in the open blocks."""
+        block: OpenBlock | None = self.current
+        while block is not None:
+            if op := block.definitions().get(value):
+                return op
             block = block.outer
         return None
 

@@ -22,6 +22,7 @@ from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, 
 from stagekit.runtime.args import OF_AN_OBJECT, Binder, Unreadable, describe, read_array
 from stagekit.runtime.errors import ArgumentError, UnreadableArray
 from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
+from stagekit.signature import ParamSlot, Signature
 
 Typed = tuple[ArgType, Device | None]
 Reader = Callable[[Any], Typed]
@@ -117,6 +118,21 @@ def view_of(value: Any) -> ArrayView | None:
         return read_array(value)
     except Unreadable:
         return None
+
+
+def slot_values(signature: Signature, values: Sequence[Any]) -> list[Any] | None:
+    """Return the native parameters that these arguments give; None where the launch will refuse one of them."""
+    try:
+        return [_slot_value(slot, values[slot.argument]) for slot in signature.slots]
+    except (AttributeError, IndexError, TypeError):
+        return None
+
+
+def _slot_value(slot: ParamSlot, value: Any) -> Any:
+    if slot.kind == "value":
+        return value if slot.dtype.is_float else int(value)
+    view: Any = view_of(value)
+    return view.address if slot.kind == "address" else (view.shape if slot.kind == "size" else view.strides)[slot.axis]
 
 
 def _without_annotation(name: str, value: Any) -> Typed:

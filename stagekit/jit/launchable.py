@@ -23,10 +23,10 @@ from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provide_support
 from stagekit.jit.options import check_compile
 from stagekit.jit.variant import Variant
-from stagekit.runtime.kernel import ArgumentsMeet, Kernel
+from stagekit.runtime.kernel import Kernel, OtherEntry
 from stagekit.runtime.launch_config import is_exact
 from stagekit.runtime.native_process import CallShape
-from stagekit.signature import Signature
+from stagekit.signature import Choice, KernelEntry, Signature
 
 if TYPE_CHECKING:
     from stagekit.backends.ptxas import CompileReport
@@ -42,7 +42,7 @@ class Specialized(Protocol):
     def constexprs(self) -> Mapping[str, Any]: ...
     def call_shape(self) -> CallShape: ...
     def kernel_for(
-        self, key: Any, values: tuple[Any, ...], target: str | None, *, arguments_meet: bool = False
+        self, key: Any, values: tuple[Any, ...], target: str | None, choice: Choice | None = None
     ) -> tuple[Variant, Kernel]: ...
 
 
@@ -247,10 +247,10 @@ class Launchable:
         variant, kernel = specialization.kernel_for(key, values, target)
         try:
             kernel.launch(values, kernel.request(key))
-        except ArgumentsMeet:
-            _, kernel = specialization.kernel_for(key, values, target, arguments_meet=True)
+        except OtherEntry as other:
+            variant, kernel = specialization.kernel_for(key, values, target, other.choice)
             kernel.launch(values, kernel.request(key))
-        else:
+        if variant.entry is KernelEntry.QUICK:
             self._offer(key, specialization, variant, kernel)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
@@ -260,8 +260,8 @@ class Launchable:
         _, kernel = specialization.kernel_for(key, values, target)
         try:
             return kernel.prepare(values, kernel.request(key))
-        except ArgumentsMeet:
-            _, kernel = specialization.kernel_for(key, values, target, arguments_meet=True)
+        except OtherEntry as other:
+            _, kernel = specialization.kernel_for(key, values, target, other.choice)
             return kernel.prepare(values, kernel.request(key))
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:

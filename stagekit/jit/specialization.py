@@ -30,6 +30,7 @@ from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape, LaunchParameter
 from stagekit.runtime.records import show
+from stagekit.signature import QUICK, Choice, KernelEntry
 
 
 class Owner(Protocol):
@@ -57,7 +58,7 @@ class Specialization(Launchable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._variants: Once[tuple[tuple[ArgType, ...], bool], Variant] = Once()
+        self._variants: Once[tuple[tuple[ArgType, ...], KernelEntry], Variant] = Once()
         self._last: Variant | None = None
 
     @property
@@ -149,39 +150,37 @@ class Specialization(Launchable):
             raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
         return self._variant(tuple(kind for kind in found if kind is not None))
 
-    def _variant(
-        self, arg_types: tuple[ArgType, ...], target: str = "cuda", *, arguments_meet: bool = False
-    ) -> Variant:
-        """Return the variant for these types. A new one is traced as `target` needs it. arguments_meet: see `KernelRequest`."""
+    def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda", choice: Choice = QUICK) -> Variant:
+        """Return the variant for these types. A new one is traced as `target` needs it."""
+        entry = choice.entry
 
         def make() -> Variant:
             config.check_switches()
             began_s = time.perf_counter()
-            types_before, _ = next(reversed(self._variants), (None, False))
-            why = history.why_types(types_before, arg_types, self.parameters) or self._why
-            if arguments_meet:
-                why = "two of its arguments overlap"
-            traced = self._trace(arg_types, has_hosts=target != "cuda", arguments_meet=arguments_meet)
+            types_before, _ = next(reversed(self._variants), (None, entry))
+            why = choice.why or history.why_types(types_before, arg_types, self.parameters) or self._why
+            traced = self._trace(arg_types, has_hosts=target != "cuda", entry=entry)
             self.history.note("traced", "", why, began_s)
             for line in traced.printed:
                 show(line + "\n")
-            retrace = functools.partial(self._trace_again, arg_types, arguments_meet)
-            return Variant(self.name, self.constexprs, self.history, traced, why, retrace, self.explained)
+            retrace = functools.partial(self._trace_again, arg_types, entry)
+            return Variant(self.name, entry, self.constexprs, self.history, traced, why, retrace, self.explained)
 
-        key = arg_types, arguments_meet
+        key = arg_types, entry
         self._last = self._variants.get(key) or self._variants.of(key, make)
         return self._last
 
-    def _trace_again(self, arg_types: tuple[ArgType, ...], arguments_meet: bool, captures: Captures) -> Traced:
+    def _trace_again(self, arg_types: tuple[ArgType, ...], entry: KernelEntry, captures: Captures) -> Traced:
         """Trace for all targets what was traced for cuda alone. Raises SpecializeError where what was read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
-        return self._trace(arg_types, has_hosts=True, arguments_meet=arguments_meet)
+        return self._trace(arg_types, has_hosts=True, entry=entry)
 
-    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool, arguments_meet: bool) -> Traced:
+    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool, entry: KernelEntry) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
         facts = self._owner.parameters, self.constexprs, arg_types, options, symbol
-        request = KernelRequest(*facts, has_hosts, arguments_meet)
+        apart = self._variants[arg_types, KernelEntry.QUICK].traced.apart if entry is KernelEntry.GENERAL else ()
+        request = KernelRequest(*facts, has_hosts, entry, apart)
         with self.explained():
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
@@ -220,16 +219,23 @@ class Specialization(Launchable):
         return self, tuple(self._argument_types.bind(args, kwargs)), None
 
     def kernel_for(
-        self, key: Any, values: tuple[Any, ...], target: str | None, *, arguments_meet: bool = False
+        self, key: Any, values: tuple[Any, ...], target: str | None, choice: Choice | None = None
     ) -> tuple[Variant, Kernel]:
-        """Return the variant for these arguments, and what a launch with them runs: in a checked session the interpreter."""
+        """Return the variant for these arguments, and what a launch with them runs: in a checked session the interpreter.
+
+        choice: the entry, if it is known already.
+        """
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
-        if session is not None:
-            variant = self._variant(arg_types, "interp", arguments_meet=arguments_meet)
-            return variant, variant.checked(session.options).in_session(session)
         where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
-        variant = self._variant(arg_types, where, arguments_meet=arguments_meet)
+        if session is not None:
+            where = "interp"
+        variant = self._variant(arg_types, where)
+        choice = choice or variant.choose(values)
+        if choice.entry is not KernelEntry.QUICK:
+            variant = self._variant(arg_types, where, choice)
+        if session is not None:
+            return variant, variant.checked(session.options).in_session(session)
         return variant, variant.kernel(key, values, where, device)
 
     def call_shape(self) -> CallShape:

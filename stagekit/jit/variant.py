@@ -16,7 +16,9 @@ from stagekit.dtypes import DType
 from stagekit.forks import Once, new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.kernel import Traced
+from stagekit.hostexpr import Evaluator, compile_expressions
 from stagekit.jit import compilation
+from stagekit.jit.argtypes import slot_values
 from stagekit.jit.debugging import warn_of_breakpoints
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import guards_of
@@ -26,6 +28,7 @@ from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
 from stagekit.runtime.launch_config import Axes, check_block
 from stagekit.runtime.native_process import CaptureGuards
 from stagekit.runtime.views import Device
+from stagekit.signature import QUICK, Choice, KernelEntry, choose
 
 if TYPE_CHECKING:
     from stagekit.backends.interp import Options
@@ -53,12 +56,15 @@ def _short(value: Any) -> str:
 
 @dataclasses.dataclass(eq=False)
 class Variant:
-    """A specialisation for certain argument types. traced: perhaps for cuda alone. why: the reason it was made, in words.
+    """A specialisation for certain argument types, and one of its entries. traced: perhaps for cuda alone.
+
+    why: the reason it was made, in words.
 
     retrace: traces it for all targets. explained: makes the context in which an error says which specialisation it is of.
     """
 
     name: str
+    entry: KernelEntry
     constexprs: Mapping[str, Any]
     history: History
     traced: Traced
@@ -89,6 +95,16 @@ class Variant:
             return self.traced
 
     # -- launching ----------------------------------------------------------------------------------------------
+
+    def choose(self, args: tuple[Any, ...]) -> Choice:
+        """Choose the entry for a launch, of the variant of the quick one, so that no other is compiled for nothing."""
+        facts = self.traced.signature.facts
+        values = slot_values(self.traced.signature, args) if facts else None
+        return QUICK if values is None else choose(facts, self._facts(values))
+
+    @functools.cached_property
+    def _facts(self) -> Evaluator:
+        return compile_expressions([fact.holds for fact in self.traced.signature.facts])
 
     def kernel(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
         """Return what `kernel[key](*args)` runs on `target`; without brackets, key is None."""

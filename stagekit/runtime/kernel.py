@@ -34,7 +34,7 @@ from stagekit.runtime.launch_config import (
     read_brackets,
 )
 from stagekit.runtime.native_process import State
-from stagekit.signature import LaunchSpec, ParamSlot, slot_offsets
+from stagekit.signature import Choice, LaunchSpec, ParamSlot, choose, slot_offsets
 
 
 class Kernel:
@@ -50,7 +50,7 @@ class Kernel:
         needs = artifact.signature.shared_needs
         self._shared_needs = compile_expressions(needs) if needs else None
         facts = artifact.signature.facts
-        self._facts = compile_expressions(facts) if facts else None
+        self._facts = compile_expressions([fact.holds for fact in facts]) if facts else None
 
     def request(self, key: Any) -> LaunchRequest:
         """Return what `kernel[key]` asks for. key: None without brackets; mostly the same object as at the last launch."""
@@ -95,10 +95,10 @@ class Kernel:
     def _size(self, values: Native, arguments: Sequence[Any], brackets: LaunchRequest) -> LaunchSize:
         """Return the size of a launch: from the brackets, from the kernel itself, or from a grid function.
 
-        Raises ArgumentsMeet where other code has to run these arguments.
+        Raises OtherEntry where other code has to run these arguments.
         """
-        if self._facts is not None and not all(self._facts(values)):  # type: ignore[arg-type]
-            raise ArgumentsMeet
+        if self._facts is not None and not all(hold := self._facts(values)):  # type: ignore[arg-type]
+            raise OtherEntry(choose(self.artifact.signature.facts, hold))
         asked = brackets.size
         if isinstance(asked, LaunchSize):
             size = asked
@@ -115,8 +115,15 @@ class Kernel:
         return size
 
 
-class ArgumentsMeet(Exception):
-    """Raised before anything has run, where arguments overlap that the code of a kernel takes for different arrays."""
+class OtherEntry(Exception):
+    """Raised before anything has run, where something does not hold that the code of a kernel takes for granted.
+
+    choice: the entry that runs such a launch.
+    """
+
+    def __init__(self, choice: Choice) -> None:
+        super().__init__(choice)
+        self.choice = choice
 
 
 class IdleKernel(Kernel):

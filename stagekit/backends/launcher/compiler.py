@@ -97,7 +97,7 @@ class LauncherRequest:
     def of(cls, signature: Signature, **fields: Any) -> LauncherRequest:
         """Make a request from a signature, without the names of its parameters."""
         specs = tuple(replace(spec, name="") for spec in signature.specs)
-        needs, facts = signature.shared_needs, signature.facts
+        needs, facts = signature.shared_needs, tuple(fact.holds for fact in signature.facts)
         return cls(specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
 
 

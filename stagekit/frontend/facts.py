@@ -1,0 +1,326 @@
+"""Facts: what a trace asks about the arguments of launches that it does not know yet, and takes for granted afterwards.
+
+    sk.speculate(n % 8 == 0)                 a fact: the argument `n` is a multiple of 8
+    is_multiple(src + row * stride, 16)      two: `src` begins at a multiple of 16 bytes, `stride` is a multiple of 4 elements
+    is_multiple(row * 32, 16)                none: it is one, whatever the arguments
+
+A question is answered with True where the answer follows from the code alone. Otherwise, where it is a function of the
+arguments, the trace of the quick entry (`signature.KernelEntry`) answers with True and notes a fact: the launcher then sees to it
+that the code runs only where the fact holds. The other entries answer with False, which means "not known".
+
+An integer or an address is written as a sum of products, with coefficients that count modulo a power of two:
+
+    address of src + 4 * row * stride        {(src,): 1, (row, stride): 4}
+
+An unknown (the index of a block, of a thread, of an iteration, an element that was loaded) may be anything; so what stands
+before it, here 4 * stride, has to be a multiple by itself. Sums, products and shifts wrap in the width of their dtype, which
+keeps multiples of powers of two up to that width, and of no other numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stagekit.hostexpr import HostExpr, HostOp, Slot
+from stagekit.ir import BinaryKind, Builder, Op, Pointer, Scalar, Value, ops
+from stagekit.ir.intervals import Intervals
+from stagekit.ir.ops import UnaryKind
+
+_WORD = 64  # bits; sums of products count modulo 2**64
+_MOST_TERMS = 8  # of a sum; longer ones are unknown as a whole
+
+Product = tuple[Value, ...]  # factors, each an argument or an unknown; none for the number 1
+
+
+class Polynomial(NamedTuple):
+    """The sum of coefficient * product, which is right modulo 2**bits."""
+
+    terms: Mapping[Product, int]
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """The fact that a sum of products of arguments is a multiple of `divisor`."""
+
+    terms: tuple[tuple[Product, int], ...]
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """The fact that an expression of the arguments is not 0, in the words of the user's line."""
+
+    holds: HostExpr
+    text: str
+
+
+class Argument(NamedTuple):
+    """A parameter of the kernel in machine code: its number among all, and what texts call it."""
+
+    slot: int
+    text: str
+
+
+class NotOfArguments(Exception):
+    """Raised where a question does not depend on the arguments alone. why: in words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Facts:
+    """The questions of one trace. is_quick: whether what depends on arguments may be taken for granted.
+
+    arguments: the parameters. loops: by the index of a loop, where it starts and its step. asked: the facts so far, in order.
+    """
+
+    def __init__(self, builder: Builder, intervals: Intervals, *, is_quick: bool) -> None:
+        self.builder = builder
+        self.intervals = intervals
+        self.is_quick = is_quick
+        self.arguments: dict[Value, Argument] = {}
+        self.loops: dict[Value, tuple[Value, Value]] = {}
+        self.asked: list[Multiple | Predicate] = []
+        self._sums: dict[Value, Polynomial] = {}
+        self._iterations: dict[Value, Value] = {}
+
+    # -- multiples ----------------------------------------------------------------------------------------------
+
+    def is_multiple(self, value: Value, divisor: int) -> bool:
+        """Return whether an integer, or an address in bytes, is known to be a multiple, or is taken for one from now on.
+
+        Raises NotOfArguments where that would have to be known of something else than arguments.
+        """
+        if isinstance(value.type, Scalar) and self.intervals[value].multiple % divisor == 0:
+            return True
+        if divisor & (divisor - 1):
+            return self._is_argument_multiple(value, divisor)
+        found = self._sum(value)
+        if divisor > 1 << found.bits:
+            found = Polynomial({(value,): 1}, _WORD)
+        needed = []
+        for unknown, terms in self._by_unknowns(found).items():
+            left = self._reduced(terms, divisor)
+            if unknown and left and not any(left):
+                raise NotOfArguments("it depends on more than the arguments")
+            if left:
+                needed.append(left)
+        return all(self._may_hold(each, divisor) for each in needed) and self._take(needed, divisor)
+
+    def _is_argument_multiple(self, value: Value, divisor: int) -> bool:
+        """Do the same for a divisor that is no power of two: a sum or product may have wrapped, an argument itself cannot."""
+        while isinstance(op := self.builder.definition_of(value), ops.Cast) and _is_widening(op):
+            value = op.operand
+        if value not in self.arguments or isinstance(value.type, Pointer):
+            raise NotOfArguments(f"a result of arithmetic may wrap, and {divisor} is no power of two")
+        return self._take([{(value,): 1}], divisor)
+
+    def _by_unknowns(self, found: Polynomial) -> dict[Product, dict[Product, int]]:
+        """Return the sums of products of arguments that stand before each product of unknowns."""
+        groups: dict[Product, dict[Product, int]] = {}
+        for product, coefficient in found.terms.items():
+            unknown = tuple(v for v in product if v not in self.arguments)
+            known = tuple(v for v in product if v in self.arguments)
+            groups.setdefault(unknown, {})[known] = coefficient
+        return groups
+
+    def _reduced(self, terms: Mapping[Product, int], divisor: int) -> dict[Product, int]:
+        """Return the part of a sum that is not known to be a multiple."""
+        return {p: c % divisor for p, c in terms.items() if c * self._divisor_of(p) % divisor}
+
+    def _divisor_of(self, product: Product) -> int:
+        """Return a power of two that divides a product of arguments."""
+        known = [f.divisor for f in self.asked if isinstance(f, Multiple) and f.terms == ((product, 1),)]
+        if len(product) == 1:
+            known.append(self.intervals[product[0]].multiple)
+        else:
+            known.append(math.prod([self._divisor_of((value,)) for value in product]))
+        return max(map(_power_of_two, known))
+
+    def _may_hold(self, terms: Mapping[Product, int], divisor: int) -> bool:
+        """Return whether a sum may be a multiple at all, by its constant part and by the facts that hold already."""
+        rest = {p: c for p, c in terms.items() if p}
+        constant = terms.get((), 0)
+        if constant % math.gcd(divisor, *[c * self._divisor_of(p) for p, c in rest.items()]):
+            return False
+        for fact in self.asked:
+            known = dict(fact.terms) if isinstance(fact, Multiple) else {}
+            common = math.gcd(fact.divisor, divisor) if isinstance(fact, Multiple) else 1
+            other = known.pop((), 0)
+            same = known.keys() == rest.keys() and all((known[p] - rest[p]) % common == 0 for p in rest)
+            if same and (other - constant) % common:
+                return False
+        return True
+
+    def _take(self, needed: list[dict[Product, int]], divisor: int) -> bool:
+        """Take it for granted that these sums are multiples, in the quick entry; return whether that is so."""
+        if needed and not self.is_quick:
+            return False
+        for terms in needed:
+            common = math.gcd(divisor, *terms.values())  # 4 * n is a multiple of 16 where n is one of 4
+            plain = tuple(sorted(((p, c // common) for p, c in terms.items()), key=self._order))
+            if len(plain) == 1 and divisor & (divisor - 1) == 0:
+                plain = ((plain[0][0], 1),)  # what is left is odd
+            self._note(Multiple(plain, divisor // common))
+        return True
+
+    def _order(self, term: tuple[Product, int]) -> list[int]:
+        return [self.arguments[value].slot for value in term[0]]
+
+    def _note(self, fact: Multiple | Predicate) -> None:
+        if fact not in self.asked:
+            self.asked.append(fact)
+
+    # -- sums of products ---------------------------------------------------------------------------------------
+
+    def _sum(self, value: Value) -> Polynomial:
+        found = self._sums.get(value)
+        if found is None:
+            found = self._sums[value] = self._computed(value)
+        return found
+
+    def _computed(self, value: Value) -> Polynomial:
+        if value not in self.arguments:
+            made = self._of_loop(value) if value in self.loops else self._of_op(self.builder.definition_of(value))
+            if made is not None and len(made.terms) <= _MOST_TERMS:
+                width = _WORD if isinstance(value.type, Pointer) else value.type.dtype.bits
+                return Polynomial(
+                    {p: c % 2**_WORD for p, c in made.terms.items() if c % 2**_WORD}, min(made.bits, width)
+                )
+        return Polynomial({(value,): 1}, _WORD) if value in self.arguments else self._unknown(value)
+
+    def _unknown(self, value: Value) -> Polynomial:
+        """Return a value as an unknown, times what is known to divide it."""
+        op = self.builder.definition_of(value)
+        if isinstance(op, ops.Alloc):
+            divisor = op.align
+        else:
+            divisor = _power_of_two(self.intervals[value].multiple) if isinstance(value.type, Scalar) else 1
+        return Polynomial({(value,): divisor}, _WORD)
+
+    def _of_op(self, op: Op | None) -> Polynomial | None:
+        match op:
+            case ops.Constant() if not isinstance(op.value, float):
+                return Polynomial({(): int(op.value)}, _WORD)
+            case ops.Offset():
+                return _added(self._sum(op.pointer), self._sum(op.index), op.pointer.type.dtype.itemsize)
+            case ops.Binary() if op.result.type.dtype.is_integer:
+                return self._of_binary(op)
+            case ops.Unary() if op.kind is UnaryKind.NEG and op.result.type.dtype.is_integer:
+                return _added(Polynomial({}, _WORD), self._sum(op.operand), -1)
+            case ops.Cast() if _is_between_integers(op):
+                return self._sum(op.operand)
+            case ops.Bitcast() if isinstance(op.operand.type, Pointer):
+                return self._sum(op.operand)
+        return None
+
+    def _of_binary(self, op: ops.Binary) -> Polynomial | None:
+        match op.kind:
+            case BinaryKind.ADD | BinaryKind.SUB:
+                return _added(self._sum(op.lhs), self._sum(op.rhs), 1 if op.kind is BinaryKind.ADD else -1)
+            case BinaryKind.MUL:
+                return _multiplied(self._sum(op.lhs), self._sum(op.rhs))
+            case BinaryKind.SHL:
+                by = self.intervals[op.rhs].constant
+                if by is not None and 0 <= by < op.result.type.dtype.bits:
+                    return _added(Polynomial({}, _WORD), self._sum(op.lhs), 1 << by)
+        return None
+
+    def _of_loop(self, index: Value) -> Polynomial:
+        start, step = self.loops[index]
+        iteration = self._iterations.setdefault(index, Value(index.type, index.name))
+        return _added(self._sum(start), _multiplied(self._sum(step), Polynomial({(iteration,): 1}, _WORD)), 1)
+
+    # -- for the launcher ---------------------------------------------------------------------------------------
+
+    def found(self) -> Iterator[tuple[HostExpr, str]]:
+        """Yield each fact as an expression that is not 0 where it holds, and in words. What another one implies is left out."""
+        for fact in self.asked:
+            if isinstance(fact, Predicate):
+                yield fact.holds, fact.text
+            elif not any(_implies(other, fact) for other in self.asked):
+                yield self._expression(fact), self._text(fact)
+
+    def _expression(self, fact: Multiple) -> HostExpr:
+        total: HostExpr = 0
+        for product, coefficient in fact.terms:
+            term: HostExpr = 1
+            for factor in product:
+                term = _op("mul", term, Slot(self.arguments[factor].slot))
+            total = _op("add", total, _op("mul", term, coefficient))
+        divisor = fact.divisor
+        rest = ("and", (total, divisor - 1)) if divisor & (divisor - 1) == 0 else ("mod", (total, divisor))
+        return HostOp("eq", (HostOp(*rest), 0))
+
+    def _text(self, fact: Multiple) -> str:
+        (product, coefficient), *others = fact.terms
+        if not others and coefficient == 1 and len(product) == 1 and isinstance(product[0].type, Pointer):
+            return f"`{product[0].name}` begins at a multiple of {fact.divisor} bytes"
+        texts = [([str(c)] if c != 1 or not p else []) + [self._name(v) for v in p] for p, c in fact.terms]
+        return f"{' + '.join(map(' * '.join, texts))} is a multiple of {fact.divisor}"
+
+    def _name(self, value: Value) -> str:
+        text = self.arguments[value].text
+        return f"the address of {text}" if isinstance(value.type, Pointer) else text
+
+
+def _op(kind: str, left: HostExpr, right: HostExpr) -> HostExpr:
+    """Return a sum or a product, without adding 0 or multiplying by 1."""
+    neutral = 0 if kind == "add" else 1
+    if left == neutral or right == neutral:
+        return right if left == neutral else left
+    return HostOp(kind, (left, right))
+
+
+def _added(a: Polynomial, b: Polynomial, factor: int) -> Polynomial:
+    """Return `a + factor * b`."""
+    terms = dict(a.terms)
+    for product, coefficient in b.terms.items():
+        terms[product] = terms.get(product, 0) + factor * coefficient
+    return Polynomial(terms, min(a.bits, b.bits))
+
+
+def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
+    terms: dict[Product, int] = {}
+    for p, c in a.terms.items():
+        for q, d in b.terms.items():
+            product = tuple(sorted((*p, *q), key=id))
+            terms[product] = terms.get(product, 0) + c * d
+    return Polynomial(terms, min(a.bits, b.bits))
+
+
+def _power_of_two(number: int) -> int:
+    """Return the greatest power of two that divides a number; of 0 one that is large enough."""
+    return number & -number or 1 << _WORD
+
+
+def _is_between_integers(op: ops.Cast) -> bool:
+    source, target = op.operand.type, op.result.type
+    return (
+        isinstance(source, Scalar)
+        and source.dtype.is_integer
+        and isinstance(target, Scalar)
+        and target.dtype.is_integer
+    )
+
+
+def _is_widening(op: ops.Cast) -> bool:
+    """Return whether the result of a cast is always the number that it casts."""
+    if not _is_between_integers(op):
+        return False
+    source, target = op.operand.type.dtype, op.result.type.dtype
+    return bool(target.min <= source.min and source.max <= target.max)
+
+
+def _implies(other: Multiple | Predicate, fact: Multiple) -> bool:
+    return (
+        isinstance(other, Multiple)
+        and other.terms == fact.terms
+        and other.divisor > fact.divisor
+        and other.divisor % fact.divisor == 0
+    )
