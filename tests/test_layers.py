@@ -7,6 +7,9 @@ Imports inside functions and under `TYPE_CHECKING` count: that is where cycles h
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +35,7 @@ GROUND = (
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
 SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing"}
-SEES_PUBLIC_NAMES = {"lib"}
+SEES_PUBLIC_NAMES = {"lib", "kernels"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
     "llvmlite": {"backends"},
@@ -96,15 +99,30 @@ def test_a_library_stays_in_its_rooms(path: Path) -> None:
     assert set() == {library for library in libraries if room_of(path) not in LIBRARY_ROOMS[library]}
 
 
-USERS = sorted([*EXAMPLES.glob("*.py"), *(PACKAGE / "lib").glob("*.py")])
+USERS = sorted(
+    [*EXAMPLES.glob("*.py"), *(path for room in SEES_PUBLIC_NAMES for path in (PACKAGE / room).glob("*.py"))]
+)
 
 
 @pytest.mark.parametrize("path", USERS, ids=lambda p: p.name)
-def test_lib_and_examples_use_the_public_names_only(path: Path) -> None:
+def test_lib_kernels_and_examples_use_the_public_names_only(path: Path) -> None:
     """What is written with them proves that the language is enough."""
     ours = {name for name in imports_of(path) if _is_ours(name)}
+    own = f"stagekit.{room_of(path)}" if path.is_relative_to(PACKAGE) else "stagekit.kernels"
 
-    assert set() == {name for name in ours if name != "stagekit" and not name.startswith("stagekit.lib")}
+    assert set() == {name for name in ours if name != "stagekit" and not name.startswith(own)}
+
+
+def test_kernels_use_nothing_of_the_library_that_users_lack() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (PACKAGE / "kernels").glob("*.py")}
+
+    assert set() == {name for name, text in texts.items() if re.search(r"\bsk\._\w", text)}
+
+
+def test_importing_the_package_imports_no_kernels() -> None:
+    code = "import stagekit, sys; sys.exit(any(name.startswith('stagekit.kernels') for name in sys.modules))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_module_has_a_room() -> None:

@@ -1,7 +1,7 @@
 """A room has a budget of lines: what it carries must be read by whoever carries it on.
 
 A change that needs more raises the row here, and its commit message says what for. What has got shorter takes its row along.
-The idea is tinygrad's, whose CI counts lines.
+The idea is tinygrad's, whose CI counts lines. `lib` and `kernels` are written in the language: they are no part of its compiler.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 13_500,
     "frontend": 11_700,
     "intrinsics": 2_650,
+    "kernels": 600,
     "ir": 3_500,
     "jit": 2_950,
     "lib": 600,

@@ -264,7 +264,11 @@ def _classes(annotation: Any) -> tuple[type, ...] | None:
 
 
 def strip(annotation: Any) -> Any:
-    """Return what stands inside `Annotated[...]` and aliases."""
+    """Return what stands inside `Annotated[...]` and aliases, and inside `Annotated[...] | None`."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        options = [strip(each) for each in typing.get_args(annotation) if each is not type(None)]
+        is_marked = len(options) == 1 and isinstance(options[0], Tensor | Pointer | DType)
+        return Optional(options[0]) if is_marked else annotation
     if typing.get_origin(annotation) is Annotated:
         inner, *extra = typing.get_args(annotation)
         return next((e for e in extra if isinstance(e, MARKERS)), strip(inner))

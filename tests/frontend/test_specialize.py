@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -264,6 +265,21 @@ def test_annotations_over_names_of_the_function_around():  # P24
     A = np.arange(6, dtype=np.int64).reshape(3, 2)
     assert run(make(sk.int64, 2), A)[0] == 5
     assert refused(lambda: run(make(sk.int64, 3), A)).id == "WRONG_SIZE"
+
+
+def test_an_annotated_array_may_be_absent():
+    columns = sk.dynamic("columns")
+    Vector = Annotated[sk.Array, sk.Tensor((columns,), sk.int64)]
+
+    @sk.jit
+    def kernel(out: Vector, A: Vector | None, b: Annotated[int, sk.int32] | None):
+        out[0] = 7 if A is None else A[columns - 1]
+        out[1] = 8 if b is None else b
+
+    assert run(kernel, None, None, size=2) == [7, 8]
+    assert run(kernel, np.arange(2), 3, size=2) == [1, 3]
+    assert refused(lambda: run(kernel, np.arange(3), 3, size=2)).id == "WRONG_SIZE"
+    assert refused(lambda: run(kernel, np.arange(2.0), 3, size=2)).id == "WRONG_DTYPE"
 
 
 def test_misspelt_dtypes_and_sizes_in_annotations_name_the_nearest():  # T8

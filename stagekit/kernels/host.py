@@ -1,0 +1,65 @@
+"""What the plain functions of the shelf ask of arrays, whichever library they come from, before they launch a kernel."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import stagekit as sk
+
+MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
+STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
+
+
+def dtype_of(array: Any) -> sk.DType:
+    """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
+    dtype: sk.DType = getattr(sk, str(array.dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
+    return dtype
+
+
+def empty_like(array: Any) -> Any:
+    """Return a new array of the same library, device, shape and dtype, in C order, with arbitrary contents."""
+    return empty(array, tuple(array.shape), dtype_of(array))
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: sk.DType) -> Any:
+    """Return a new array of this shape and dtype with arbitrary contents, of the library and on the device of `like`."""
+    if isinstance(like, sk.cuda.DeviceArray):
+        return sk.cuda.empty(shape, dtype, like.device)
+    library = sys.modules[type(like).__module__.partition(".")[0]]
+    if hasattr(like, "new_empty"):  # torch
+        return like.new_empty(shape, dtype=getattr(library, dtype.name))
+    return library.empty(shape, dtype.numpy)
+
+
+def as_rows(array: Any) -> Any:
+    """Return a view of an array with two axes: the last one, and all before it as one."""
+    if len(array.shape) == 2:
+        return array
+    require_packed(array)
+    return array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
+
+
+def require_packed(array: Any) -> None:
+    """Refuse an array with gaps between its elements, of which a view with other axes may be a copy."""
+    if not is_packed(array):
+        raise ValueError(f"an array of shape {tuple(array.shape)} has gaps: pass one of two axes, or without gaps")
+
+
+def is_packed(array: Any) -> bool:
+    """Return whether an array lies in C order without gaps."""
+    if isinstance(array, sk.cuda.DeviceArray):
+        return True
+    return bool(array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous)
+
+
+def power_of_two(length: int) -> int:
+    """Return the least power of two that is at least `length`, and at least 1."""
+    return 1 << max(length - 1, 0).bit_length()
+
+
+def tile_for(columns: int) -> tuple[int, bool]:
+    """Return the tile for rows of this length, and whether a row fits in it."""
+    block = power_of_two(columns)
+    return (block, True) if block <= MAX_TILE else (STREAMED_TILE, False)

@@ -1,0 +1,72 @@
+"""Losses of rows of logits, with their gradients: cross-entropy. One program for each row.
+
+The row is read twice, or once where it fits a tile: for its largest element and the sum of exponentials, as in softmax, and to
+write the gradient. A loss and a gradient are made by one kernel, so that no softmax is stored between them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.fragments import load_piece, starts, store_piece
+from stagekit.kernels.host import as_rows, dtype_of, empty, tile_for
+from stagekit.kernels.normalizing import largest_and_total
+
+
+@functools.cache
+def cross_entropy_kernel(
+    dtype: sk.DType, target_dtype: sk.DType, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False
+) -> sk.JitFunction:
+    """Return the kernel `k[rows](logits, targets, losses, gradient, scale, ignore)`; gradient may be None, or the logits.
+
+    scale: of the gradient, what the loss of a row counts for.
+    """
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Targets = Annotated[sk.Array, sk.Tensor((rows,), target_dtype)]
+    Losses = Annotated[sk.Array, sk.Tensor((rows,), sk.float32)]
+
+    @sk.jit(fastmath=fastmath)
+    def cross_entropy(
+        logits: Rows, targets: Targets, losses: Losses, gradient: Rows | None, scale: sk.float32, ignore: sk.int64
+    ) -> None:
+        row = sk.program_id(0)
+        target = targets[row]
+        counts = target != ignore
+        chosen = sk.load(logits[row] + target, mask=counts).to(sk.float32)
+        if ONE_TILE:
+            x = load_piece(logits[row], 0, columns, BLOCK, -float("inf"))
+            largest = sk.reduce_max(x)
+            total = sk.reduce_sum(sk.exp(x - largest))
+        else:
+            largest, total = largest_and_total(logits[row], columns, BLOCK)
+        losses[row] = largest + sk.log(total) - chosen if counts else 0
+        if gradient is not None:
+            factor = scale if counts else 0
+            for start in starts(columns, BLOCK, ONE_TILE):
+                if not ONE_TILE:  # else the row is still here
+                    x = load_piece(logits[row], start, columns, BLOCK)
+                expected = sk.where(start + sk.arange(0, BLOCK) == target, 1.0, 0.0)
+                store_piece(gradient[row], start, columns, (sk.exp(x - largest) * (1 / total) - expected) * factor)
+
+    return cross_entropy
+
+
+def cross_entropy(
+    logits: Any, targets: Any, *, gradient: Any = None, scale: float = 1.0, ignore: int = -100, fastmath: bool = False
+) -> Any:
+    """Return the loss of each row, float32: log(sum(exp(logits))) - logits[target], 0 where the target is `ignore`.
+
+    logits: float32, float16 or bfloat16, classes along the last axis. targets: int32 or int64, an axis less; each is `ignore`, or
+    below the number of classes. gradient: like logits, or the logits themselves; (softmax(logits) - one_hot(target)) * scale is
+    written to it, 0 for an ignored row. scale: 1 / rows for the gradient of the mean.
+    """
+    losses = empty(logits, tuple(targets.shape), sk.float32)
+    source = as_rows(logits)
+    rows, columns = source.shape
+    kernel = cross_entropy_kernel(dtype_of(logits), dtype_of(targets), *tile_for(columns), fastmath=fastmath)
+    flat = [x if len(x.shape) == 1 else x.reshape((rows,)) for x in (targets, losses)]
+    kernel[rows](source, *flat, gradient if gradient is None else as_rows(gradient), scale, ignore)
+    return losses

@@ -1,0 +1,193 @@
+"""Rows scaled to a sum, a size or a spread: softmax, rmsnorm, layernorm. One program for each row.
+
+A row that fits a tile is read once and stays in registers. A longer one passes through in several tiles, once for what is known
+of the whole row and once to be written; `ONE_TILE` decides while a kernel is specialised. Sums are in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.fragments import load_piece, starts, store_piece
+from stagekit.kernels.host import as_rows, dtype_of, empty_like, tile_for
+
+LOWEST = sk.float32.min
+
+
+# -- softmax ------------------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def softmax_of_tile(source: Any, target: Any, columns: Any, BLOCK: int) -> None:
+    """Write the softmax of a row that is read once."""
+    x = load_piece(source, 0, columns, BLOCK, -float("inf"))
+    e = sk.exp(x - sk.reduce_max(x))
+    store_piece(target, 0, columns, e * (1 / sk.reduce_sum(e)))
+
+
+@sk.inline
+def softmax_of_tiles(source: Any, target: Any, columns: Any, BLOCK: int) -> None:
+    """Write the softmax of a row that is read twice: first for its largest element and its sum."""
+    largest, total = largest_and_total(source, columns, BLOCK)
+    for start in range(0, columns, BLOCK):
+        x = load_piece(source, start, columns, BLOCK)
+        store_piece(target, start, columns, sk.exp(x - largest) * (1 / total))
+
+
+@sk.inline
+def largest_and_total(source: Any, columns: Any, BLOCK: int) -> Any:
+    """Return the largest x of a row, and the sum of exp(x - largest), in one pass.
+
+    Each element of the tile has a sum of its own, scaled down whenever its own largest element grows.
+    Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+    """
+    largest = sk.full(BLOCK, LOWEST, sk.float32)
+    total = sk.zeros(BLOCK, sk.float32)
+    for start in range(0, columns, BLOCK):
+        x = load_piece(source, start, columns, BLOCK, -float("inf"))
+        now = sk.maximum(largest, x)
+        total = total * sk.exp(largest - now) + sk.exp(x - now)
+        largest = now
+    of_row = sk.reduce_max(largest)
+    return of_row, sk.reduce_sum(total * sk.exp(largest - of_row))
+
+
+@functools.cache
+def softmax_kernel(dtype: sk.DType, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, out)` for rows of at most BLOCK elements, or of any length unless ONE_TILE."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    softmax_of_row = softmax_of_tile if ONE_TILE else softmax_of_tiles
+
+    @sk.jit(fastmath=fastmath)
+    def softmax(x: Rows, out: Rows) -> None:
+        row = sk.program_id(0)
+        softmax_of_row(x[row], out[row], columns, BLOCK)
+
+    return softmax
+
+
+def softmax(x: Any, *, out: Any = None, fastmath: bool = False) -> Any:
+    """Return the softmax along the last axis: exp(x - max) / sum(exp(x - max)).
+
+    x: float32, float16 or bfloat16; of rows of two axes, the rows may be apart. out: the same shape and dtype, x itself too.
+    fastmath: the GPU's approximate exp.
+    """
+    out = empty_like(x) if out is None else out
+    source, target = as_rows(x), as_rows(out)
+    rows, columns = source.shape
+    softmax_kernel(dtype_of(x), *tile_for(columns), fastmath=fastmath)[rows](source, target)
+    return out
+
+
+# -- rmsnorm ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def rmsnorm_kernel(dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, residual, weight, out, eps)`; residual may be None."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Weight = Annotated[sk.Array, sk.Tensor((columns,), weight_dtype, strides=(1,))]
+
+    @sk.jit
+    def rmsnorm(x: Rows, residual: Rows | None, weight: Weight, out: Rows, eps: sk.float32) -> None:
+        row = sk.program_id(0)
+        source = x[row] if residual is None else residual[row]  # the row, once the residual is added
+        squares = sk.zeros(BLOCK, sk.float32)
+        for start in starts(columns, BLOCK, ONE_TILE):
+            v = load_piece(x[row], start, columns, BLOCK)
+            if residual is not None:
+                v = add_residual(v, residual[row], start, columns)
+            squares += v * v
+        scale = sk.rsqrt(sk.reduce_sum(squares) / columns + eps)
+        for start in starts(columns, BLOCK, ONE_TILE):
+            if not ONE_TILE:  # else the row is still here
+                v = load_piece(source, start, columns, BLOCK)
+            store_piece(out[row], start, columns, v * scale * load_piece(weight, start, columns, BLOCK))
+
+    return rmsnorm
+
+
+@sk.inline
+def add_residual(v: Any, residual: Any, start: Any, columns: Any) -> Any:
+    """Return v plus a piece of the residual, which becomes the residual: rounded, as the next layer reads it."""
+    v = (v + load_piece(residual, start, columns, len(v))).to(residual.dtype)
+    store_piece(residual, start, columns, v)
+    return v.to(sk.float32)
+
+
+def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: float = 1e-6) -> Any:
+    """Return x / sqrt(mean(x²) + eps) * weight, with the mean along the last axis.
+
+    x: float32, float16 or bfloat16. weight: as long as the last axis, of a float dtype of its own. out: like x, x itself too.
+    residual: like x; x + residual is normalised, and written to it.
+    """
+    out = empty_like(x) if out is None else out
+    source, target = as_rows(x), as_rows(out)
+    rows, columns = source.shape
+    kernel = rmsnorm_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns))
+    kernel[rows](source, residual if residual is None else as_rows(residual), weight, target, eps)
+    return out
+
+
+# -- layernorm ----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def layernorm_kernel(dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, residual, weight, bias, out, eps)`; residual and bias may be None.
+
+    The spread is the mean of squared distances from the mean, which loses no digits as E[x²] - E[x]² does: a row of several
+    tiles is read three times.
+    """
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Weight = Annotated[sk.Array, sk.Tensor((columns,), weight_dtype, strides=(1,))]
+
+    @sk.jit
+    def layernorm(
+        x: Rows, residual: Rows | None, weight: Weight, bias: Weight | None, out: Rows, eps: sk.float32
+    ) -> None:
+        row = sk.program_id(0)
+        source = x[row] if residual is None else residual[row]  # the row, once the residual is added
+        total = sk.zeros(BLOCK, sk.float32)
+        for start in starts(columns, BLOCK, ONE_TILE):
+            v = load_piece(x[row], start, columns, BLOCK)
+            if residual is not None:
+                v = add_residual(v, residual[row], start, columns)
+            total += v
+        mean = sk.reduce_sum(total) / columns
+        squares = sk.zeros(BLOCK, sk.float32)
+        for start in starts(columns, BLOCK, ONE_TILE):
+            if not ONE_TILE:  # else the row is still here
+                v = load_piece(source, start, columns, BLOCK)
+            squares += sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0) ** 2
+        scale = sk.rsqrt(sk.reduce_sum(squares) / columns + eps)
+        for start in starts(columns, BLOCK, ONE_TILE):
+            if not ONE_TILE:
+                v = load_piece(source, start, columns, BLOCK)
+            y = (v - mean) * scale * load_piece(weight, start, columns, BLOCK)
+            if bias is not None:
+                y += load_piece(bias, start, columns, BLOCK)
+            store_piece(out[row], start, columns, y)
+
+    return layernorm
+
+
+def layernorm(
+    x: Any, weight: Any, bias: Any = None, *, residual: Any = None, out: Any = None, eps: float = 1e-5
+) -> Any:
+    """Return (x - mean) / sqrt(mean((x - mean)²) + eps) * weight + bias, with the means along the last axis.
+
+    x: float32, float16 or bfloat16. weight, bias: as long as the last axis, of one float dtype. out: like x, x itself too.
+    residual: like x; x + residual is normalised, and written to it.
+    """
+    out = empty_like(x) if out is None else out
+    source, target = as_rows(x), as_rows(out)
+    rows, columns = source.shape
+    kernel = layernorm_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns))
+    kernel[rows](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
+    return out
