@@ -202,6 +202,8 @@ class Load(Op):
     `other` (both or neither given).
 
     align: bytes of which the address is a multiple, a claim of whoever makes the op. None: the size of an element.
+    covers: the elements of a vector access that has been taken apart, of whose first this is the op; 0 in the ops of the others.
+    For checks and measurements only, like `loc`.
     """
 
     pointer: Value = operand()
@@ -209,16 +211,18 @@ class Load(Op):
     other: Value | None = optional_operand()
     count: int | None = attribute()
     align: int | None = attribute()
+    covers: int = 1
 
 
 @op("store", effects=frozenset({Effect.WRITE}))
 class Store(Op):
-    """Write one element, or a vector to neighbours, where `mask`, one bool, holds. align: as in `Load`."""
+    """Write one element, or a vector to neighbours, where `mask`, one bool, holds. align, covers: as in `Load`."""
 
     pointer: Value = operand()
     value: Value = operand()
     mask: Value | None = optional_operand()
     align: int | None = attribute()
+    covers: int = 1
 
 
 @op("alloc")

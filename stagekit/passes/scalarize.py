@@ -202,9 +202,9 @@ def _elements(s: _Scalarizer, op: ops.Load | ops.Store) -> Iterator[Op]:
     """Yield `op` at the address of each element. The first has the alignment that is claimed, of which the others follow."""
     count = (op.result if isinstance(op, ops.Load) else op.value).type.count  # type: ignore[union-attr]
     op = op.with_operands(s.mapping)  # type: ignore[assignment]
-    yield op
+    yield op.replace(covers=count)
     for lane in range(1, count):
-        yield op.replace(pointer=s.builder.offset(op.pointer, s.builder.index(lane)), align=None)
+        yield op.replace(pointer=s.builder.offset(op.pointer, s.builder.index(lane)), align=None, covers=0)
 
 
 _RULES: dict[type[Op], Callable[[_Scalarizer, Any], None]] = {

@@ -412,6 +412,81 @@ def accesses(A, rounds, statements: sk.constexpr, BLOCK: sk.constexpr):
             sk.store(A + write + (i if onward > 0 else BLOCK - 1 - i), x * 3 + 1)
 
 
+@sk.inline(per_thread=True)
+def load_wide(A, at, width):
+    """What each thread holds of `width` neighbours for each."""
+    held = sk.alloc_local(width, A.dtype)
+    sk._store_vector(held + 0, sk._load_vector(A + at + sk.cuda.thread_idx("x") * width, width, 4), 4)
+    return held
+
+
+@sk.inline(per_thread=True)
+def store_wide(A, at, width, held):
+    sk._store_vector(A + at + sk.cuda.thread_idx("x") * width, sk._load_vector(held + 0, width, 4) * 3 + 1, 4)
+
+
+@sk.inline(per_thread=True)
+def load_one(A, at, step):
+    held = sk.alloc_local(1, A.dtype)
+    held[0] = A[at + sk.cuda.thread_idx("x") * step]
+    return held
+
+
+@sk.inline(per_thread=True)
+def store_one(A, at, step, held):
+    A[at + sk.cuda.thread_idx("x") * step] = held[0] * 3 + 1
+
+
+@sk.jit
+def wide_accesses(A, rounds, statements: sk.constexpr, WIDTH: sk.constexpr, BLOCK: sk.constexpr):
+    sk.arange(0, BLOCK)
+    for _ in range(rounds):
+        for read, write, step in statements:
+            if step == 0:
+                store_wide(A, write, WIDTH, load_wide(A, read, WIDTH))
+            else:
+                store_one(A, write, step, load_one(A, read, step))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.sampled_from([3, 33, 100]), st.sampled_from([2, 4, 8]))
+def test_any_order_of_wide_accesses_is_that_of_numpy(data, block, width):
+    """Each statement moves one element of each thread, or a vector; NumPy does the same one after the other."""
+    steps = st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0, 0, 1, width]))
+    statements = tuple(data.draw(st.lists(steps, min_size=1, max_size=4)))
+    rounds = data.draw(st.integers(1, 2))
+    A = np.arange(block * width + 9, dtype=np.int32)
+    expected, t = A.copy(), np.arange(block)
+    for _ in range(rounds):
+        for read, write, step in statements:
+            place = t * step if step else np.arange(block * width)
+            expected[write + place] = expected[read + place] * 3 + 1
+
+    for target in ("cpu", "interp"):
+        found = A.copy()
+        sk.jit(wide_accesses.function, target=target)[(1,)](found, rounds, statements, width, block)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("statements", "waits"),
+    [
+        ([(0, 0, 0), (0, 0, 0)], 0),  # each thread its own vector
+        ([(0, 0, 0), (3, 1, 4)], 0),  # its last element, its second
+        ([(0, 0, 0), (4, 4, 4)], 1),  # the first of the next thread
+        ([(0, 0, 0), (0, 0, 1)], 1),
+        ([(0, 0, 4), (1, 1, 0)], 1),  # a vector that ends in the next thread's element
+    ],
+)
+def test_threads_wait_where_the_last_element_of_a_vector_may_meet_another(statements, waits):
+    kernel = wide_accesses.specialize(
+        A=sk.Tensor((None,), sk.int32), rounds=sk.int32, statements=tuple(statements), WIDTH=4, BLOCK=64
+    )
+
+    assert len(kernel.trace().waits) >= waits
+    assert (kernel.trace().waits == ()) == (waits == 0)
+
+
 def test_inline_ptx_may_access_more_than_one_element():
     def kernel(A: Floats, BLOCK: sk.constexpr):
         sk.store(A + sk.arange(0, BLOCK) + 1, 1.0)

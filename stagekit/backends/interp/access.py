@@ -168,7 +168,8 @@ def _report_misaligned(team: Team, address: Pointers, lanes: Array | None, acces
         return
     offset_bytes = in_lane(address.offset_bytes(access.dtype), int(np.argmax(at_fault)))
     excess = (allocation.base + offset_bytes) % align or allocation.align
-    diagnostic = MisalignedAccess(VERBS[access.role], access.dtype.name, offset_bytes, allocation.name, excess, align)
+    what = access.dtype.name if access.covers <= 1 else f"{access.covers} {access.dtype.name}"
+    diagnostic = MisalignedAccess(VERBS[access.role], what, offset_bytes, allocation.name, excess, align)
     team.report(diagnostic, access.loc, at_fault, allocation.name)
 
 

@@ -173,15 +173,15 @@ class Compiler:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def access(self, op: Op, role: Role, pointer: Value, align: int | None = None) -> Access:
+    def access(self, op: Op, role: Role, pointer: Value) -> Access:
         """Register that `op` accesses memory through `pointer`."""
         kind = pointer.type
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
         is_seen = any(map(self.uses.is_used, op.results))
-        access = Access(
-            len(self.accesses) + 1, role, kind.dtype, kind.space, op.loc, self._axes_of(pointer), is_seen, align
-        )
+        stated = (op.align, op.covers) if isinstance(op, ops.Load | ops.Store) else ()
+        number, axes = len(self.accesses) + 1, self._axes_of(pointer)
+        access = Access(number, role, kind.dtype, kind.space, op.loc, axes, is_seen, *stated)
         self.accesses.append(access)
         return access
 

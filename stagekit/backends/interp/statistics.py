@@ -124,12 +124,14 @@ class Measured(Watcher):
 
     def access(self, touch: Touch, value: Any) -> None:
         access, warp = touch.access, np.asarray(touch.pick(touch.team.warp_tag))
-        itemsize = access.dtype.itemsize
-        start = touch.indices() * itemsize + touch.phase
+        if not access.covers:
+            return
+        size = access.dtype.itemsize * access.covers
+        start = touch.indices() * access.dtype.itemsize + touch.phase
         requests = len(np.unique(warp))
-        sectors = _sectors(warp, start + touch.allocation.base) if access.space is Space.GLOBAL else 0
-        passes = _passes(warp, start, itemsize) if access.space is Space.SHARED else 0
-        row = np.array([requests, len(warp), len(warp) * itemsize, sectors, passes])
+        sectors = _sectors(warp, start + touch.allocation.base, size) if access.space is Space.GLOBAL else 0
+        passes = _passes(warp, start, size) if access.space is Space.SHARED else 0
+        row = np.array([requests, len(warp), len(warp) * size, sectors, passes])
         self._accesses[access, touch.allocation.name] += row
 
     def branch(self, team: Team, loc: Loc, taken: Array) -> None:
@@ -147,17 +149,21 @@ class Measured(Watcher):
         return Statistics(tuple(accesses), tuple(branches))
 
 
-def _sectors(warp: Array, start: Array) -> int:
-    """Return the number of different (warp, sector) pairs. An element lies within one sector because it is aligned."""
-    pairs = np.stack([warp, start // SECTOR_BYTES], axis=1)
-    return len(np.unique(pairs, axis=0))
+def _sectors(warp: Array, start: Array, size: int) -> int:
+    """Return the number of different (warp, sector) pairs of accesses of `size` bytes each."""
+    return len(_units(warp, start, size, SECTOR_BYTES))
 
 
-def _passes(warp: Array, start: Array, itemsize: int) -> int:
+def _units(warp: Array, start: Array, size: int, unit: int) -> Array:
+    """Return the different pairs of a warp and a unit of so many bytes of which it touches some."""
+    first, most = start // unit, 1 + (size - 1 + unit - 1) // unit
+    units = np.minimum(first[:, None] + np.arange(most), ((start + size - 1) // unit)[:, None])
+    return np.unique(np.stack([np.repeat(warp, most), units.reshape(-1)], axis=1), axis=0)
+
+
+def _passes(warp: Array, start: Array, size: int) -> int:
     """Return the passes of all warps: of each, the different words of its busiest bank. An 8-byte element takes two words."""
-    words = (start[:, None] // BANK_BYTES + np.arange(max(itemsize // BANK_BYTES, 1))).reshape(-1)
-    warps = np.repeat(warp, len(words) // len(warp))
-    pairs = np.unique(np.stack([warps, words], axis=1), axis=0)
+    pairs = _units(warp, start, size, BANK_BYTES)
     rows, counts = np.unique(np.stack([pairs[:, 0], pairs[:, 1] % BANKS], axis=1), axis=0, return_counts=True)
     _, group = np.unique(rows[:, 0], return_inverse=True)
     most = np.zeros(int(group.max()) + 1, np.int64)

@@ -124,7 +124,7 @@ def _lanes(c: Compiler, mask: Value | None) -> Callable[[Values, Team], Any]:
 
 
 def _load(c: Compiler, op: ops.Load) -> Built:
-    access, lanes_of = c.access(op, "read", op.pointer, op.align), _lanes(c, op.mask)
+    access, lanes_of = c.access(op, "read", op.pointer), _lanes(c, op.mask)
     result, pointer = c.numbers((op.result, op.pointer))
     fill = None if op.mask is None or op.other is None else c.numbers((op.mask, op.other))
 
@@ -137,7 +137,7 @@ def _load(c: Compiler, op: ops.Load) -> Built:
 
 
 def _store(c: Compiler, op: ops.Store) -> Built:
-    access, lanes_of = c.access(op, "write", op.pointer, op.align), _lanes(c, op.mask)
+    access, lanes_of = c.access(op, "write", op.pointer), _lanes(c, op.mask)
     pointer, value = c.numbers((op.pointer, op.value))
 
     def store(values: Values, team: Team) -> None:

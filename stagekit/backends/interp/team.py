@@ -285,8 +285,8 @@ class Axes:
 class Access:
     """An op of the kernel that accesses memory.
 
-    number: its position among all of them, from 1. axes: of `A[i, j]`. is_seen: whether the kernel uses what is read. align:
-    bytes of which the op says that its address is a multiple; None for the element's size.
+    number: its position among all of them, from 1. axes: of `A[i, j]`. is_seen: whether the kernel uses what is read. align,
+    covers: as the op states them.
     """
 
     number: int
@@ -296,7 +296,8 @@ class Access:
     loc: Loc
     axes: Axes | None
     is_seen: bool
-    align: int | None
+    align: int | None = None
+    covers: int = 1
 
 
 class Touch(NamedTuple):

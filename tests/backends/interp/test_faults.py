@@ -120,6 +120,63 @@ def test_an_unaligned_view() -> None:
     assert 1.0 == view[63]
 
 
+def four_each(k: Kernel, align: int) -> Value:
+    """What each thread finds in `A` at its index times four: a vector whose address is said to be a multiple of `align`."""
+    return k.b.load(k.at(k.A, k.mul(k.tid(), k.i64(4))), count=4, align=align)
+
+
+@pytest.mark.parametrize(
+    ("start", "align", "found"), [(0, 16, 0), (1, 16, 8), (1, 4, 0), (2, 8, 0), (2, 16, 8), (4, 32, 4)]
+)
+def test_an_alignment_that_is_claimed_is_checked(start: int, align: int, found: int) -> None:
+    """Once for each thread, whatever the lanes of its vector."""
+    k = Kernel(A=pointer(F32), OUT=pointer(F32))
+    k.store(k.OUT, k.tid(), k.b.extract(four_each(k, align), 3))
+    memory = zeros(64)
+    a = memory[-(memory.ctypes.data // 4) % 8 + start :][:32]
+
+    report = check(k, [a, zeros(8)], threads=8)
+
+    assert ["MISALIGNED_ACCESS"] * (found > 0) == ids(report)
+    if found:
+        assert (found, align) == (report.findings[0].count, only(report).align)
+        assert "reads 4 float32 at byte 0 of `A`" in str(report)
+
+
+def test_where_the_mask_is_off_no_alignment_is_claimed() -> None:
+    k = Kernel(A=pointer(F32))
+    k.b.store(k.at(k.A, k.tid()), k.b.splat(k.f32(1), 2), k.eq(k.mod(k.tid(), k.i64(2)), k.i64(0)), align=8)
+    memory = zeros(12)
+
+    assert check(k, [memory[memory.ctypes.data // 4 % 2 :][:8]], threads=7).is_clean
+
+
+def test_shared_memory_is_aligned_as_it_promises_and_no_better() -> None:
+    for promised, expected in ((16, []), (8, ["MISALIGNED_ACCESS"])):
+        k = Kernel(OUT=pointer(F32))
+        tile = k.b.alloc(F32, Space.SHARED, 4 * 8, promised, "tile")
+        place = k.at(tile, k.mul(k.tid(), k.i64(4)))
+        k.b.store(place, k.b.splat(k.f32(3), 4), align=16)
+        k.store(k.OUT, k.tid(), k.b.load(place))
+
+        assert expected == ids(check(k, [zeros(8)], threads=8))
+
+
+def test_each_element_of_a_vector_is_checked() -> None:
+    """Its bounds, whether it was written, and who else touches it."""
+    k = Kernel(A=pointer(F32), OUT=pointer(F32))
+    tile = k.shared(F32, 4 * 8)
+    k.store(tile, k.mul(k.tid(), k.i64(4)), k.b.extract(four_each(k, 4), 0))
+    read = k.b.load(k.at(tile, k.mul(k.tid(), k.i64(4))), count=2, align=4)
+    k.b.store(k.at(k.OUT, k.mul(k.tid(), k.i64(2))), k.b.pack([k.b.extract(read, 0)] * 4), align=4)
+
+    report = check(k, [np.arange(31, dtype=np.float32), zeros(18)], threads=8)
+
+    found = [(f.id, f.diagnostic.index, f.count) for f in report.findings]  # type: ignore[attr-defined]
+    races = [("WARP_RACE", 2, 7), ("WARP_RACE", 3, 7)]
+    assert [("OUT_OF_BOUNDS", 31, 1), ("UNINITIALISED_READ", 1, 8), *races] == found
+
+
 def test_a_wider_element_at_an_odd_place() -> None:
     k = Kernel(A=pointer(U8), OUT=pointer(F32))
     k.store(k.OUT, k.tid(), k.b.load(k.bitcast(k.at(k.A, k.tid()), pointer(F32))))
@@ -823,6 +880,21 @@ def test_statistics_of_strides() -> None:
     assert (31, 7) == (rows["write", "tile"].bank_conflicts, rows["read", "tile"].bank_conflicts)
     assert 0.25 == rows["write", "OUT"].mask_efficiency
     assert [(1, 1)] == [(b.warps, b.diverged) for b in report.statistics.branches]
+
+
+def test_a_vector_is_one_request() -> None:
+    k = Kernel(A=pointer(F32), OUT=pointer(F32))
+    held = k.b.alloc(F32, Space.SHARED, 4 * 32, 16, "tile")
+    k.b.store(k.at(held, k.mul(k.tid(), k.i64(4))), four_each(k, 16), align=16)
+    memory = zeros(4 * 32 + 8)
+    a = memory[-(memory.ctypes.data // 4) % 8 :][: 4 * 32]
+
+    report = run(k.done(), [a, zeros(1)], ONE, (32, 1, 1), options=Options(statistics=True))
+
+    assert report.statistics is not None
+    (read, written) = report.statistics.accesses
+    assert (1, 32, 512, 16) == (read.requests, read.lanes, read.bytes, read.sectors)
+    assert (1, 32, 512, 4) == (written.requests, written.lanes, written.bytes, written.passes)
 
 
 def test_findings_are_limited_and_counted() -> None:
