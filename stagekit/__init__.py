@@ -39,6 +39,8 @@ from stagekit.frontend.language import (
     window,
 )
 from stagekit.frontend.language import block_threads as _block_threads
+from stagekit.frontend.language import choose as _choose
+from stagekit.frontend.language import dtype_of as _dtype_of
 from stagekit.frontend.language import in_vectors as _in_vectors
 from stagekit.frontend.language import is_multiple as _is_multiple
 from stagekit.frontend.language import lanes as _lanes
@@ -53,7 +55,26 @@ from stagekit.jit.decorators import function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization
-from stagekit.lib import Tile, arange, block_reduce, full, reduce_max, reduce_min, reduce_sum, warp_reduce, zeros
+from stagekit.lib import (
+    Tile,
+    all,
+    any,
+    arange,
+    argmax,
+    argmin,
+    block_reduce,
+    count_nonzero,
+    cumprod,
+    cumsum,
+    full,
+    reduce,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+    scan,
+    warp_reduce,
+    zeros,
+)
 from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
 __version__ = "0.1.0"

@@ -71,8 +71,11 @@ _SECTIONS = {
         ("load", "store", "alloc_shared", "alloc_local", "dynamic_shared", "window"),
     ),
     "tiles": (
-        "Values of a whole block, for block-level kernels, and reductions. Elementwise operations take tiles like numbers.",
-        ("arange", "full", "zeros", "reduce_sum", "reduce_max", "reduce_min", "warp_reduce", "block_reduce"),
+        "Values of a whole block, for block-level kernels, reductions and scans. Elementwise operations take tiles like numbers.",
+        (
+            *("arange", "full", "zeros", "reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin", "any", "all"),
+            *("count_nonzero", "cumsum", "cumprod", "reduce", "scan", "warp_reduce", "block_reduce"),
+        ),
     ),
     "choosing and staging": (
         "Choosing by value, what is decided while specialising, and launches.",

@@ -217,6 +217,7 @@ def _function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[
     """Call what `def` made. CPython runs those functions of the library that are marked by `direct`."""
     if "__stagekit_direct__" not in fn.__dict__:
         return _by_identity(site, fn, args, kwargs)
+    fn = getattr(fn, "__stagekit_fragment__", fn)  # of an entry point
     _variables(site, fn, args, kwargs)  # raises where the arguments do not fit
     return run_direct(site, fn, args, kwargs)
 

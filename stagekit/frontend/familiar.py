@@ -48,14 +48,13 @@ _ELSEWHERE = _by_name({
     "func": "`sk.inline`, or any Python function",
     "kernel": "`sk.jit`",
     "launch": "`kernel[grid, block](...)`",
+    "associative_scan": "`sk.scan(tile, combine)`",
 })  # fmt: skip
 
 
 # What other systems have and stagekit lacks, and what to do instead.
 _ABSENT = _by_name({
     "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
-    "cumsum cumprod scan associative_scan": "there is no scan yet: use `sk.shfl_up_sync` in a warp, shared memory in a block",
-    "argmax argmin": "there is none yet: find the best value, then `sk.reduce_min(sk.where(v == best, i, n))`",
     "rand randn randint philox": "there is no random generator yet: pass random numbers as an array",
     "sort argsort topk": "there is none: sort in shared memory by a loop of compare and exchange, or on the host",
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
@@ -108,8 +107,7 @@ _OF_TILES = _by_name({
     "sum": "`sk.reduce_sum(v)`",
     "max amax": "`sk.reduce_max(v)`",
     "min amin": "`sk.reduce_min(v)`",
-    "any": "`sk.reduce_max(mask)`",
-    "all": "`sk.reduce_min(mask)`",
+    "any all argmax argmin cumsum cumprod": "a function, as in `sk.any(v)` or `sk.argmax(v)`",
     "mean": "`sk.reduce_sum(v) / len(v)`",
     "dot vdot inner": "`sk.reduce_sum(v * w)`",
     "size": "`len(v)`",

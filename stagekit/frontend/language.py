@@ -18,7 +18,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, Loc, called, counted, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, effects
+from stagekit.frontend import arrays, conditions, effects
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -304,6 +304,18 @@ def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
     if isinstance(function, Intrinsic | Staged):
         return function.is_elementwise
     return isinstance(function, DType) or any(function is each for each in ELEMENTWISE)
+
+
+@staged
+def dtype_of(site: Site, value: Any) -> Any:
+    """Return the dtype of a number, a vector or a pointer, also where CPython runs: there NumPy's numbers have one of NumPy's."""
+    return default_dtype(value) if is_numeric(value) else value.dtype
+
+
+@staged
+def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
+    """Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs."""
+    return conditions.choose(site.tracer, conditions.truth(site, condition), then, otherwise, site.loc)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:

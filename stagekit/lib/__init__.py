@@ -4,7 +4,21 @@ The modules import only `stagekit`'s public names, and their functions are stage
 `@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`.
 """
 
-from stagekit.lib.reductions import block_reduce, reduce_max, reduce_min, reduce_sum, warp_reduce
+from stagekit.lib.reductions import (
+    argmax,
+    argmin,
+    block_reduce,
+    reduce,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+    warp_reduce,
+)
+from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.tile import Tile, arange, full, zeros
+from stagekit.lib.votes import all, any, count_nonzero
 
-__all__ = ["Tile", "arange", "block_reduce", "full", "reduce_max", "reduce_min", "reduce_sum", "warp_reduce", "zeros"]
+__all__ = [
+    "Tile", "all", "any", "arange", "argmax", "argmin", "block_reduce", "count_nonzero", "cumprod", "cumsum", "full", "reduce",
+    "reduce_max", "reduce_min", "reduce_sum", "scan", "warp_reduce", "zeros",
+]  # fmt: skip

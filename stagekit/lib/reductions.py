@@ -1,11 +1,12 @@
 """Reductions over a warp, a block or a tile: shuffles, one shared buffer, two barriers. Every thread gets the result.
 
     total = sk.reduce_sum(x)                                            # x: a tile
+    lower, upper = sk.reduce((x, x), lambda a, b: (sk.minimum(a[0], b[0]), sk.maximum(a[1], b[1])))
     best = sk.block_reduce(score, sk.maximum, -float("inf"), 256)       # score: one scalar per thread
     both = sk.warp_reduce(flags, lambda a, b: a | b)
 
-The order of combination depends only on the number of threads, so a result is the same on every run and every target;
-for floats it differs from NumPy's pairwise order. All threads of the warp or block must take part.
+The order of combination depends only on the number of threads and on how the elements lie over them, so a result is the same on
+every run and every target; for floats it differs from NumPy's pairwise order. All threads of the warp or block must take part.
 
 Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shfl.sync`, PTX ISA.
 """
@@ -13,53 +14,37 @@ Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shf
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import stagekit as sk
+from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, chunks_of, combiner_of
+from stagekit.lib.layout import Layout
 from stagekit.lib.tile import MAX_THREADS, WARP, Tile, Traced
 
-_ADD, _SUBTRACT, _MULTIPLY, _REMAINDER = map(sk._operation, ("+", "-", "*", "%"))
-_AND, _OR, _LESS, _EQUAL = map(sk._operation, ("&", "|", "<", "=="))
+_ADD, _REMAINDER, _AND, _OR, _NOT = map(sk._operation, ("+", "%", "&", "|", "~"))
+_LESS, _EQUAL, _AT_MOST, _AT_LEAST = map(sk._operation, ("<", "==", "<=", ">="))
 
-Combine = Callable[[Traced, Traced], Traced]
+
+# -- one value of each thread -------------------------------------------------------------------------------------------
 
 
 @sk._kernel_only
+@sk._direct
 def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
     """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.
 
     combine: a function of two scalars, associative and commutative up to rounding.
     """
     _require_count("warp_reduce", "lanes", lanes, WARP)
-    everyone = (1 << lanes) - 1
+    combiner = Combiner(combine, (sk._dtype_of(value),), None, is_single=True)
     if lanes & (lanes - 1) == 0:
-        return _butterfly(value, combine, lanes, everyone)
-    return sk.shfl_sync(everyone, _gather_down(value, combine, lanes, everyone), 0)
-
-
-@sk._direct
-def _butterfly(value: Traced, combine: Combine, lanes: int, mask: int) -> Traced:
-    """Exchange with the lane that differs in one bit, bit after bit; `lanes` is a power of two.
-
-    Combines within each group of `lanes` neighbours; every lane of a group gets the same result.
-    """
-    distance = lanes // 2
-    while distance > 0:
-        value = combine(value, sk.shfl_xor_sync(mask, value, distance))
-        distance = distance // 2
-    return value
-
-
-@sk._direct
-def _gather_down(value: Traced, combine: Combine, lanes: Traced, mask: Traced) -> Traced:
-    """Combine along a tree towards lane 0, for any number of lanes, known at compile time or not; only lane 0's result counts."""
-    for distance in (16, 8, 4, 2, 1):
-        above = sk.shfl_down_sync(mask, value, distance)
-        value = sk.where(_LESS(_ADD(sk.lane_id(), distance), lanes), combine(value, above), value)
-    return value
+        return _butterfly((value,), combiner, lanes, (1 << lanes) - 1)[0]
+    return _in_order([Chunk(Row(lanes, lanes), 1, lanes, [(value,)])], combiner)[0]
 
 
 @sk._kernel_only
+@sk._direct
 def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
     """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.
 
@@ -68,47 +53,59 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     """
     _require_count("block_reduce", "block_threads", block_threads, MAX_THREADS)
     sk._whole_block(block_threads, "block_reduce")
-    if block_threads <= WARP:
-        return warp_reduce(value, combine, block_threads)
-    scratch = sk.alloc_shared((-(-block_threads // WARP),), value.dtype)
-    return _through(scratch, value, combine, scratch.dtype(identity), block_threads)
+    combiner = Combiner(combine, (sk._dtype_of(value),), (sk._dtype_of(value)(identity),), is_single=True)
+    return _over_threads((value,), combiner, block_threads, block_threads)[0]
 
 
-@sk._direct
-def _through(scratch: Traced, value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """Reduce each warp, and what they give, by way of `scratch`, which has one element per warp."""
-    of_warp = _of_warp(value, combine, block_threads)
-    sk.store(_ADD(scratch, sk.warp_id()), of_warp, mask=_EQUAL(sk.lane_id(), 0))
+def _over_threads(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
+    """Combine what the first `count` of the block's threads hold, in any order where that is quicker."""
+    warps = threads // WARP
+    is_filled = combiner.identity is not None
+    if threads <= WARP and threads & (threads - 1) == 0 and (count == threads or is_filled):
+        return _butterfly(_filled(value, combiner, threads, count), combiner, threads, (1 << threads) - 1)
+    if threads > WARP and threads % WARP == 0 and (is_filled or (count == threads and warps & (warps - 1) == 0)):
+        return _by_butterflies(_filled(value, combiner, threads, count), combiner, warps)
+    return _in_order([Chunk(Row(threads, count), 1, count, [value])], combiner)
+
+
+def _filled(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
+    return value if count == threads else combiner.filled(value, _LESS(sk.cuda.thread_idx("x"), count))
+
+
+def _butterfly(value: Values, combiner: Combiner, lanes: int, mask: int) -> Values:
+    """Exchange with the lane that differs in one bit, bit after bit; `lanes` is a power of two.
+
+    Combines within each group of `lanes` neighbours; every lane of a group gets the same result.
+    """
+    distance = lanes // 2
+    while distance > 0:
+        value = combiner(value, tuple([sk.shfl_xor_sync(mask, each, distance) for each in value]))
+        distance //= 2
+    return value
+
+
+def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
+    """Reduce each warp, and what they give, in each warp again, by way of shared memory."""
+    everyone = 0xFFFFFFFF
+    of_warp = _butterfly(value, combiner, WARP, everyone)
+    scratch = [sk.alloc_shared((warps,), dtype) for dtype in combiner.dtypes]
+    for array, number in zip(scratch, of_warp):
+        sk.store(_ADD(array, sk.warp_id()), number, mask=_EQUAL(sk.lane_id(), 0))
     sk.syncthreads()
-    total = _of_warps(scratch, combine, identity, block_threads)
+    group = 1 << (warps - 1).bit_length()  # lanes that hold all of it: as many as warps, up to a power of two
+    place = _REMAINDER(sk.lane_id(), group)
+    mask = None if group == warps else _LESS(place, warps)
+    others = combiner.identity or [None] * len(scratch)
+    loaded = tuple([sk.load(_ADD(array, place), mask=mask, other=other) for array, other in zip(scratch, others)])
+    total = _butterfly(loaded, combiner, group, everyone)
     sk.syncthreads()  # in a loop, the next round writes to the same scratch
     return total
 
 
-@sk._direct
-def _of_warp(value: Traced, combine: Combine, block_threads: int) -> Traced:
-    """Return the reduction of this thread's warp, right in lane 0 at least."""
-    if block_threads % WARP == 0:
-        return _butterfly(value, combine, WARP, 0xFFFFFFFF)
-    # The last warp is shorter, and lanes that do not exist must not be named.
-    lanes = _SUBTRACT(block_threads, _MULTIPLY(sk.warp_id(), WARP))
-    mask = sk.where(_LESS(lanes, WARP), sk.uint32((1 << block_threads % WARP) - 1), sk.uint32(0xFFFFFFFF))
-    return _gather_down(value, combine, lanes, mask)
+def _in_order(chunks: list[Chunk], combiner: Combiner) -> Values:
+    return Scan(combiner, chunks).total()
 
 
-@sk._direct
-def _of_warps(scratch: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """Return the reduction of `scratch` in every thread."""
-    warps = scratch.shape[0]
-    if block_threads % WARP != 0:  # too few lanes in the last warp to do it side by side
-        return functools.reduce(combine, (sk.load(_ADD(scratch, warp)) for warp in range(warps)))
-    group = 1 << (warps - 1).bit_length()  # lanes that hold all of it: as many as warps, up to a power of two
-    place = _REMAINDER(sk.lane_id(), group)
-    value = sk.load(_ADD(scratch, place), mask=group == warps or _LESS(place, warps), other=identity)
-    return _butterfly(value, combine, group, 0xFFFFFFFF)
-
-
-@sk._direct
 def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
@@ -118,22 +115,81 @@ def _require_count(function: str, name: str, value: int, most: int) -> None:
         sk.static_assert(False, f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}")
 
 
+# -- tiles --------------------------------------------------------------------------------------------------------------
+
+
 @sk._kernel_only
+@sk._direct
+def reduce(tile: Any, combine: Combine, identity: Any = None, commutative: bool = False) -> Any:
+    """Return the elements of a tile combined into one number; of a tuple of tiles of one extent, a tuple of numbers.
+
+    combine: an associative function of two numbers, or of two tuples with one of each tile, that returns the same. Its left
+    operand comes from lower indices than the right one, except if `commutative`, which is quicker. It is given elements of the
+    tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an operand; with one, fewer
+    branches are needed. Refused: results in another dtype than the tile's.
+    """
+    tiles, combiner = combiner_of("reduce", tile, combine, identity)
+    if commutative:
+        return combiner.answer(_in_any_order(tiles, combiner))
+    return combiner.answer(_in_order(chunks_of(tiles), combiner))
+
+
+def _in_any_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:
+    """Combine first what each thread holds, by vectors where the function takes them, then over the block."""
+    layout = tiles[0].layout
+    is_by_vectors = len(tiles) == 1 and combiner.identity and sk._takes_vectors(combiner.function, ())
+    if is_by_vectors and tiles[0].is_in_vectors:
+        value = _of_vectors(tiles[0], combiner)
+    else:
+        rows = zip(*[tiles[0].elements_of(tile) for tile in tiles])
+        value = of_thread(list(rows), layout.valid(), combiner)
+    return _over_block(value, combiner, layout)
+
+
+def _over_block(value: Values, combiner: Combiner, layout: Layout) -> Values:
+    count = min(layout.threads, -(-layout.extent // layout.width))
+    return _over_threads(value, combiner, layout.threads, count)
+
+
+def of_thread(rows: list[Values], valid: list[Any], combiner: Combiner) -> Values:
+    """Combine a thread's elements, of which those that exist come first."""
+    value = combiner.filled(rows[0], valid[0])
+    for row, exists in zip(rows[1:], valid[1:]):
+        value = combiner.before(value, row, exists)
+    return value
+
+
+def _of_vectors(tile: Tile, combiner: Combiner) -> Values:
+    """Combine vectors of one width, then their lanes. Where elements may be missing, a vector is taken apart."""
+    numbers, by_width, valid = [], dict[int, list[Traced]](), iter(tile.valid())
+    for width, part in zip(tile.layout.widths, tile.vectors_of(tile)):
+        exists = [next(valid) for _ in range(width)]
+        if all(each is True for each in exists):
+            by_width.setdefault(width, []).append(part)
+        else:
+            numbers += [combiner.filled((lane,), each)[0] for lane, each in zip(sk._lanes(part), exists)]
+    for parts in by_width.values():
+        numbers += sk._lanes(functools.reduce(combiner.function, parts))
+    return functools.reduce(combiner, [(number,) for number in numbers])
+
+
+@sk._kernel_only
+@sk._direct
 def reduce_sum(tile: Tile) -> Traced:
     """Return the sum of a tile's elements, a scalar that is equal in every thread.
 
     Integers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in
     float32 and rounded once.
     """
-    _require_tile("reduce_sum", tile)
-    working = _sum_dtype(tile.dtype)
+    require_tile("reduce_sum", tile)
+    working = sum_dtype(tile.dtype)
     zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
-    total = _reduce(tile.to(working), _ADD, zero)
-    return total.to(tile.dtype) if tile.dtype.is_float else total
+    total = of_one(tile.to(working), _ADD, zero)
+    return tile.dtype(total) if tile.dtype.is_float else total
 
 
-def _sum_dtype(dtype: sk.DType) -> sk.DType:
-    """Return the dtype in which a sum of `dtype` is done."""
+def sum_dtype(dtype: sk.DType) -> sk.DType:
+    """Return the dtype in which a sum or product of `dtype` is done."""
     if dtype.bits >= 32:
         return dtype
     if dtype.is_float:
@@ -142,38 +198,86 @@ def _sum_dtype(dtype: sk.DType) -> sk.DType:
 
 
 @sk._kernel_only
+@sk._direct
 def reduce_max(tile: Tile) -> Traced:
     """Return the largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
-    _require_tile("reduce_max", tile)
-    dtype = tile.dtype
-    if dtype is sk.bool_:
-        return _reduce(tile, _OR, False)
-    return _reduce(tile, sk.maximum, -float("inf") if dtype.is_float else dtype.min)
+    require_tile("reduce_max", tile)
+    if tile.dtype is sk.bool_:
+        return of_one(tile, _OR, False)
+    return of_one(tile, sk.maximum, _lowest(tile.dtype))
 
 
 @sk._kernel_only
+@sk._direct
 def reduce_min(tile: Tile) -> Traced:
     """Return the smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
-    _require_tile("reduce_min", tile)
-    dtype = tile.dtype
-    if dtype is sk.bool_:
-        return _reduce(tile, _AND, True)
-    return _reduce(tile, sk.minimum, float("inf") if dtype.is_float else dtype.max)
+    require_tile("reduce_min", tile)
+    if tile.dtype is sk.bool_:
+        return of_one(tile, _AND, True)
+    return of_one(tile, sk.minimum, _highest(tile.dtype))
 
 
-@sk._direct
-def _require_tile(function: str, value: object) -> None:
+def _lowest(dtype: sk.DType) -> Any:
+    return -float("inf") if dtype.is_float else dtype.min
+
+
+def _highest(dtype: sk.DType) -> Any:
+    return float("inf") if dtype.is_float else dtype.max
+
+
+def of_one(tile: Tile, combine: Combine, identity: Any) -> Traced:
+    combiner = Combiner(combine, (tile.dtype,), (tile.dtype(identity),), is_single=True)
+    return _in_any_order([tile], combiner)[0]
+
+
+def require_tile(function: str, value: object) -> None:
     if not isinstance(value, Tile):
         sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")
 
 
-def _reduce(tile: Tile, combine: Combine, identity: Traced) -> Traced:
-    """Combine first what this thread holds, then over the block."""
-    identity = tile.dtype(identity)
-    return block_reduce(_of_thread(tile, combine, identity), combine, identity, tile.layout.threads)
+# -- where --------------------------------------------------------------------------------------------------
 
 
+@sk._kernel_only
 @sk._direct
-def _of_thread(tile: Tile, combine: Combine, identity: Traced) -> Traced:
-    held = [x if valid is True else sk.where(valid, x, identity) for x, valid in zip(tile.elements, tile.valid())]
-    return functools.reduce(combine, held)
+def argmax(tile: Tile) -> Traced:
+    """Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first."""
+    return _place_of("argmax", tile, _AT_MOST, _lowest)
+
+
+@sk._kernel_only
+@sk._direct
+def argmin(tile: Tile) -> Traced:
+    """Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first."""
+    return _place_of("argmin", tile, _AT_LEAST, _highest)
+
+
+def _place_of(function: str, tile: Tile, is_no_better: Any, worst: Callable[[sk.DType], Any]) -> Traced:
+    """Return the index of the best element. is_no_better: whether a number is not better than another; false with a NaN."""
+    require_tile(function, tile)
+    numbers = tile.to(sk.uint8) if tile.dtype is sk.bool_ else tile
+    dtype, layout = numbers.dtype, tile.layout
+
+    def is_better(b: Traced, a: Traced) -> Traced:
+        differs = _NOT(is_no_better(b, a))
+        return _AND(differs, _EQUAL(a, a)) if dtype.is_float else differs
+
+    def first(a: Values, b: Values) -> Values:
+        """Combine elements of a thread, which come in the order of their indices."""
+        return _either(is_better(b[0], a[0]), b, a)
+
+    def first_of_any(a: Values, b: Values) -> Values:
+        is_later = _OR(is_better(a[0], b[0]), _AND(_LESS(a[1], b[1]), _NOT(is_better(b[0], a[0]))))
+        return _either(is_later, a, b)
+
+    identity = (dtype(worst(dtype)), sk.int32(tile.extent))
+    dtypes = (dtype, sk.int32)
+    start = sk.int32(layout.first())
+    rows = [(x, _ADD(start, layout.offset(e))) for e, x in enumerate(numbers.elements)]
+    value = of_thread(rows, layout.valid(), Combiner(first, dtypes, identity, is_single=False))
+    found = _over_block(value, Combiner(first_of_any, dtypes, identity, is_single=False), layout)
+    return sk.int64(found[1])
+
+
+def _either(condition: Traced, a: Values, b: Values) -> Values:
+    return tuple([sk.where(condition, x, y) for x, y in zip(a, b)])

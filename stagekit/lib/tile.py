@@ -70,7 +70,7 @@ class Tile:
     @property
     def dtype(self) -> sk.DType:
         """The dtype of the elements of a tile."""
-        dtype: sk.DType = self._parts[0].dtype
+        dtype: sk.DType = sk._dtype_of(self._parts[0])
         return dtype
 
     @property

@@ -30,17 +30,16 @@ from stagekit.signature import ScalarSpec
 from stagekit.testing.oracle import memory
 from stagekit.testing.oracle.memory import Meetings, OracleArray, OracleMemory, OraclePointer
 from stagekit.testing.oracle.python import counterpart
+from stagekit.testing.oracle.tiles import TILES
 from stagekit.testing.oracle.values import (
     PLACE,
     Array,
     NotOfBlocks,
     OracleScalar,
-    OracleTile,
     OracleValue,
     call_intrinsic,
     choose,
     plain,
-    refused,
     value_of,
 )  # fmt: skip
 
@@ -256,36 +255,6 @@ def _window(_: _Programs, array: OracleArray, start: Any, shape: Any) -> Any:
     return array[tuple(slice(first, first + size) for first, size in zip(starts, sizes))]
 
 
-def _reduce_sum(_: _Programs, tile: OracleTile) -> OracleValue:
-    """Integers below 32 bits are summed in 32, 16-bit floats in float32; a float sum is rounded once."""
-    own = _tile(tile).dtype
-    if own.is_float:
-        total = math.fsum(tile.elements.astype(np.float64).tolist())
-        wide = dtypes.float64 if own is dtypes.float64 else dtypes.float32
-        return value_of(np.float64(total), dtypes.float64).to(wide).to(own)
-    working = own if own.bits >= 32 else dtypes.uint32 if own.kind == "uint" else dtypes.int32
-    return value_of(tile.elements_as(working).sum(dtype=working.numpy), working)
-
-
-def _reduced(spec: Any) -> Callable[..., OracleValue]:
-    """Return the reduction by `minimum` or `maximum`, to which it does not matter if an element takes part twice."""
-
-    def run(_: _Programs, tile: OracleTile) -> OracleValue:
-        elements = _tile(tile).elements
-        while len(elements) > 1:
-            half = (len(elements) + 1) // 2
-            elements = spec.evaluate(elements[:half], elements[-half:])
-        return value_of(elements[0], tile.dtype)
-
-    return run
-
-
-def _tile(value: Any) -> OracleTile:
-    if not isinstance(value, OracleTile):
-        raise refused("a reduction", describe(value), "it takes a tile")
-    return value
-
-
 def _static_assert(_: _Programs, condition: Any, message: Any = "") -> None:
     if not condition:
         raise StagingError(StaticAssertion(str(message) or "the condition is false"), UNKNOWN)
@@ -315,9 +284,7 @@ LANGUAGE: dict[Any, Callable[..., Any]] = {
     _fragment(sk.arange): _arange,
     _fragment(sk.full): _full,
     _fragment(sk.zeros): lambda _, shape, dtype: _full(_, shape, 0, dtype),
-    _fragment(sk.reduce_sum): _reduce_sum,
-    _fragment(sk.reduce_max): _reduced(sk.maximum),
-    _fragment(sk.reduce_min): _reduced(sk.minimum),
+    **{_fragment(function): run for function, run in TILES.items()},
 }
 _INDICES = {
     sk.program_id: "index", sk.num_programs: "grid", sk.cuda.block_idx: "index", sk.cuda.grid_dim: "grid",

@@ -1,0 +1,43 @@
+"""Whether any or all elements of a tile are set, and how many are: a barrier that votes, two barriers for the number."""
+
+from __future__ import annotations
+
+import stagekit as sk
+from stagekit.lib.combining import Combine, Combiner
+from stagekit.lib.reductions import of_one, of_thread, require_tile
+from stagekit.lib.tile import WARP, Tile, Traced
+
+_ADD, _AND, _OR = map(sk._operation, ("+", "&", "|"))
+
+
+@sk._kernel_only
+@sk._direct
+def any(tile: Tile) -> Traced:
+    """Return whether an element of a tile is not zero, a bool that is equal in every thread; NaN is not zero."""
+    return _vote("any", tile, _OR, False)
+
+
+@sk._kernel_only
+@sk._direct
+def all(tile: Tile) -> Traced:
+    """Return whether no element of a tile is zero, a bool that is equal in every thread; NaN is not zero."""
+    return _vote("all", tile, _AND, True)
+
+
+def _vote(function: str, tile: Tile, combine: Combine, identity: bool) -> Traced:
+    """Ask the threads for their elements, then the block by a barrier that votes, or the warp where it is one."""
+    require_tile(function, tile)
+    is_set, threads = tile.to(sk.bool_), tile.layout.threads
+    combiner = Combiner(combine, (sk.bool_,), (identity,), is_single=True)
+    own = of_thread([(each,) for each in is_set.elements], is_set.valid(), combiner)[0]
+    if threads <= WARP:
+        return (sk.all_sync if identity else sk.any_sync)((1 << threads) - 1, own)
+    return (sk.syncthreads_and if identity else sk.syncthreads_or)(own)
+
+
+@sk._kernel_only
+@sk._direct
+def count_nonzero(tile: Tile) -> Traced:
+    """Return how many elements of a tile are not zero, an int32 that is equal in every thread; NaN is not zero."""
+    require_tile("count_nonzero", tile)
+    return of_one(tile.to(sk.bool_).to(sk.int32), _ADD, 0)

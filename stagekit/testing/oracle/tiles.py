@@ -1,0 +1,203 @@
+"""What the functions of whole tiles mean for a kernel that CPython runs: reductions, scans, and what is made of them, by NumPy.
+
+A user's combiner is called for one element after the other, in the order of their indices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import stagekit as sk
+from stagekit import dtypes
+from stagekit.diagnostics import Diagnostic
+from stagekit.dtypes import DType
+from stagekit.runtime.args import describe
+from stagekit.testing.oracle.values import (
+    Array,
+    NoMeaning,
+    OracleScalar,
+    OracleTile,
+    OracleValue,
+    dtype_of,
+    elements_in,
+    refused,
+    value_of,
+)  # fmt: skip
+
+
+class NoIdentity(Diagnostic):
+    title: ClassVar[str] = "An identity that changes a value"
+    label: ClassVar[str] = "combined with the identity {identity}, {value} becomes {result}"
+    help: ClassVar[str] = (
+        "`combine(identity, x)` and `combine(x, identity)` must be x; without `identity=` none is needed"
+    )
+
+
+class NotCommutative(Diagnostic):
+    title: ClassVar[str] = "A combiner that is not commutative"
+    label: ClassVar[str] = "of {a} and {b} it makes {one}, in the other order {other}"
+    help: ClassVar[str] = "leave out `commutative=True`: elements are then combined in the order of their indices"
+
+
+def _tile(value: Any) -> OracleTile:
+    if not isinstance(value, OracleTile):
+        raise refused("a function of tiles", describe(value), "it takes a tile")
+    return value
+
+
+# -- any combiner -------------------------------------------------------------------------------------------------------
+
+Values = tuple[OracleScalar, ...]
+
+
+class _Combining:
+    """The elements of one tile or several, and what a user's function makes of two. is_single: it takes numbers, not tuples."""
+
+    def __init__(self, tile: Any, combine: Callable[..., Any], identity: Any) -> None:
+        self.is_single = not isinstance(tile, tuple | list)
+        self.tiles: list[OracleTile] = [_tile(each) for each in ((tile,) if self.is_single else tile)]
+        self.dtypes = [each.dtype for each in self.tiles]
+        self.function = combine
+        rows = zip(*[each.elements for each in self.tiles], strict=True)
+        self.rows: list[Values] = [tuple(map(OracleScalar, row, self.dtypes)) for row in rows]
+        if identity is not None:
+            self._check(self.values([identity] if self.is_single else identity))
+
+    def values(self, given: Sequence[Any]) -> Values:
+        """Return numbers in the dtypes of the tiles."""
+        pairs = zip(given, self.dtypes, strict=True)
+        return tuple(value_of(elements_in(each, dtype), dtype) for each, dtype in pairs)  # type: ignore[misc]
+
+    def __call__(self, a: Values, b: Values) -> Values:
+        found = self.function(a[0], b[0]) if self.is_single else self.function(a, b)
+        given = [found] if self.is_single else list(found)
+        for each, dtype in zip(given, self.dtypes, strict=True):
+            if isinstance(each, OracleValue) and dtype_of(each) is not dtype:
+                raise refused("a combiner", dtype_of(each).name, f"its tile has {dtype.name}")
+        return self.values(given)
+
+    def _check(self, identity: Values) -> None:
+        for row in self.rows:
+            for found in (self(identity, row), self(row, identity)):
+                if not _equal(found, row):
+                    raise NoMeaning(NoIdentity(shown(identity), shown(row), shown(found)))
+
+    def check_commutative(self) -> None:
+        for a, b in zip(self.rows, self.rows[1:]):
+            one, other = self(a, b), self(b, a)
+            if not _equal(one, other):
+                raise NoMeaning(NotCommutative(shown(a), shown(b), shown(one), shown(other)))
+
+    def up_to_each(self, *, is_reversed: bool) -> list[Values]:
+        rows = self.rows[::-1] if is_reversed else self.rows
+        found = rows[:1]
+        for row in rows[1:]:
+            found.append(self(found[-1], row))
+        return found[::-1] if is_reversed else found
+
+    def answer(self, values: Sequence[Any]) -> Any:
+        return values[0] if self.is_single else tuple(values)
+
+
+def _equal(a: Values, b: Values) -> bool:
+    return all(
+        x.elements == y.elements or (x.elements != x.elements and y.elements != y.elements) for x, y in zip(a, b)
+    )
+
+
+def shown(values: Values) -> str:
+    return ", ".join(map(str, values))
+
+
+def _reduce(_: Any, tile: Any, combine: Any, identity: Any = None, commutative: bool = False) -> Any:
+    combining = _Combining(tile, combine, identity)
+    if commutative:
+        combining.check_commutative()
+    return combining.answer(combining.up_to_each(is_reversed=False)[-1])
+
+
+def _scan(_: Any, tile: Any, combine: Any, identity: Any = None, reverse: bool = False) -> Any:
+    combining = _Combining(tile, combine, identity)
+    columns = zip(*combining.up_to_each(is_reversed=reverse))
+    return combining.answer(
+        [value_of([each.elements for each in column], dtype) for column, dtype in zip(columns, combining.dtypes)]
+    )
+
+
+# -- sums, products, extremes -------------------------------------------------------------------------------------------
+
+
+def _sum_dtype(own: DType) -> DType:
+    """Integers below 32 bits are summed in 32, 16-bit floats in float32."""
+    if own.is_float:
+        return own if own.bits >= 32 else dtypes.float32
+    return own if own.bits >= 32 else dtypes.uint32 if own.kind == "uint" else dtypes.int32
+
+
+def _rounded(exact: Any, own: DType) -> OracleValue:
+    """Return what was computed in float64 as a sum of elements of a float dtype."""
+    return value_of(exact, dtypes.float64).to(_sum_dtype(own)).to(own)
+
+
+def _reduce_sum(_: Any, tile: OracleTile) -> OracleValue:
+    own = _tile(tile).dtype
+    if own.is_float:
+        return _rounded(np.float64(math.fsum(tile.elements.astype(np.float64).tolist())), own)
+    working = _sum_dtype(own)
+    return value_of(tile.elements_as(working).sum(dtype=working.numpy), working)
+
+
+def _cumulative(function: Any) -> Callable[..., OracleValue]:
+    def run(_: Any, tile: OracleTile, reverse: bool = False) -> OracleValue:
+        own = _tile(tile).dtype
+        working = _sum_dtype(own)
+        step = -1 if reverse else 1
+        given = tile.elements.astype(np.float64) if own.is_float else tile.elements_as(working)
+        with np.errstate(all="ignore"):
+            found = function(given[::step], dtype=given.dtype)[::step]
+        return _rounded(found, own) if own.is_float else value_of(found, working)
+
+    return run
+
+
+def _reduced(spec: Any) -> Callable[..., OracleValue]:
+    """Return the reduction by `minimum` or `maximum`, to which it does not matter if an element takes part twice."""
+
+    def run(_: Any, tile: OracleTile) -> OracleValue:
+        elements = _tile(tile).elements
+        while len(elements) > 1:
+            half = (len(elements) + 1) // 2
+            elements = spec.evaluate(elements[:half], elements[-half:])
+        return value_of(elements[0], tile.dtype)
+
+    return run
+
+
+def _by_numpy(function: Callable[[Array], Any], dtype: DType) -> Callable[..., OracleValue]:
+    """Return what NumPy's function says of the elements. Floats of 16 bits are looked at as float64, which holds them all."""
+
+    def run(_: Any, tile: OracleTile) -> OracleValue:
+        elements = _tile(tile).elements
+        return value_of(function(elements.astype(np.float64) if tile.dtype.is_float else elements), dtype)
+
+    return run
+
+
+TILES: dict[Any, Callable[..., Any]] = {
+    sk.reduce: _reduce,
+    sk.scan: _scan,
+    sk.reduce_sum: _reduce_sum,
+    sk.reduce_max: _reduced(sk.maximum),
+    sk.reduce_min: _reduced(sk.minimum),
+    sk.cumsum: _cumulative(np.cumsum),
+    sk.cumprod: _cumulative(np.cumprod),
+    sk.argmax: _by_numpy(np.argmax, dtypes.int64),
+    sk.argmin: _by_numpy(np.argmin, dtypes.int64),
+    sk.any: _by_numpy(np.any, dtypes.bool_),
+    sk.all: _by_numpy(np.all, dtypes.bool_),
+    sk.count_nonzero: _by_numpy(np.count_nonzero, dtypes.int32),
+}
