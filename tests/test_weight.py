@@ -20,7 +20,7 @@ BUDGETS = {  # rounded up to the next 50
     "frontend": 11_700,
     "intrinsics": 2_650,
     "ir": 3_500,
-    "jit": 2_950,
+    "jit": 3_000,
     "kernels": 600,
     "lib": 1_250,
     "passes": 1_500,

@@ -27,6 +27,7 @@ from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     BadBlockSize,
+    BadOption,
     KernelReturn,
     LaunchNotComputable,
     MixedStyles,
@@ -75,8 +76,8 @@ class ArgumentsApart(NamedTuple):
 class KernelRequest:
     """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
-    has_hosts: also trace what inline assembly means on targets that have no PTX. entry: which body. apart: for the general one,
-    what the quick one takes for granted of arrays that overlap.
+    has_hosts: also trace what inline assembly means on targets that have no PTX. is_for_cpu: the library places tiles for a CPU,
+    else for a GPU. entry: which body. apart: for the general one, what the quick one takes for granted of arrays that overlap.
     """
 
     parameters: Parameters
@@ -85,6 +86,7 @@ class KernelRequest:
     options: TraceOptions
     symbol: str
     has_hosts: bool = True
+    is_for_cpu: bool = False
     entry: KernelEntry = KernelEntry.QUICK
     apart: tuple[ArgumentsApart, ...] = ()
 
@@ -94,9 +96,9 @@ class Traced:
     """The result of a trace: everything that the driver needs to compile and launch.
 
     pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
-    other targets was left out, so only cuda can run it. widened: the variables that are wider than on one of their paths. waits:
-    the barriers that the order of statements needs, and why. grid_axes: along which blocks may differ. scenes: what each
-    `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
+    other targets was left out, so only cuda can run it. is_placed: the CPU has a trace of its own. widened: the variables that
+    are wider than on one of their paths. waits: the barriers that the order of statements needs, and why. grid_axes: along which
+    blocks may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
     """
 
     function: Function
@@ -109,6 +111,7 @@ class Traced:
     scenes: tuple[Scene, ...] = ()
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
+    is_placed: bool = False
     widened: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     grid_axes: tuple[int, ...] = (0, 1, 2)
@@ -126,7 +129,8 @@ def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
     Trace again when something shows late that counts from the start: a tile longer than the block, or that the kernel is
     block-level.
     """
-    assumed = Assumed()
+    threads = request.options.threads
+    assumed = Assumed(threads if isinstance(threads, int) else None)
     while True:
         try:
             return _Trace(request, assumed, meaning).run()
@@ -143,8 +147,8 @@ class _Trace:
         self.source: Source = request.parameters.snapshot.source
         self.loc = self.source.loc(self.source.node, None, ())
         self.builder = Builder(self.loc)
-        is_quick = request.entry is KernelEntry.QUICK
-        self.tracer = Tracer(self.builder, request.options, assumed, is_quick=is_quick, has_hosts=request.has_hosts)
+        asked = request.has_hosts, request.is_for_cpu, request.entry is KernelEntry.QUICK
+        self.tracer = Tracer(self.builder, request.options, assumed, *asked)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []
@@ -312,6 +316,7 @@ class _Trace:
             scenes=tuple(self.tracer.scenes),
             pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
             lacks_hosts=self.tracer.lacks_hosts,
+            is_placed=self.tracer.is_placed,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
             waits=waits,
             grid_axes=grid_axes,
@@ -420,6 +425,9 @@ class _Trace:
             return "entry", (fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 and 0 not in fixed else None
         if blocks:
             return "block", (self.tracer.assumed.block_threads or 1, 1, 1)
+        if self.request.options.threads is not None:
+            why = "the kernel has neither tiles nor `program_id`, so its launch says how many threads a block has"
+            raise StagingError(BadOption("threads", why, "leave it out: `kernel[grid, block](...)`"), self.loc)
         return "thread", None
 
     def _threads_of_block(self) -> int:

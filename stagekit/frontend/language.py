@@ -493,6 +493,8 @@ def device_entry(site: Site, *, launch: Any) -> None:
         problem = f"launch is {describe(launch)}, not a LaunchConfig"
     elif len(launch.grid) > 3 or len(launch.block) > 3:
         problem = "grid and block have at most three axes"
+    elif tracer.options.threads is not None:
+        problem = "the option `threads` says already how many threads the block has"
     elif "tile" in tracer.uses:
         problem = "it comes after the first tile, which has to know the block"
     elif before is not None:
@@ -506,8 +508,8 @@ def device_entry(site: Site, *, launch: Any) -> None:
 def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
     """Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).
 
-    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where `device_entry`
-    fixed the block, its number of threads is returned, whatever the length.
+    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`
+    or `device_entry` fixed the block, its number of threads is returned, whatever the length.
     """
     if isinstance(length, Number):
         raise site.needs_static(what, length, "use a constexpr")
@@ -523,14 +525,22 @@ def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int
     tracer.uses["tile"] = "block"
     tracer.become_block_level()
     known = tracer.assumed.block_threads
-    needed = (
-        launched_threads(tracer.launch[0], site.loc)
-        if tracer.launch is not None
-        else max(threads_for(length), known or 0)
-    )
+    if tracer.launch is not None:
+        needed = launched_threads(tracer.launch[0], site.loc)
+    elif tracer.options.threads is not None and known is not None:  # both are what the option says
+        needed = known
+    else:
+        needed = max(threads_for(length), known or 0)
     if needed != known:
         tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
     return needed
+
+
+@staged
+def is_for_cpu(site: Site) -> bool:
+    """Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets."""
+    site.tracer.is_placed = True
+    return site.tracer.is_for_cpu
 
 
 _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"

@@ -57,6 +57,7 @@ class TraceOptions:
     debug: bool = False
     lineinfo: bool = False
     max_registers: int | None = None
+    threads: int | str | None = None  # of the block of a block-level kernel; in a trace never the name of a constexpr
     unroll_budget: int = UNROLL_BUDGET
     op_budget: int = OP_BUDGET
 
@@ -113,6 +114,9 @@ class Tracer:
     builder: Builder
     options: TraceOptions
     assumed: Assumed = field(default_factory=Assumed)
+    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
+    is_for_cpu: bool = False
+    is_quick: bool = True  # answer what depends on arguments with True; see `facts.py`
     has_acted: bool = False  # something was emitted that a block-level kernel does once, or in order
     whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
     captures: Captures = field(default_factory=Captures)
@@ -129,8 +133,7 @@ class Tracer:
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
-    is_quick: bool = True  # answer what depends on arguments with True; see `facts.py`
-    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
+    is_placed: bool = False  # something was asked that has another answer on the CPU
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was such a meaning, and it was left out

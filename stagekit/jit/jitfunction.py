@@ -223,8 +223,8 @@ class JitFunction(Launchable):
                 return each
         return None
 
-    def _shown(self) -> Variant:
-        return (self._last_used() or self.specialization())._shown()
+    def _shown(self, target: str = "cuda") -> Variant:
+        return (self._last_used() or self.specialization())._shown(target)
 
     # -- launching ----------------------------------------------------------------------------------------------
 

@@ -274,8 +274,8 @@ class Launchable:
 
     # -- inspection ---------------------------------------------------------------------------------------------
 
-    def _shown(self) -> Variant:
-        """Return the variant that the properties show."""
+    def _shown(self, target: str = "cuda") -> Variant:
+        """Return the variant that the properties show: of the last call's types, as it is for `target`."""
         raise NotImplementedError
 
     @hide_frames
@@ -296,7 +296,7 @@ class Launchable:
         capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
         """
         axes = check_compile(target, capability, block)
-        return self._shown().artifact(target, capability, axes)
+        return self._shown(target).artifact(target, capability, axes)
 
     @property
     @hide_frames
@@ -386,5 +386,5 @@ class ForwardingKernel(Launchable):
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self._kernel._resolve(args, kwargs)
 
-    def _shown(self) -> Variant:
-        return self._kernel._shown()
+    def _shown(self, target: str = "cuda") -> Variant:
+        return self._kernel._shown(target)

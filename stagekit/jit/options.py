@@ -11,6 +11,7 @@ from stagekit.diagnostics import shown
 from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import TraceOptions, suggest
 from stagekit.ir import TARGETS
+from stagekit.limits import MAX_THREADS, WARP
 from stagekit.runtime.launch_config import Axes, launch_size
 
 OLDEST_CAPABILITY = 75
@@ -24,6 +25,7 @@ class KernelOptions(TypedDict, total=False):
     debug: bool
     lineinfo: bool
     max_registers: int | None
+    threads: int | str | None
     name: str | None
     target: str | None
     unroll_budget: int
@@ -54,6 +56,14 @@ def is_one_of(value: Any, names: Iterable[str]) -> bool:
     return type(value) is str and value in names
 
 
+THREAD_COUNTS = f"a power of two up to {WARP}, or a multiple of {WARP} up to {MAX_THREADS}"
+
+
+def is_thread_count(value: Any) -> bool:
+    """Return whether a block-level kernel may have this many threads."""
+    return is_int(value, 1, MAX_THREADS) and (value % WARP == 0 or value in (1, 2, 4, 8, 16))
+
+
 FLAG = ("True or False", lambda value: isinstance(value, bool))
 BUDGET = ("an int above 0", lambda value: is_int(value, 1))
 
@@ -67,6 +77,10 @@ _RULES: Rules = {
     "max_registers": (
         f"an int from 1 to {MAX_REGISTERS}, or None",
         lambda value: value is None or is_int(value, 1, MAX_REGISTERS),
+    ),
+    "threads": (
+        f"{THREAD_COUNTS}, the name of a constexpr parameter that is one, or None",
+        lambda value: value is None or is_thread_count(value) or (type(value) is str and value.isidentifier()),
     ),
     "name": (
         "a string that is not empty, or None",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import time
@@ -11,20 +12,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from stagekit import config
-from stagekit.diagnostics import InternalError, Loc, StagekitError
+from stagekit.diagnostics import InternalError, Loc, StagekitError, shown
 from stagekit.dtypes import DType
 from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.errors import FLATTEN, HeldChanged, NestingBudget, SpecializeError, StagingError, TypesUnknown
+from stagekit.frontend.errors import (
+    FLATTEN,
+    BadOption,
+    HeldChanged,
+    NestingBudget,
+    SpecializeError,
+    StagingError,
+    TypesUnknown,
+)
 from stagekit.frontend.kernel import KernelRequest, Traced, trace
 from stagekit.frontend.markers import Optional
 from stagekit.frontend.parameters import ArgType, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.state import TooLarge
+from stagekit.frontend.tracer import suggest
 from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of
 from stagekit.jit.history import History, fixed_text
 from stagekit.jit.launchable import Launchable, Resolved, specializes
-from stagekit.jit.options import KernelSettings
+from stagekit.jit.options import THREAD_COUNTS, KernelSettings, is_thread_count
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
@@ -58,8 +68,8 @@ class Specialization(Launchable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._variants: Once[tuple[tuple[ArgType, ...], KernelEntry], Variant] = Once()
-        self._last: Variant | None = None
+        self._variants: Once[tuple[tuple[ArgType, ...], KernelEntry, bool], Variant] = Once()
+        self._last: tuple[tuple[ArgType, ...], Choice] | None = None
 
     @property
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
@@ -75,7 +85,7 @@ class Specialization(Launchable):
 
     def facts(self) -> dict[str, str]:
         """Return what a notebook shows, also what the kernel is compiled for."""
-        variants = list(self._variants.values())
+        variants = dict.fromkeys(self._variants.values())
         compiled = [f"{each.traced.signature}: {text}" for each in variants for text in each.compiled_for]
         return {**super().facts(), "compiled": "\n".join(compiled)}
 
@@ -141,48 +151,80 @@ class Specialization(Launchable):
 
     # -- variants -----------------------------------------------------------------------------------------------
 
-    def _shown(self) -> Variant:
+    def _shown(self, target: str = "cuda") -> Variant:
         if self._last is not None:
-            return self._last
+            return self._variant(self._last[0], target, self._last[1])
         found = [self._default_type(name) for name in self.meanings]
         if unknown := self.untyped_parameters():
             example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
             raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
-        return self._variant(tuple(kind for kind in found if kind is not None))
+        return self._variant(tuple(kind for kind in found if kind is not None), target)
 
     def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda", choice: Choice = QUICK) -> Variant:
-        """Return the variant for these types. A new one is traced as `target` needs it."""
-        entry = choice.entry
+        """Return the variant for these types. A new one is traced as `target` needs it.
+
+        The CPU and the other targets share one where tiles are not placed.
+        """
+        entry, is_for_cpu = choice.entry, target == "cpu"
 
         def make() -> Variant:
+            twin = self._variants.get((arg_types, entry, not is_for_cpu))
+            if twin is not None and not twin.traced.is_placed:
+                return twin
             config.check_switches()
             began_s = time.perf_counter()
-            types_before, _ = next(reversed(self._variants), (None, entry))
+            types_before, *_ = next(reversed(self._variants), (None,))
             why = choice.why or history.why_types(types_before, arg_types, self.parameters) or self._why
-            traced = self._trace(arg_types, has_hosts=target != "cuda", entry=entry)
+            if twin is not None:
+                self._require_same(twin.traced.captures)
+                why = f"tiles lie otherwise for {target}"
+            traced = self._trace(arg_types, target != "cuda", is_for_cpu, entry)
             self.history.note("traced", "", why, began_s)
-            for line in traced.printed:
+            for line in traced.printed if twin is None else ():
                 show(line + "\n")
             retrace = functools.partial(self._trace_again, arg_types, entry)
             return Variant(self.name, entry, self.constexprs, self.history, traced, why, retrace, self.explained)
 
-        key = arg_types, entry
-        self._last = self._variants.get(key) or self._variants.of(key, make)
-        return self._last
+        key = arg_types, entry, is_for_cpu
+        found = self._variants.get(key) or self._variants.of(key, make)
+        self._last = arg_types, choice
+        return found
 
     def _trace_again(self, arg_types: tuple[ArgType, ...], entry: KernelEntry, captures: Captures) -> Traced:
-        """Trace for all targets what was traced for cuda alone. Raises SpecializeError where what was read has changed since."""
+        """Trace for all targets what was traced for cuda alone."""
+        self._require_same(captures)
+        return self._trace(arg_types, True, False, entry)
+
+    def _require_same(self, captures: Captures) -> None:
+        """Raise SpecializeError where what an earlier trace read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
-        return self._trace(arg_types, has_hosts=True, entry=entry)
 
-    def _trace(self, arg_types: tuple[ArgType, ...], *, has_hosts: bool, entry: KernelEntry) -> Traced:
+    def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, entry: KernelEntry) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
-        facts = self._owner.parameters, self.constexprs, arg_types, options, symbol
-        apart = self._variants[arg_types, KernelEntry.QUICK].traced.apart if entry is KernelEntry.GENERAL else ()
-        request = KernelRequest(*facts, has_hosts, entry, apart)
+        quick = self._variants.get((arg_types, KernelEntry.QUICK, is_for_cpu))
+        apart = quick.traced.apart if quick is not None and entry is KernelEntry.GENERAL else ()
         with self.explained():
+            options = dataclasses.replace(options, threads=self._threads(options.threads))
+            facts = self.parameters, self.constexprs, arg_types, options, symbol
+            request = KernelRequest(*facts, has_hosts, is_for_cpu, entry, apart)
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
+
+    def _threads(self, option: int | str | None) -> int | None:
+        """Return what the option `threads` says, which may be the name of a constexpr. None: the tiles decide."""
+        if not isinstance(option, str):
+            return option
+        if option not in self.constexprs:
+            names = tuple(p.name for p in self.parameters.constexprs)
+            hint = f"{suggest(option, names)}give the name of a constexpr parameter, or an int"
+            raise SpecializeError(
+                BadOption("threads", f"there is no constexpr parameter `{option}`", hint), self._owner.loc
+            )
+        value = self.constexprs[option]
+        if value is not None and not is_thread_count(value):
+            hint = f"give {THREAD_COUNTS}, or None"
+            raise SpecializeError(BadOption("threads", f"`{option}` is {shown(value)}", hint), self._owner.loc)
+        return int(value) if value is not None else None
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:

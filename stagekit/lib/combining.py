@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.tile import WARP, Tile, Traced
+from stagekit.lib.layout import WARP
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
 _AND, _OR, _LESS, _EQUAL, _AT_LEAST = map(sk._operation, ("&", "|", "<", "==", ">="))

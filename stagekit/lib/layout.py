@@ -10,6 +10,10 @@ from typing import Any
 
 import stagekit as sk
 
+WARP = 32  # lanes of a full warp
+MAX_THREADS = 1024  # of a block
+_FEW_THREADS = 128  # up to so many elements a tile has a thread for each
+_PER_THREAD = 16  # elements of a long tile
 _FEWEST_IN_VECTORS = 4  # elements of a thread; with fewer, taking vectors apart for memory costs as much as they save
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
@@ -60,3 +64,27 @@ class Layout:
         last = (self.threads - 1) * self.width  # how far the last thread's elements are from those of thread 0
         first = self.first() if offsets[-1] + last >= self.extent else 0
         return [True if o + last < self.extent else _LESS(_ADD(first, o), self.extent) for o in offsets]
+
+
+def default_threads(extent: int) -> int:
+    """Return how many threads a tile gets where nothing else decides: one for each element up to 128, then 128, then whole warps.
+
+    Up to 16,384 elements a thread has at most 16; above that the block has up to 1024 threads. Measured on an H200, rows of 1,024
+    elements went fastest with 64 to 128 threads, of 4,096 and 8,192 with 128 to 512, of 32,768 with 1,024.
+    """
+    if extent <= _FEW_THREADS:
+        return extent
+    per_thread = max(_PER_THREAD, -(-extent // MAX_THREADS))
+    return max(_FEW_THREADS, _whole_warps(extent, per_thread))
+
+
+def cpu_threads(extent: int) -> int:
+    """Return `default_threads` for the CPU: one for each element up to 1024, else whole warps that share the elements evenly.
+
+    There the lanes of a warp are one vector, so that more elements of a thread only make longer code.
+    """
+    return extent if extent <= MAX_THREADS else _whole_warps(extent, -(-extent // MAX_THREADS))
+
+
+def _whole_warps(extent: int, per_thread: int) -> int:
+    return WARP * -(-extent // (WARP * per_thread))

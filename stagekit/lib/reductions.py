@@ -19,8 +19,8 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, chunks_of, combiner_of
-from stagekit.lib.layout import Layout
-from stagekit.lib.tile import MAX_THREADS, WARP, Tile, Traced
+from stagekit.lib.layout import MAX_THREADS, WARP, Layout
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _REMAINDER, _AND, _OR, _NOT = map(sk._operation, ("+", "%", "&", "|", "~"))
 _LESS, _EQUAL, _AT_MOST, _AT_LEAST = map(sk._operation, ("<", "==", "<=", ">="))

@@ -4,8 +4,8 @@ A tile is a compile-time object around the elements that *this* thread holds. `a
 threads of the block, and elementwise code is a Python loop over a thread's elements that is gone when the kernel is
 specialised:
 
-    tid = sk.arange(0, 2000)               # T = 1024: each thread holds elements t and t + 1024
-    x = sk.load(src + tid, mask=tid < n)   # two loads, the second also masked by t + 1024 < 2000
+    tid = sk.arange(0, 2000)               # T = 128: thread t holds the elements t, t + 128, ..., t + 1920
+    x = sk.load(src + tid, mask=tid < n)   # 16 loads, the last also masked by t + 1920 < 2000
     sk.store(dst + tid, x * 2, mask=tid < n)
 
 Which thread holds which element, and in which vectors, a `Layout` says: element e of thread t has index t + e * T. Where that is
@@ -23,12 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout
+from stagekit.lib.layout import Layout, cpu_threads, default_threads
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
-WARP = 32  # lanes of a full warp
-MAX_THREADS = 1024  # of a block
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
 
 _ADD, _AND, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "neg", "~"))
@@ -214,23 +212,24 @@ def _tile(parts: list[Traced], layout: Layout) -> Tile:
 def arange(start: int, stop: int) -> Tile:
     """Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
 
-    Up to 1024 elements the block gets a thread for each; above that, each thread holds several. Of tiles with different
-    extents the longest decides.
+    The option `threads` of the kernel says how many threads share them. Left out, up to 128 elements the block gets a thread for
+    each; above that, each thread holds several. Of tiles with different extents the longest decides.
     """
     if not _are_known((start, stop)):
         for name, value in (("start", start), ("stop", stop)):
             if not _is_int(value):
                 sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
-        sk._block_threads(stop - start, f"the extent of arange({start!r}, {stop!r})", _threads_for)  # refuses it
+        _layout_of(stop - start, f"the extent of arange({start!r}, {stop!r})")  # refuses it
     return _counted(start, stop)
 
 
-def _threads_for(extent: int) -> int:
-    """Return how many threads a tile wants: one for each element up to 1024, else whole warps that share the elements evenly."""
-    if extent <= MAX_THREADS:
-        return extent
-    per_thread = -(-extent // MAX_THREADS)
-    return WARP * -(-extent // (WARP * per_thread))
+@sk._direct
+def _layout_of(extent: int, what: str) -> Layout:
+    """Return how a tile of `extent` elements lies over the block, which gets as many threads as it wants."""
+    threads = sk._block_threads(extent, what, cpu_threads if sk._is_for_cpu() else default_threads)
+    if extent > MAX_EXTENT:
+        sk.static_assert(False, f"a tile has at most {MAX_EXTENT} elements, and {what} is {extent}")
+    return Layout(extent, threads)
 
 
 @sk._direct
@@ -238,10 +237,7 @@ def _counted(start: int, stop: int) -> Tile:
     """Return the tile of `arange(start, stop)`."""
     start, stop = _plain(start), _plain(stop)
     extent = stop - start
-    threads = sk._block_threads(extent, f"the extent of arange({start!r}, {stop!r})", _threads_for)
-    if extent > MAX_EXTENT:
-        sk.static_assert(False, f"arange({start!r}, {stop!r}): a tile has at most {MAX_EXTENT} elements")
-    layout = Layout(extent, threads)
+    layout = _layout_of(extent, f"the extent of arange({start!r}, {stop!r})")
     first = _ADD(layout.first(), start)
     return _tile([_ADD(first, layout.offset(e)) for e in range(layout.count)], layout)
 
@@ -266,13 +262,11 @@ def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
     if not _is_int(extent):
         sk.static_assert(False, f"{function}: shape must be a compile-time int or a tuple of one, got {shape!r}")
     extent = _plain(extent)
-    threads = sk._block_threads(extent, f"the extent of {function}({extent!r}, ...)", _threads_for)
-    if extent > MAX_EXTENT:
-        sk.static_assert(False, f"{function}({extent!r}, ...): a tile has at most {MAX_EXTENT} elements")
+    layout = _layout_of(extent, f"the extent of {function}({extent!r}, ...)")
     _require_dtype(function, dtype)
     if isinstance(value, Tile):
         sk.static_assert(False, f"{function}: value must be a number; for a tile of another dtype use .to(dtype)")
-    return _repeated(dtype(value), Layout(extent, threads))
+    return _repeated(dtype(value), layout)
 
 
 @sk._direct

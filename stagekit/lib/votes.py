@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import stagekit as sk
 from stagekit.lib.combining import Combine, Combiner
+from stagekit.lib.layout import WARP
 from stagekit.lib.reductions import of_one, of_thread, require_tile
-from stagekit.lib.tile import WARP, Tile, Traced
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _AND, _OR = map(sk._operation, ("+", "&", "|"))
 

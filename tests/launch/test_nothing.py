@@ -99,7 +99,7 @@ def test_its_arguments_are_checked(target: str, monkeypatch: pytest.MonkeyPatch)
 def test_no_code_is_made_for_a_block_without_threads() -> None:
     kernel = sk.jit(mark.function).specialize()
     kernel[4, 0](np.zeros(64, np.float32))
-    assert not kernel._last._kernels
+    assert not kernel._shown("cpu")._kernels
     assert "compiled" not in kernel.explain()
 
 

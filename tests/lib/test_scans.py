@@ -27,7 +27,8 @@ def placed(threads: int, width: int) -> Iterator[None]:
     """Let tiles lie over so many threads, in chunks of this width."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "Layout", functools.partial(Layout, width=width))
-        patch.setattr(placement, "_threads_for", lambda extent: threads)
+        for name in ("default_threads", "cpu_threads"):
+            patch.setattr(placement, name, lambda extent: threads)
         yield
 
 

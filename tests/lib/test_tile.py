@@ -33,13 +33,79 @@ def test_copy_is_exact_for_any_block_and_length(place, n, block):  # P38
     np.testing.assert_array_equal(out, x)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_launches_a_thread_per_element_up_to_1024(block):
-    kernel = copy.specialize(BLOCK=block, src=sk.Pointer(sk.int8), dst=sk.Pointer(sk.int8), n=sk.int32)
+EXTENTS = {
+    1: 1,
+    33: 33,
+    128: 128,
+    129: 128,
+    2048: 128,
+    2049: 160,
+    4096: 256,
+    8192: 512,
+    16_384: 1024,
+    32_768: 1024,
+    40_000: 1024,
+}
 
-    (threads, *others) = kernel.trace().block
-    assert threads == block if block <= 1024 else threads <= 1024 and threads % 32 == 0
+
+@pytest.mark.parametrize("extent", EXTENTS)
+def test_a_thread_holds_about_16_elements_on_a_gpu_and_as_few_as_can_be_on_the_cpu(extent):
+    kernel = copy.specialize(BLOCK=extent, src=sk.Pointer(sk.int8), dst=sk.Pointer(sk.int8), n=sk.int32)
+
+    assert kernel.trace().block == (EXTENTS[extent], 1, 1)
+    (threads, *others) = kernel.compile("cpu").block
+    assert threads == extent if extent <= 1024 else 640 < threads <= 1024 and threads % 32 == 0
     assert others == [1, 1]
+
+
+COUNTS = (1, 16, 32, 96, 1024)
+
+
+def make_copy(threads):
+    @sk.jit(threads=threads)
+    def copied(src, dst, n, BLOCK: sk.constexpr, WARPS: sk.constexpr = 0):
+        i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+        sk.store(dst + i, sk.load(src + i, mask=i < n, other=0), mask=i < n)
+
+    return copied
+
+
+@each_place
+@pytest.mark.parametrize("given", [lambda t: (make_copy(t), 0), lambda t: (make_copy("WARPS"), t)], ids=["int", "name"])
+def test_threads_are_as_many_as_the_kernel_says(place, given):
+    x = np.arange(900, dtype=np.float32)
+    for threads in COUNTS:
+        kernel, value = given(threads)
+        for block in (8, 300):
+            _, out = run(place, kernel[(sk.ceildiv(900, block),)], [x, np.zeros_like(x)], 900, block, value)
+            np.testing.assert_array_equal(out, x)
+        assert kernel.specialize(BLOCK=300, WARPS=value).fixed_block == (threads, 1, 1)
+
+
+def test_what_is_no_number_of_threads_is_refused():
+    for bad in (0, 7, 48, 1056, 16.0, True, "two words"):
+        with pytest.raises(sk.SpecializeError, match="a power of two up to 32, or a multiple of 32 up to 1024"):
+            make_copy(bad)
+        with pytest.raises(sk.SpecializeError, match=f"`WARPS` is {bad!r}(.|\n)*a multiple of 32 up to 1024"):
+            make_copy("WARPS")[(1,)](np.zeros(8), np.zeros(8), 8, 8, bad)
+    with pytest.raises(sk.SpecializeError, match=r"no constexpr parameter `WARP`(.|\n)*`WARPS`"):
+        make_copy("WARP")[(1,)](np.zeros(8), np.zeros(8), 8, 8, 4)
+
+
+def test_threads_are_said_once_and_of_a_block_level_kernel_alone():
+    @sk.jit(threads=32)
+    def by_thread(out):
+        out[sk.cuda.thread_idx("x")] = 1
+
+    @sk.jit(threads=32)
+    def with_entry(out):
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=64))
+        sk.store(out + sk.arange(0, 8), 1)
+
+    with pytest.raises(sk.StagingError, match="neither tiles nor `program_id`"):
+        by_thread[1, 32](np.zeros(32))
+    with pytest.raises(sk.StagingError, match="the option `threads` says already"):
+        with_entry(np.zeros(32))
 
 
 @sk.jit
