@@ -42,11 +42,12 @@ CuPy's. *_name: strings. dlpack_version: a tuple."""
 STATE = _numbered(
     "general process guards guard_count ask code cost share fail"
     " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks kernel_number"
-    " device stream_of stream has_stream slots pointers scratch_bytes"
+    " device stream_of stream has_stream slots pointers scratch_bytes entries launch"
 )
 """general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows.
 kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device,
-stream_of, slots and pointers are those of a prepared launch."""
+stream_of, slots and pointers are those of a prepared launch. entries: of a kernel that has several, a word for each
+`signature.KernelEntry`: its STATE, or 0. launch: in such a STATE, the code that launches the entry."""
 
 DESTINATION = _numbered("device stream_of stream has_stream")
 """device: -1 until an array says which GPU. stream_of: gives the current stream of the first array's owner that has one."""

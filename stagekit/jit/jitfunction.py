@@ -230,7 +230,9 @@ class JitFunction(Launchable):
 
     def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """Have native code that also checks what the variant captured, since a change means another specialisation."""
-        self._native.offer(key, kernel, lambda: self._call_shape(specialization, variant), variant.guards)
+        self._native.offer(
+            key, kernel, lambda: self._call_shape(specialization, variant), variant.guards, variant.member(kernel)
+        )
 
     def _call_shape(self, kernel: Specialized, variant: Variant) -> CallShape:
         """Return how this function is called when it launches `variant`."""

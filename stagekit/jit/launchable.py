@@ -26,7 +26,7 @@ from stagekit.jit.variant import Variant
 from stagekit.runtime.kernel import Kernel, OtherEntry
 from stagekit.runtime.launch_config import is_exact
 from stagekit.runtime.native_process import CallShape
-from stagekit.signature import Choice, KernelEntry, Signature
+from stagekit.signature import Choice, Signature
 
 if TYPE_CHECKING:
     from stagekit.backends.ptxas import CompileReport
@@ -250,8 +250,7 @@ class Launchable:
         except OtherEntry as other:
             variant, kernel = specialization.kernel_for(key, values, target, other.choice)
             kernel.launch(values, kernel.request(key))
-        if variant.entry is KernelEntry.QUICK:
-            self._offer(key, specialization, variant, kernel)
+        self._offer(key, specialization, variant, kernel)
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         """Return a launch without parameters."""
@@ -270,7 +269,7 @@ class Launchable:
 
     def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """After a launch, have native code for the next one, which here does not check what was captured."""
-        self._native.offer(key, kernel, specialization.call_shape)
+        self._native.offer(key, kernel, specialization.call_shape, member=variant.member(kernel))
 
     # -- inspection ---------------------------------------------------------------------------------------------
 

@@ -166,10 +166,11 @@ class Specialization(Launchable):
         The CPU and the other targets share one where tiles are not placed.
         """
         entry, is_for_cpu = choice.entry, target == "cpu"
+        quick = None if entry is KernelEntry.QUICK else self._variant(arg_types, target)
 
         def make() -> Variant:
             twin = self._variants.get((arg_types, entry, not is_for_cpu))
-            if twin is not None and not twin.traced.is_placed:
+            if twin is not None and not twin.traced.is_placed and twin.quick is quick:
                 return twin
             config.check_switches()
             began_s = time.perf_counter()
@@ -183,7 +184,7 @@ class Specialization(Launchable):
             for line in traced.printed if twin is None else ():
                 show(line + "\n")
             retrace = functools.partial(self._trace_again, arg_types, entry)
-            return Variant(self.name, entry, self.constexprs, self.history, traced, why, retrace, self.explained)
+            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, retrace, self.explained)
 
         key = arg_types, entry, is_for_cpu
         found = self._variants.get(key) or self._variants.of(key, make)
@@ -202,8 +203,8 @@ class Specialization(Launchable):
 
     def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, entry: KernelEntry) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
-        quick = self._variants.get((arg_types, KernelEntry.QUICK, is_for_cpu))
-        apart = quick.traced.apart if quick is not None and entry is KernelEntry.GENERAL else ()
+        is_general = entry is KernelEntry.GENERAL
+        apart = self._variants[arg_types, KernelEntry.QUICK, is_for_cpu].traced.apart if is_general else ()
         with self.explained():
             options = dataclasses.replace(options, threads=self._threads(options.threads))
             facts = self.parameters, self.constexprs, arg_types, options, symbol
@@ -269,9 +270,10 @@ class Specialization(Launchable):
         """
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
-        where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
         if session is not None:
             where = "interp"
+        else:
+            where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
         variant = self._variant(arg_types, where)
         choice = choice or variant.choose(values)
         if choice.entry is not KernelEntry.QUICK:

@@ -21,7 +21,7 @@ from stagekit.jit import compilation
 from stagekit.jit.argtypes import slot_values
 from stagekit.jit.debugging import warn_of_breakpoints
 from stagekit.jit.history import History
-from stagekit.jit.native_launchers import guards_of
+from stagekit.jit.native_launchers import Member, guards_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime import driver
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
@@ -58,13 +58,14 @@ def _short(value: Any) -> str:
 class Variant:
     """A specialisation for certain argument types, and one of its entries. traced: perhaps for cuda alone.
 
-    why: the reason it was made, in words.
+    quick: the variant of the quick entry, if this is another. why: the reason it was made, in words.
 
     retrace: traces it for all targets. explained: makes the context in which an error says which specialisation it is of.
     """
 
     name: str
     entry: KernelEntry
+    quick: Variant | None
     constexprs: Mapping[str, Any]
     history: History
     traced: Traced
@@ -105,6 +106,13 @@ class Variant:
     @functools.cached_property
     def _facts(self) -> Evaluator:
         return compile_expressions([fact.holds for fact in self.traced.signature.facts])
+
+    def member(self, kernel: Kernel) -> Member | None:
+        """Return which entry of several a kernel of this variant is, for native launchers; None for the only one."""
+        signature, artifact = (self.quick or self).traced.signature, kernel.artifact
+        block = None if self.traced.block else artifact.block
+        group = self.quick or self, artifact.target, artifact.capability, block
+        return Member(group, signature, self.entry) if signature.facts else None
 
     def kernel(self, key: Any, args: tuple[Any, ...], target: str, device: Device) -> Kernel:
         """Return what `kernel[key](*args)` runs on `target`; without brackets, key is None."""

@@ -28,6 +28,7 @@ from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
 from stagekit.runtime import views
+from stagekit.signature import KernelEntry
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
 _EXCHANGE_NAME = b"dlpack_exchange_api"
@@ -348,15 +349,42 @@ _new_function = views.python_api(
 )
 
 
+class Entries:
+    """The entries of a kernel for its launcher, which may get one while others call it. Each is a STATE."""
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_uint64 * len(KernelEntry))()
+        self._states: dict[KernelEntry, Any] = {}
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._words)
+
+    def set(self, entry: KernelEntry, code: NativeCode, state: State, guards: CaptureGuards | None) -> None:
+        """Have launchers launch an entry. code: what does it."""
+        words, objects, keep = _with_guards(state, guards)
+        table = _state("entry", {**words, "launch": code.address}, objects, ())
+        table.keep = objects, keep, code, self._states.get(entry)  # the one before may be running
+        self._states[entry] = table
+        self._words[list(KernelEntry).index(entry)] = ctypes.addressof(table)
+
+
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, shape: CallShape) -> Any:
     """Make a built-in function that launches. general: takes the calls that the machine code does not recognise."""
-    parameters, guards = shape.parameters, shape.guards or CaptureGuards()
-    rows, compared = _guards(guards.rows)
-    words = {**state.words, "guards": ctypes.addressof(rows), "guard_count": len(guards.rows)}
-    objects = {**state.objects, "general": general, **({} if guards.ask is None else {"ask": guards.ask})}
+    parameters = shape.parameters
+    words, objects, keep = _with_guards(state, shape.guards)
     names, expected = [p.name for p in parameters], [p.expected for p in parameters]
     tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected]
-    return _function("launch", code.address, name, words, objects, tail, code, state, shape, rows, compared)
+    return _function("launch", code.address, name, words, {**objects, "general": general}, tail, code, shape, keep)
+
+
+def _with_guards(state: State, guards: CaptureGuards | None) -> tuple[dict[str, int], dict[str, Any], tuple[Any, ...]]:
+    """Return the words of a STATE, its objects, and what must live as long, with what each launch checks."""
+    guards = guards or CaptureGuards()
+    rows, compared = _guards(guards.rows)
+    words = {**state.words, "guards": ctypes.addressof(rows), "guard_count": len(guards.rows)}
+    objects = {**state.objects, **({} if guards.ask is None else {"ask": guards.ask})}
+    return words, objects, (state, guards, rows, compared)
 
 
 def make_prepared(
@@ -401,14 +429,20 @@ def _function(
     *keep: Any,
 ) -> Any:
     """Make a built-in function whose `self` is a STATE, which keeps alive everything that it needs. kind: of launch."""
+    state = _state(kind, words, objects, tail)
+    method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, None)
+    state.keep = method, objects, tail, keep
+    return _new_function(ctypes.addressof(method), state, None)
+
+
+def _state(kind: str, words: Mapping[str, int], objects: Mapping[str, Any], tail: Sequence[Any]) -> Any:
+    """Make a STATE."""
     state = _state_type(len(tables.STATE) + len(tail), kind)()
     addresses = {name: id(value) for name, value in objects.items()}
     for field, word in {**words, "process": process().address, **addresses}.items():
         state[tables.STATE[field] // tables.WORD] = word
     state[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
-    method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, None)
-    state.keep = method, objects, tail, keep
-    return _new_function(ctypes.addressof(method), state, None)
+    return state
 
 
 @functools.cache

@@ -6,6 +6,6 @@ routine     functions of machine code, written as Python
 values      the numbers and pointers in them
 """
 
-from stagekit.backends.launcher.compiler import ENTRY, CallParameter, LauncherRequest, compile, load_support
+from stagekit.backends.launcher.compiler import ENTRY, CallParameter, LauncherRequest, Part, compile, load_support
 
-__all__ = ["ENTRY", "CallParameter", "LauncherRequest", "compile", "load_support"]
+__all__ = ["ENTRY", "CallParameter", "LauncherRequest", "Part", "compile", "load_support"]

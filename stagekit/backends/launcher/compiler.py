@@ -2,7 +2,12 @@
 
     ptr launcher(ptr own, ptr args, i64 given, ptr keywords)        METH_FASTCALL | METH_KEYWORDS
 
-`own` holds a STATE (`native_tables.py`). The code reads and checks the arguments, works out the launch, and runs or enqueues
+`own` holds a STATE (`native_tables.py`). A kernel of several entries has one launcher, which reads the arguments and chooses, and
+for each entry a function that launches it:
+
+    ptr entry(ptr state, ptr slots, ptr destination)                null, without an exception, leaves it to the general way
+
+The code reads and checks the arguments, works out the launch, and runs or enqueues
 the kernel. A call that it does not recognise it hands on, whole, to the Python callable in the STATE, so it decides only what is
 certain. `hostexpr.KINDS` says what the operations of sizes mean; the limits are those of `runtime/launch_config.py`.
 
@@ -19,7 +24,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -28,8 +33,8 @@ from stagekit import native_tables as tables
 from stagekit.backends.host.loader import LoadedCode, load
 from stagekit.backends.host.target import machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
-from stagekit.backends.launcher.registers import PTR, Reg
-from stagekit.backends.launcher.routine import CALL_PARAMETERS, Routine, SupportFunction, state_of
+from stagekit.backends.launcher.registers import PTR, Reg, Type
+from stagekit.backends.launcher.routine import CALL_PARAMETERS, ENTRY_PARAMETERS, Routine, SupportFunction, state_of
 from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
@@ -41,6 +46,8 @@ from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THR
 from stagekit.signature import (
     ArgSpec,
     ArraySpec,
+    Fact,
+    KernelEntry,
     LaunchSpec,
     NoneSpec,
     ParamSlot,
@@ -53,6 +60,8 @@ from stagekit.signature import (
 )
 
 Target = Literal["cpu", "cuda"]
+Part = Literal["whole", "front", "entry"]
+"""Of a launcher: what reads the arguments and chooses an entry, and what launches an entry; or both, for the only one."""
 
 ENTRY = "stagekit_launcher"
 
@@ -77,10 +86,11 @@ class LauncherRequest:
     """All that the machine code of a launcher depends on.
 
     parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
-    shared_needs: dynamic shared bytes that a launch must at least give. facts: other code runs a call for which one is 0. block:
-    the threads per axis that a computed launch must have, where they are fixed. added_shared_bytes: for CUDA only.
+    shared_needs: dynamic shared bytes that a launch must at least give. facts: what the code takes for granted. block: the
+    threads per axis that a computed launch must have, where they are fixed. added_shared_bytes: for CUDA only.
     """
 
+    part: Part
     target: Target
     specs: tuple[ArgSpec, ...]
     slots: tuple[ParamSlot, ...]
@@ -88,18 +98,24 @@ class LauncherRequest:
     keyword_only: int
     launch: LaunchSpec | None
     shared_needs: tuple[HostExpr, ...]
-    facts: tuple[HostExpr, ...]
+    facts: tuple[Fact, ...]
     block: tuple[int, int, int] | None
     added_shared_bytes: int
     has_guards: bool
 
     @classmethod
-    def of(cls, signature: Signature, **fields: Any) -> LauncherRequest:
-        """Make a request from a signature, without the names of its parameters."""
+    def of(cls, signature: Signature, part: Part, **fields: Any) -> LauncherRequest:
+        """Make a request from a signature, without words for people, and without what the part has no use for."""
         specs = tuple(replace(spec, name="") for spec in signature.specs)
-        needs, facts = signature.shared_needs, tuple(fact.holds for fact in signature.facts)
-        return cls(specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
+        needs, facts = signature.shared_needs, tuple(replace(fact, text="") for fact in signature.facts)
+        request = cls(part=part, specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
+        return request if part == "whole" else replace(request, **_NOTHING[part])
 
+
+_NOTHING: Mapping[Part, dict[str, Any]] = {
+    "front": {"launch": None, "shared_needs": (), "block": None, "added_shared_bytes": 0, "has_guards": False},
+    "entry": {"specs": (), "parameters": (), "keyword_only": 0, "facts": ()},
+}
 
 # From a request to an object file -----------------------------------------------------------------------------------
 
@@ -110,7 +126,7 @@ def compile(request: LauncherRequest) -> bytes | None:
     read = (request.slots[index] for expr in _expressions(request) for index in slots_in(expr))
     if not floats <= {*tables.NUMBER_KINDS} or any(slot.kind == "value" and slot.dtype.is_float for slot in read):
         return None
-    text = _Launcher(request).write()
+    text = (_Launch if request.part == "entry" else _Launcher)(request).write()
     return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
 
 
@@ -139,7 +155,8 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     own = () if launch is None else (*launch.grid, *launch.block, launch.shared_bytes)
     arrays = [s for s in request.specs if isinstance(s, ArraySpec)]
     related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
-    return [*own, *request.shared_needs, *request.facts, *(size for size in related if not isinstance(size, int))]
+    facts = [fact.holds for fact in request.facts]
+    return [*own, *request.shared_needs, *facts, *(size for size in related if not isinstance(size, int))]
 
 
 def _compare(compare: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
@@ -207,128 +224,41 @@ class _Size(NamedTuple):
     shared_bytes: Reg
 
 
-class _Launcher:
-    """A launcher that is being written. destination: the DESTINATION of a launch on a GPU; null on the CPU.
+class _Launch:
+    """The launch of an entry that is being written: all that follows when the arguments are read.
 
-    slots: pointers to the native parameters. arrays: by argument, a pointer to its address, sizes and strides once they are read.
-    held: the number of capsules that live until the launch has ended, then the capsules.
+    destination: the DESTINATION of a launch on a GPU. slots: pointers to the native parameters.
     """
 
-    def __init__(self, request: LauncherRequest) -> None:
+    def __init__(self, request: LauncherRequest, parameters: Mapping[str, Type] = ENTRY_PARAMETERS) -> None:
         self.request = request
         self.module = Module(Abilities())
-        self.r = r = Routine(self.module, ENTRY, PTR, CALL_PARAMETERS)
-        own, self.args, self.given, self.keywords = r.parameters
-        self.state = state_of(own)
-        self.process = self.state.field("process", tables.PROCESS)
-        self.destination = r.null if request.target == "cpu" else self._destination_in_brackets()
-        *offsets, size = slot_offsets(request.slots)
-        slots = r.alloca(size)
-        self.slots = [slots.at(offset) for offset in offsets]
-        self.arrays: dict[int, Reg] = {}
-        self.held = r.alloca(tables.WORD * (1 + len(request.specs)))
-        self.held.store(r.number(0))
+        self.r = Routine(self.module, ENTRY, PTR, parameters)
         self._values: dict[int, Reg] = {}  # of expressions by identity: hashing a tree costs a walk over it
+        self.begin(*self.r.parameters)
+
+    def begin(self, state: Reg, slots: Reg, destination: Reg) -> None:
+        self.state = state.at(0, tables.STATE)
+        self.destination = destination.at(0, tables.DESTINATION)
+        self.bind_slots(slots)
+
+    def bind_slots(self, slots: Reg) -> None:
+        self.process = self.state.field("process", tables.PROCESS)
+        self.slots = [slots.at(offset) for offset in slot_offsets(self.request.slots)[:-1]]
 
     def write(self) -> str:
-        r, request = self.r, self.request
-        self._require(conditions.is_undiverted, self.process)
-        if request.has_guards:
-            self._require(conditions.is_current, self.state)
-        for place, object_ in enumerate(self._bind()):
-            self._read(place, object_)
-        for slot, at in zip(request.slots, self.slots, strict=True):
-            if slot.kind != "value":  # those are stored already
-                place = place_of(request.specs[slot.argument], slot.kind, slot.axis)
-                at.store(self.arrays[slot.argument].item(place, int64))
-        self._check_related_sizes()
-        for fact in map(self.value_of, request.facts):
-            r.require(fact != 0)
-        size = self._size_in_brackets() if request.launch is None else self._computed_size(request.launch)
-        for needed in map(self.value_of, request.shared_needs):
-            r.require(needed <= size.shared_bytes)
-        (self._run if request.target == "cpu" else self._enqueue)(size)
-
-        r.close(self._give_up)
+        self.check_guards()
+        self.r.ret(self.launch())
+        self.r.close(lambda: self.r.null)
         return self.module.text()
 
-    def _give_up(self) -> Reg:
-        """Leave the launch to the general way, unless a Python exception is set."""
-        r = self.r
-        self._release()
-        given = self.state.field("general"), self.args, self.given, self.keywords
-        return r.call_unless_raised(lambda: r.call(PTR, "PyObject_Vectorcall", *given))
+    def check_guards(self) -> None:
+        if self.request.has_guards:
+            self.require(conditions.is_current, self.state)
 
-    def _release(self) -> None:
-        """Let go of the arrays' capsules, if there are any."""
-        with self.r.if_then(self.held.load(int64) != 0):
-            arrays.release.call_through(self.r, self.process, self.held)
-
-    def _require(self, function: SupportFunction, *values: Reg | int) -> None:
+    def require(self, function: SupportFunction, *values: Reg | int) -> None:
         """Call a function of `support/`, which must return true."""
         self.r.require(function.call_through(self.r, self.process, *values))
-
-    def _destination_in_brackets(self) -> Reg:
-        """Make a copy of the DESTINATION in the STATE, which says what the brackets ask for."""
-        destination = self.r.alloca(tables.size(tables.DESTINATION), tables.DESTINATION)
-        given = self.state.address_of("device")
-        for place in range(len(tables.DESTINATION)):
-            destination.word(place).store(given.item(place, int64))
-        return destination
-
-    # Arguments ------------------------------------------------------------------------------------------------------
-
-    def _bind(self) -> list[Reg]:
-        """Return one object per parameter. If all are given by position, they stay where the call put them."""
-        r, count, keyword_only = self.r, len(self.request.parameters), self.request.keyword_only
-        placed = r.alloca(tables.WORD * count)
-
-        def put_in_order() -> Reg:
-            names = self.state.at(tables.tail(tables.NAMES, count, 0))
-            self._require(
-                arguments.bind, names, self.args, self.given, self.keywords, placed, count, count - keyword_only
-            )
-            return placed
-
-        is_in_order = (self.given == count) & self.keywords.is_null()
-        objects = put_in_order() if keyword_only else r.if_else(is_in_order, lambda: self.args, put_in_order)
-        return [objects.item(place) for place in range(count)]
-
-    def _read(self, place: int, object_: Reg) -> None:
-        """Read and check the argument of one parameter."""
-        r, request, parameter = self.r, self.request, self.request.parameters[place]
-        if parameter.argument is None:  # the very object that was specialised for, or an equal int
-            expected = self.state.at(tables.tail(tables.EXPECTED, len(request.parameters), place)).load()
-            is_int, constant = int(parameter.constant is not None), parameter.constant or 0
-            self._require(arguments.is_expected, self.process, object_, expected, is_int, constant)
-            return
-        spec = request.specs[parameter.argument]
-        if isinstance(spec, NoneSpec):
-            r.require(object_ == self.process.field("none"))
-        elif isinstance(spec, ScalarSpec):
-            words = r.constant("number", _number_words(spec.dtype, is_declared=parameter.is_declared))
-            slots = zip(request.slots, self.slots)
-            (out,) = (at for slot, at in slots if (slot.kind, slot.argument) == ("value", parameter.argument))
-            self._require(arguments.read_number, self.process, object_, out, words)
-        else:
-            words = r.constant("array", _array_words(spec, request.target))
-            out = self.arrays[parameter.argument] = r.alloca(tables.WORD * values_of(spec))
-            self._require(arrays.read_array, self.process, object_, self.destination, self.held, out, words)
-
-    def _check_related_sizes(self) -> None:
-        """Check sizes that follow from other arguments, and declared strides, which matter only along axes of several items."""
-        for argument, read in self.arrays.items():
-            spec = self.request.specs[argument]
-            if not isinstance(spec, ArraySpec):
-                continue
-            sizes = [read.item(place_of(spec, "size", axis), int64) for axis in range(spec.rank)]
-            for size, expected in zip(sizes, spec.shape):
-                if expected is not None and not isinstance(expected, int):
-                    self.r.require(size == self.value_of(expected))
-            for axis, fixed in enumerate(spec.strides or ()):
-                if fixed is not None:
-                    stride = read.item(place_of(spec, "stride", axis), int64)
-                    self.r.require((stride == self.value_of(fixed)) | (sizes[axis] <= 1))
 
     def value_of(self, expr: HostExpr) -> Reg:
         """Return the value of an expression. A shared node is written once."""
@@ -342,7 +272,13 @@ class _Launcher:
             self._values[id(expr)] = value
         return self._values[id(expr)]
 
-    # The launch -----------------------------------------------------------------------------------------------------
+    def launch(self) -> Reg:
+        """Run or enqueue the kernel; return what the call gives, null where it raised or the general way must be taken."""
+        request = self.request
+        size = self._size_in_brackets() if request.launch is None else self._computed_size(request.launch)
+        for needed in map(self.value_of, request.shared_needs):
+            self.r.require(needed <= size.shared_bytes)
+        return self._run(size) if request.target == "cpu" else self._enqueue(size)
 
     def _size_in_brackets(self) -> _Size:
         state = self.state
@@ -363,21 +299,150 @@ class _Launcher:
             r.require(axis == fixed)
         return _Size(r.array_of(grid), r.array_of(block), _product(r, grid), shared_bytes)
 
-    def _run(self, size: _Size) -> None:
+    def _run(self, size: _Size) -> Reg:
         slots = self.slots[0] if self.slots else self.r.null
         values = self.state, slots, size.grid, size.blocks, size.shared_bytes
-        result = launching.run.call_through(self.r, self.process, *values)
-        self._release()
-        self.r.ret(result)
+        return launching.run.call_through(self.r, self.process, *values)
 
-    def _enqueue(self, size: _Size) -> None:
+    def _enqueue(self, size: _Size) -> Reg:
         r = self.r
         launch = launching.launch_of(r, size.grid, size.block, size.shared_bytes + self.request.added_shared_bytes)
         values = self.state, r.array_of(self.slots), launch, self.destination
         result = launching.enqueue.call_through(r, self.process, *values)
         r.require(result.is_set())
+        return result
+
+
+class _Launcher(_Launch):
+    """A launcher that is being written: what reads the arguments, and what follows or chooses the entry.
+
+    arrays: by argument, a pointer to its address, sizes and strides once they are read. held: the number of capsules that live
+    until the launch has ended, then the capsules.
+    """
+
+    def __init__(self, request: LauncherRequest) -> None:
+        super().__init__(request, CALL_PARAMETERS)
+
+    def begin(self, own: Reg, args: Reg, given: Reg, keywords: Reg) -> None:  # type: ignore[override]
+        r = self.r
+        self.args, self.given, self.keywords = args, given, keywords
+        self.state = state_of(own)
+        self.destination = r.null if self.request.target == "cpu" else self._destination_in_brackets()
+        self.bind_slots(r.alloca(slot_offsets(self.request.slots)[-1]))
+        self.arrays: dict[int, Reg] = {}
+        self.held = r.alloca(tables.WORD * (1 + len(self.request.specs)))
+        self.held.store(r.number(0))
+
+    def write(self) -> str:
+        r, request = self.r, self.request
+        self.require(conditions.is_undiverted, self.process)
+        self.check_guards()
+        for place, object_ in enumerate(self._bind()):
+            self._read(place, object_)
+        for slot, at in zip(request.slots, self.slots, strict=True):
+            if slot.kind != "value":  # those are stored already
+                place = place_of(request.specs[slot.argument], slot.kind, slot.axis)
+                at.store(self.arrays[slot.argument].item(place, int64))
+        self._check_related_sizes()
+        result = self._launch_entry() if request.part == "front" else self._launch_only()
         self._release()
         r.ret(result)
+        r.close(self._give_up)
+        return self.module.text()
+
+    def _launch_only(self) -> Reg:
+        """Launch the kernel where all its facts hold."""
+        for fact in self.request.facts:
+            self.r.require(self.value_of(fact.holds) != 0)
+        return self.launch()
+
+    def _launch_entry(self) -> Reg:
+        """Launch the entry that `signature.choose` would choose, if there is machine code for it yet."""
+        r = self.r
+        numbers = {entry: r.number(place) for place, entry in enumerate(KernelEntry)}
+        chosen = numbers[KernelEntry.QUICK]
+        for entry in (KernelEntry.GENERAL, KernelEntry.OVERLAPPING):
+            for fact in self.request.facts:
+                if fact.otherwise is entry:
+                    chosen = (self.value_of(fact.holds) != 0).select(chosen, numbers[entry])
+        state = self.state.field("entries").item(chosen)
+        r.require(state.is_set())
+        slots = self.slots[0] if self.slots else r.null
+        result = r.call_at(state.at(0, tables.STATE).field("launch"), PTR, state, slots, self.destination)
+        r.require(result.is_set())
+        return result
+
+    def _give_up(self) -> Reg:
+        """Leave the launch to the general way, unless a Python exception is set."""
+        r = self.r
+        self._release()
+        given = self.state.field("general"), self.args, self.given, self.keywords
+        return r.call_unless_raised(lambda: r.call(PTR, "PyObject_Vectorcall", *given))
+
+    def _release(self) -> None:
+        """Let go of the arrays' capsules, if there are any."""
+        with self.r.if_then(self.held.load(int64) != 0):
+            arrays.release.call_through(self.r, self.process, self.held)
+
+    def _destination_in_brackets(self) -> Reg:
+        """Make a copy of the DESTINATION in the STATE, which says what the brackets ask for."""
+        destination = self.r.alloca(tables.size(tables.DESTINATION), tables.DESTINATION)
+        given = self.state.address_of("device")
+        for place in range(len(tables.DESTINATION)):
+            destination.word(place).store(given.item(place, int64))
+        return destination
+
+    def _bind(self) -> list[Reg]:
+        """Return one object per parameter. If all are given by position, they stay where the call put them."""
+        r, count, keyword_only = self.r, len(self.request.parameters), self.request.keyword_only
+        placed = r.alloca(tables.WORD * count)
+
+        def put_in_order() -> Reg:
+            names = self.state.at(tables.tail(tables.NAMES, count, 0))
+            self.require(
+                arguments.bind, names, self.args, self.given, self.keywords, placed, count, count - keyword_only
+            )
+            return placed
+
+        is_in_order = (self.given == count) & self.keywords.is_null()
+        objects = put_in_order() if keyword_only else r.if_else(is_in_order, lambda: self.args, put_in_order)
+        return [objects.item(place) for place in range(count)]
+
+    def _read(self, place: int, object_: Reg) -> None:
+        """Read and check the argument of one parameter."""
+        r, request, parameter = self.r, self.request, self.request.parameters[place]
+        if parameter.argument is None:  # the very object that was specialised for, or an equal int
+            expected = self.state.at(tables.tail(tables.EXPECTED, len(request.parameters), place)).load()
+            is_int, constant = int(parameter.constant is not None), parameter.constant or 0
+            self.require(arguments.is_expected, self.process, object_, expected, is_int, constant)
+            return
+        spec = request.specs[parameter.argument]
+        if isinstance(spec, NoneSpec):
+            r.require(object_ == self.process.field("none"))
+        elif isinstance(spec, ScalarSpec):
+            words = r.constant("number", _number_words(spec.dtype, is_declared=parameter.is_declared))
+            slots = zip(request.slots, self.slots)
+            (out,) = (at for slot, at in slots if (slot.kind, slot.argument) == ("value", parameter.argument))
+            self.require(arguments.read_number, self.process, object_, out, words)
+        else:
+            words = r.constant("array", _array_words(spec, request.target))
+            out = self.arrays[parameter.argument] = r.alloca(tables.WORD * values_of(spec))
+            self.require(arrays.read_array, self.process, object_, self.destination, self.held, out, words)
+
+    def _check_related_sizes(self) -> None:
+        """Check sizes that follow from other arguments, and declared strides, which matter only along axes of several items."""
+        for argument, read in self.arrays.items():
+            spec = self.request.specs[argument]
+            if not isinstance(spec, ArraySpec):
+                continue
+            sizes = [read.item(place_of(spec, "size", axis), int64) for axis in range(spec.rank)]
+            for size, expected in zip(sizes, spec.shape):
+                if expected is not None and not isinstance(expected, int):
+                    self.r.require(size == self.value_of(expected))
+            for axis, fixed in enumerate(spec.strides or ()):
+                if fixed is not None:
+                    stride = read.item(place_of(spec, "stride", axis), int64)
+                    self.r.require((stride == self.value_of(fixed)) | (sizes[axis] <= 1))
 
 
 def _product(r: Routine, numbers: Sequence[Reg]) -> Reg:

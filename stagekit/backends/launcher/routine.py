@@ -311,6 +311,10 @@ CALL_PARAMETERS: Mapping[str, Type] = {"own": PTR, "args": PTR, "given": int64, 
 """Of a built-in function, as CPython calls it: METH_FASTCALL | METH_KEYWORDS. own: a ctypes array that holds its STATE."""
 
 
+ENTRY_PARAMETERS: Mapping[str, Type] = {"state": PTR, "slots": PTR, "destination": PTR}
+"""Of a function that launches an entry, when the arguments are read. state: its own STATE."""
+
+
 def state_of(own: Reg) -> Reg:
     return own.at(tables.ARRAY_MEMORY).load(tables.STATE)
 
