@@ -58,11 +58,14 @@ def assemble(ptx: str) -> Assembled:
 
 
 def disassemble(cubin: bytes) -> str:
-    """Return the SASS of machine code. Raises StagekitError where nvdisasm is missing or cannot read it."""
+    """Return the SASS of machine code: with the lines of its source where it has them, else with how long registers live.
+
+    Raises StagekitError where nvdisasm is missing or cannot read it.
+    """
     with tempfile.NamedTemporaryFile(prefix="stagekit-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        result = _run("nvdisasm", ["-c", "-plr", file.name])
+        result = _run("nvdisasm", ["-c", "-g" if b".debug_line" in cubin else "-plr", file.name])
     if result.returncode != 0:
         message = result.stderr.strip().replace(file.name, "the machine code")
         raise StagekitError(ToolFailed("nvdisasm", message, _PACKAGES["nvdisasm"]))

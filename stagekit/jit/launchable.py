@@ -318,7 +318,10 @@ class Launchable:
     @property
     @hide_frames
     def sass(self) -> str:
-        """Machine code of the GPU as text; needs ptxas and a disassembler (the extra `cuda`)."""
+        """Machine code of the GPU as text; needs ptxas and a disassembler (the extra `cuda`).
+
+        Beside it stands how long registers live; of a kernel with `lineinfo=True` the lines of the source instead.
+        """
         from stagekit.backends import ptxas
 
         return Listing(ptxas.disassemble(ptxas.assemble(self.ptx).cubin))

@@ -232,8 +232,10 @@ def _load(artifact: Artifact, device: int) -> Any:
         raise LaunchError(errors.CapabilityTooLow(artifact.kernel_name, *versions))
     options = driver.api().CUjit_option
     log = bytearray(_LOG_BYTES)
-    names = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-    status, module = driver.api().cuModuleLoadDataEx(artifact.code + b"\0", len(names), names, [log, len(log)])
+    asked = {options.CU_JIT_ERROR_LOG_BUFFER: log, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: len(log)}
+    if b"\t.loc\t" in artifact.code:
+        asked[options.CU_JIT_GENERATE_LINE_INFO] = 1
+    status, module = driver.api().cuModuleLoadDataEx(artifact.code + b"\0", len(asked), [*asked], [*asked.values()])
     if status and status.name not in errors.MODULE_FAULTS:
         raise driver.failure("cuModuleLoadDataEx", status)
     if status:

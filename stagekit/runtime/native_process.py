@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import os
 import struct
 import sys
@@ -370,12 +371,16 @@ class Entries:
 
 
 def make_callable(code: NativeCode, name: str, general: Callable[..., Any], state: State, shape: CallShape) -> Any:
-    """Make a built-in function that launches. general: takes the calls that the machine code does not recognise."""
+    """Make a built-in function that launches. general: takes the calls that the machine code does not recognise; its signature
+    and doc are those of the function.
+    """
     parameters = shape.parameters
     words, objects, keep = _with_guards(state, shape.guards)
     names, expected = [p.name for p in parameters], [p.expected for p in parameters]
     tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected]
-    return _function("launch", code.address, name, words, {**objects, "general": general}, tail, code, shape, keep)
+    objects["general"] = general
+    doc = _doc_with_signature(name, inspect.signature(general), general.__doc__ or "")
+    return _function("stagekit launch", code.address, name, words, objects, tail, code, shape, keep, doc=doc)
 
 
 def _with_guards(state: State, guards: CaptureGuards | None) -> tuple[dict[str, int], dict[str, Any], tuple[Any, ...]]:
@@ -392,7 +397,7 @@ def make_prepared(
 ) -> Callable[[], None]:
     """Make a built-in function for a prepared launch. function: its name. general: also refuses calls with arguments."""
     words, objects = {**state.words, **words}, {**state.objects, "general": general}
-    return _function("prepared launch", process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
+    return _function("stagekit prepared launch", process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]
 
 
 def _guards(rows: Sequence[Guard]) -> tuple[Any, list[Any]]:
@@ -427,10 +432,11 @@ def _function(
     objects: Mapping[str, Any],
     tail: Sequence[Any],
     *keep: Any,
+    doc: str = "",
 ) -> Any:
     """Make a built-in function whose `self` is a STATE, which keeps alive everything that it needs. kind: of launch."""
     state = _state(kind, words, objects, tail)
-    method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, None)
+    method = _MethodDef(name.encode(), address, _FASTCALL_KEYWORDS, doc.encode() or None)
     state.keep = method, objects, tail, keep
     return _new_function(ctypes.addressof(method), state, None)
 
@@ -443,6 +449,27 @@ def _state(kind: str, words: Mapping[str, int], objects: Mapping[str, Any], tail
         state[tables.STATE[field] // tables.WORD] = word
     state[len(tables.STATE) :] = [0 if value is ABSENT else id(value) for value in tail]
     return state
+
+
+def _doc_with_signature(name: str, signature: inspect.Signature, doc: str) -> str:
+    """Return the doc of a built-in function as CPython takes it: it splits off the signature, whose defaults are literals."""
+    shown = []
+    for parameter in signature.parameters.values():
+        is_literal = type(parameter.default) in _LITERALS or parameter.default is parameter.empty
+        plain = parameter.replace(annotation=parameter.empty)
+        shown.append(plain if is_literal else plain.replace(default=_DOTS))
+    return f"{name.rpartition('.')[2]}{signature.replace(parameters=shown, return_annotation=signature.empty)}\n--\n\n{doc}"
+
+
+_LITERALS = (int, bool, str, type(None))
+
+
+class _Dots:
+    def __repr__(self) -> str:
+        return "..."
+
+
+_DOTS = _Dots()
 
 
 @functools.cache

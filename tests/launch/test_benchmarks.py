@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,3 +30,13 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stderr
     assert json.loads(found.read_text() if more else done.stdout.splitlines()[-1])
+
+
+def test_every_figure_of_the_readme_has_a_command_that_measures_it() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, *rows = re.search(r"\n((?:\|.*\n)+)", text[text.index("## Measured") :])[1].splitlines()  # type: ignore[index]
+    commands = {re.search(r"`([^`]+)` \|$", row)[1] for row in rows}  # type: ignore[index]
+
+    allowed = {f"{part} --target {target}" for part in ("launch", "specialise", "memory") for target in ("cpu", "cuda")}
+    assert commands
+    assert commands <= allowed | {"cpu"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,22 @@ def test_more_specialisations_than_one_callable_knows_do_not_make_it_anew_each_t
             assert out[0] == value
 
     assert 8 <= len(made) <= 12
+
+
+def test_native_code_keeps_the_signature_and_the_doc() -> None:
+    @sk.jit
+    def documented(x, n: sk.int32 = 4, *, SCALE: sk.constexpr = 2.5, FLAG: sk.constexpr = None):
+        """Scale each element."""
+        x[sk.cuda.thread_idx("x")] *= SCALE * n
+
+    for _ in range(3):
+        documented[1, 8](np.ones(8, np.float32))
+
+    launch = documented[1, 8]
+    assert type(launch) is BuiltinFunctionType
+    assert launch.__doc__ == "Scale each element."
+    assert str(inspect.signature(launch)) == "(x, n=4, *, SCALE=Ellipsis, FLAG=None)"
+    assert repr(launch).startswith("<built-in method documented[1, 8] of stagekit launch object")
 
 
 def test_brackets_that_are_new_need_no_launch_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,9 @@ class FakeDriver:
 
     CUdevice_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="max dynamic shared")
-    CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="log bytes")
+    CUjit_option = SimpleNamespace(
+        CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="log bytes", CU_JIT_GENERATE_LINE_INFO="lines"
+    )
     CUpointer_attribute = SimpleNamespace(
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal", CU_POINTER_ATTRIBUTE_DEVICE_POINTER="device pointer"
     )

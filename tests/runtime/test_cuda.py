@@ -60,6 +60,13 @@ def test_the_module_is_loaded_once_per_device_and_lazily(fake: FakeDriver) -> No
     assert image == b".version 8.0\0"
 
 
+def test_the_driver_is_asked_for_lines_where_the_ptx_has_them(fake: FakeDriver) -> None:
+    for ptx in (b".version 8.0", b".version 8.0\n\t.loc\t1 2 3"):
+        saxpy(code=ptx).launch((*saxpy_arrays(), 1.0))
+
+    assert [options[2:] for _, _, options, _ in fake.named("cuModuleLoadDataEx")] == [[], ["lines"]]
+
+
 def test_the_context_that_was_current_is_current_again(fake: FakeDriver) -> None:
     kernel, arguments = saxpy(), (*saxpy_arrays(device=1), 1.0)
     fake.current = 100
