@@ -22,10 +22,10 @@ BUDGETS = {  # rounded up to the next 50
     "ir": 3_500,
     "jit": 3_000,
     "kernels": 600,
-    "lib": 1_250,
+    "lib": 1_450,
     "passes": 1_500,
     "runtime": 3_550,
-    "testing": 2_150,
+    "testing": 2_200,
 }
 
 

@@ -77,6 +77,10 @@ _SECTIONS = {
             *("count_nonzero", "cumsum", "cumprod", "reduce", "scan", "warp_reduce", "block_reduce"),
         ),
     ),
+    "random numbers": (
+        "Numbers that a seed and an offset determine, one at a time or for a tile of offsets, with the same bits everywhere.",
+        ("rand", "randn", "randint", "philox"),
+    ),
     "choosing and staging": (
         "Choosing by value, what is decided while specialising, and launches.",
         ("where", "static_range", "static_assert", "static_print", "constexpr", "device_entry", "ceildiv", "cdiv"),

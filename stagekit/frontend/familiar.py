@@ -49,13 +49,16 @@ _ELSEWHERE = _by_name({
     "kernel": "`sk.jit`",
     "launch": "`kernel[grid, block](...)`",
     "associative_scan": "`sk.scan(tile, combine)`",
+    "random uniform": "`sk.rand(seed, offset)`",
+    "normal standard_normal": "`sk.randn(seed, offset)`",
+    "integers": "`sk.randint(seed, offset, low, high)`",
+    "randint4x": "`sk.philox(seed, counter)`",
 })  # fmt: skip
 
 
 # What other systems have and stagekit lacks, and what to do instead.
 _ABSENT = _by_name({
     "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
-    "rand randn randint philox": "there is no random generator yet: pass random numbers as an array",
     "sort argsort topk": "there is none: sort in shared memory by a loop of compare and exchange, or on the host",
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
     "flip gather cat join split trans permute reshape broadcast_to expand_dims": "tiles are not rearranged: compute addresses",

@@ -8,6 +8,8 @@ round a loop, a variable keeps the dtype that it has; a compiled kernel widens i
 programs   `run_in_python`; arguments, and what functions of the language do
 values     numbers and tiles of numbers, with the language's dtypes
 memory     pointers, arrays and atomics; what has no meaning is found here
+tiles      reductions and scans, by NumPy
+random     random numbers, by NumPy
 python     Python's own functions as kernels mean them, under any name
 """
 

@@ -30,6 +30,7 @@ from stagekit.signature import ScalarSpec
 from stagekit.testing.oracle import memory
 from stagekit.testing.oracle.memory import Meetings, OracleArray, OracleMemory, OraclePointer
 from stagekit.testing.oracle.python import counterpart
+from stagekit.testing.oracle.random import RANDOM
 from stagekit.testing.oracle.tiles import TILES
 from stagekit.testing.oracle.values import (
     PLACE,
@@ -284,7 +285,7 @@ LANGUAGE: dict[Any, Callable[..., Any]] = {
     _fragment(sk.arange): _arange,
     _fragment(sk.full): _full,
     _fragment(sk.zeros): lambda _, shape, dtype: _full(_, shape, 0, dtype),
-    **{_fragment(function): run for function, run in TILES.items()},
+    **{_fragment(function): run for function, run in {**TILES, **RANDOM}.items()},
 }
 _INDICES = {
     sk.program_id: "index", sk.num_programs: "grid", sk.cuda.block_idx: "index", sk.cuda.grid_dim: "grid",
