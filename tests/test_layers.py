@@ -11,9 +11,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parents[1] / "stagekit"
 EXAMPLES = PACKAGE.parent / "examples"
@@ -54,8 +53,13 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@cache
+def imports_of(path: Path) -> list[str]:
     """Every module that the file imports, with its full name."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -81,22 +85,20 @@ def visible_from(room: str) -> set[str]:
     return {*GROUND, *ROOMS[: ROOMS.index(room) + 1]}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_room_imports_only_the_rooms_before_it(path: Path) -> None:
-    room = room_of(path)
-    if room in SEES_EVERYTHING | SEES_PUBLIC_NAMES:
-        return
+def test_a_room_imports_only_the_rooms_before_it() -> None:
+    for path in MODULES:
+        room = room_of(path)
+        if room in SEES_EVERYTHING | SEES_PUBLIC_NAMES:
+            continue
+        names = filter(_is_ours, imports_of(path))
+        ours = {name.split(".")[1] if "." in name else "the public names" for name in names}
+        assert set() == ours - visible_from(room), path
 
-    ours = {name.split(".")[1] if "." in name else "the public names" for name in imports_of(path) if _is_ours(name)}
 
-    assert set() == ours - visible_from(room)
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_library_stays_in_its_rooms(path: Path) -> None:
-    libraries = {_library_of(name) for name in imports_of(path)} & LIBRARY_ROOMS.keys()
-
-    assert set() == {library for library in libraries if room_of(path) not in LIBRARY_ROOMS[library]}
+def test_a_library_stays_in_its_rooms() -> None:
+    for path in MODULES:
+        libraries = {_library_of(name) for name in imports_of(path)} & LIBRARY_ROOMS.keys()
+        assert set() == {library for library in libraries if room_of(path) not in LIBRARY_ROOMS[library]}, path
 
 
 USERS = sorted(
@@ -104,13 +106,12 @@ USERS = sorted(
 )
 
 
-@pytest.mark.parametrize("path", USERS, ids=lambda p: p.name)
-def test_lib_kernels_and_examples_use_the_public_names_only(path: Path) -> None:
+def test_lib_kernels_and_examples_use_the_public_names_only() -> None:
     """What is written with them proves that the language is enough."""
-    ours = {name for name in imports_of(path) if _is_ours(name)}
-    own = f"stagekit.{room_of(path)}" if path.is_relative_to(PACKAGE) else "stagekit.kernels"
-
-    assert set() == {name for name in ours if name != "stagekit" and not name.startswith(own)}
+    for path in USERS:
+        own = f"stagekit.{room_of(path)}" if path.is_relative_to(PACKAGE) else "stagekit.kernels"
+        ours = set(filter(_is_ours, imports_of(path)))
+        assert set() == {name for name in ours if name != "stagekit" and not name.startswith(own)}, path
 
 
 def test_kernels_use_nothing_of_the_library_that_users_lack() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -30,9 +31,14 @@ OWN_NAME = re.compile(r"\bpip install [^`\n]*\bstagekit\b")  # whoever holds the
 INDEX_HOSTS = re.compile(r"\b(?:[\w-]+\.)*(?:pypi|pythonhosted|npmjs|crates|debian|anaconda)\.(?:org|com|io)\b")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions_of(path: Path) -> list[tuple[str, int]]:
     """Name and length in lines of every function in the file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in found]
 
@@ -44,12 +50,11 @@ def test_half_of_all_functions_are_shorter_than_ten_lines() -> None:
     assert median(n for n, _ in longest) < MEDIAN_LINES, f"the longest: {longest[:10]}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_module_says_what_it_is(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-    assert docstring is not None
-    assert docstring.strip().endswith((".", ":", ")", "`")) or "\n" in docstring, "a sentence, not a title"
+def test_a_module_says_what_it_is() -> None:
+    for path in MODULES:
+        docstring = ast.get_docstring(tree_of(path))
+        assert docstring is not None, path
+        assert docstring.strip().endswith((".", ":", ")", "`")) or "\n" in docstring, f"{path}: a sentence, not a title"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ SHARED_NAMES = frozenset({"Array", "Pointer"})
 def test_the_name_of_a_class_means_one_thing() -> None:
     """In the package: a tool of the repository has words of its own."""
     rooms = [path for path in MODULES if "tools" not in path.relative_to(ROOT).parts]
-    defined = {path: ast.parse(path.read_text(encoding="utf-8")).body for path in rooms}
+    defined = {path: tree_of(path).body for path in rooms}
     names = Counter(node.name for body in defined.values() for node in body if isinstance(node, ast.ClassDef))
 
     assert set() == {n for n, count in names.items() if count > 1 and not n.startswith("_")} - SHARED_NAMES

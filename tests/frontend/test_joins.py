@@ -36,9 +36,9 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return bool(w.nmant >= n.nmant and in_range)
 
 
-@pytest.mark.parametrize(("a", "b"), list(itertools.product(ALL_DTYPES, repeat=2)), ids=lambda d: d.name)
-def test_two_dtypes_meet_in_the_least_that_holds_both(a, b):
-    assert least_common(a, b) is _least(a, b)
+def test_two_dtypes_meet_in_the_least_that_holds_both():
+    pairs = itertools.product(ALL_DTYPES, repeat=2)
+    assert [] == [(a, b) for a, b in pairs if least_common(a, b) is not _least(a, b)]
 
 
 @sk.jit

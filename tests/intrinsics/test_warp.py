@@ -17,9 +17,10 @@ FULL = 0xFFFFFFFF
 
 
 @sk.jit
-def shuffle(src, dst, how: sk.constexpr, amount: sk.constexpr):
+def shuffle(src, dst, how: sk.constexpr, amounts: sk.constexpr):
     t = sk.cuda.thread_idx("x")
-    dst[t] = how(FULL, src[t], amount)
+    for k, amount in enumerate(amounts):
+        dst[k, t] = how(FULL, src[t], amount)
 
 
 SHUFFLES = {
@@ -45,12 +46,12 @@ def bits(array):
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_shuffles_move_every_bit_of_every_dtype(place, name, dtype):
-    src = numbers(dtype, 96)
-    for amount in (0, 1, 5, 16, 31):
-        _, dst = run(place, shuffle[1, 96], [src, np.zeros(96, dtype)], getattr(sk, name), amount)
+    src, amounts = numbers(dtype, 96), (0, 1, 5, 16, 31)
+    _, dst = run(place, shuffle[1, 96], [src, np.zeros((len(amounts), 96), dtype)], getattr(sk, name), amounts)
 
+    for amount, moved in zip(amounts, dst):
         source = np.concatenate([SHUFFLES[name](amount) + 32 * warp for warp in range(3)])
-        np.testing.assert_array_equal(bits(dst), bits(src[source]))
+        np.testing.assert_array_equal(bits(moved), bits(src[source]))
 
 
 @sk.jit

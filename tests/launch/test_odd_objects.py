@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from tests.cells import cell
 
 
 class Odd(Exception):
@@ -173,17 +174,22 @@ PLACES = {
 PACKAGE = str(Path(sk.__file__).parent)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", OBJECTS)
-def test_an_odd_object_is_refused_in_words_or_works(name, place):
-    refusal = None
+def refusal_of(call):
     try:
-        PLACES[place](OBJECTS[name])
+        call()
     except sk.StagekitError as error:
-        refusal = error
-    if refusal is not None:
-        assert str(refusal)
-        assert [f for f in traceback.extract_tb(refusal.__traceback__) if f.filename.startswith(PACKAGE)] == []
+        return error
+    return None
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_odd_object_is_refused_in_words_or_works(place):
+    for name, odd in OBJECTS.items():
+        with cell(name):
+            refusal = refusal_of(lambda odd=odd: PLACES[place](odd))
+            if refusal is not None:
+                assert str(refusal)
+                assert [f for f in traceback.extract_tb(refusal.__traceback__) if f.filename.startswith(PACKAGE)] == []
 
 
 def test_an_array_whose_owner_raises_says_what_it_raised():
@@ -388,15 +394,12 @@ MORE = {
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-@pytest.mark.parametrize("name", [*OBJECTS, *MORE])
-def test_an_odd_object_in_a_kernel_is_refused_at_its_line_or_works(name, kernel, monkeypatch, capsys):
-    monkeypatch.setitem(globals(), "CAPTURED", {**OBJECTS, **MORE}[name])
-    refusal = None
-    try:
-        kernel[1, 1](out(), 3)
-    except sk.StagekitError as error:
-        refusal = error
-    if refusal is not None:
-        assert refusal.loc is not None
-        assert refusal.loc.file == __file__
-        assert len(str(refusal)) < 4000
+def test_an_odd_object_in_a_kernel_is_refused_at_its_line_or_works(kernel, monkeypatch, capsys):
+    for name, odd in {**OBJECTS, **MORE}.items():
+        monkeypatch.setitem(globals(), "CAPTURED", odd)
+        with cell(name):
+            refusal = refusal_of(lambda: kernel[1, 1](out(), 3))
+            if refusal is not None:
+                assert refusal.loc is not None
+                assert refusal.loc.file == __file__
+                assert len(str(refusal)) < 4000

@@ -57,7 +57,7 @@ DTYPES = [*map(np.dtype, NUMPY_NAMES), np.dtype(ml_dtypes.bfloat16)]
 
 
 @each_place
-@pytest.mark.parametrize("block", [1, 27, 32, 100, 128, 1100])
+@pytest.mark.parametrize("block", [27, 128, 1100])  # a part of a warp, warps, several elements in a thread
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_reduces(place, dtype, block):
     """Small integers, so that sums are exact in every dtype and any order."""
@@ -107,7 +107,7 @@ def test_narrow_floats_are_added_in_float32_and_rounded_once(dtype):
 
 
 @each_place
-@pytest.mark.parametrize("block", [1, 5, 32, 70, 256, 1500])
+@pytest.mark.parametrize("block", [5, 70, 1500])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16], ids=str)
 def test_nan_wins_as_in_numpys_maximum(place, dtype, block):  # P33
     for where in {0, block // 2, block - 1}:
@@ -231,8 +231,8 @@ def test_block_reduce_refuses_a_number_of_threads_that_is_none(threads):
 
 
 @each_place
-@pytest.mark.parametrize("threads", [2, 33, 64, 100])
-@pytest.mark.parametrize("block", [1, 31, 32, 96, 128, (32, 2), (8, 8)])
+@pytest.mark.parametrize("threads", [33, 64])
+@pytest.mark.parametrize("block", [1, 32, 96, (32, 2), (8, 8)])
 def test_block_reduce_refuses_a_launch_with_another_block(place, threads, block):
     x = np.ones(1024, np.uint64)
 
@@ -259,8 +259,8 @@ def products_twice(src, dst, THREADS: sk.constexpr, BLOCK: sk.constexpr):
 
 
 @pytest.mark.parametrize("kernel", [products_with_a_known_block, products_beside_a_tile, products_twice])
-@pytest.mark.parametrize("block", [1, 16, 32, 48, 128])
-@pytest.mark.parametrize("threads", [1, 16, 32, 48, 128])
+@pytest.mark.parametrize("block", [1, 32, 48])
+@pytest.mark.parametrize("threads", [1, 32, 48])
 def test_block_reduce_goes_with_the_block_that_is_known(kernel, block, threads):
     staged = kernel.specialize(
         src=sk.Tensor((None,), sk.int32), dst=sk.Tensor((None,), sk.int32), THREADS=threads, BLOCK=block
@@ -289,7 +289,7 @@ def of_a_known_number(out, DTYPE: sk.constexpr, BLOCK: sk.constexpr):
 
 
 @each_place
-@pytest.mark.parametrize("block", [1, 27, 32, 100, 256, 3000])
+@pytest.mark.parametrize("block", [1, 100, 3000])
 @pytest.mark.parametrize(
     "dtype", [sk.float32, sk.float16, sk.bfloat16, sk.float64, sk.int8, sk.uint16, sk.int64, sk.bool_], ids=repr
 )

@@ -9,18 +9,14 @@ import stagekit as sk
 from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Vector, ops, semantics, walk
+from tests.cells import cell
 from tests.numerics import exact
 from tests.places import each_place, run
 
 THREADS = 32
-EXTENTS = [
-    THREADS * 8,
-    THREADS * 14,
-    THREADS * 11 - 5,
-]  # vectors of 8; of 8, 4 and 2; of 8, 2 and 1, the last not in all threads
+EXTENT = THREADS * 15 - 5  # vectors of 8, 4, 2 and 1, the last not in all threads
 NUMBERS = [d for d in dtypes.ARITHMETIC_DTYPES if d is not dtypes.bool_]
 
-each_extent = pytest.mark.parametrize("extent", EXTENTS)
 each_number = pytest.mark.parametrize("dtype", NUMBERS, ids=lambda d: d.short)
 
 
@@ -39,13 +35,12 @@ def arithmetic(a, b, added, product, quotient, rest, less, chosen, negated, EXTE
 
 
 @each_place
-@each_extent
 @each_number
-def test_arithmetic_on_vectors_is_that_on_numbers(place, extent: int, dtype: DType) -> None:
-    x, y = (np.resize(exact.samples(dtype, extent, seed), extent) for seed in (1, 2))
-    results = [np.zeros(extent, t.numpy) for t in (*[dtype] * 4, dtypes.bool_, *[dtype] * 2)]
+def test_arithmetic_on_vectors_is_that_on_numbers(place, dtype: DType) -> None:
+    x, y = (np.resize(exact.samples(dtype, EXTENT, seed), EXTENT) for seed in (1, 2))
+    results = [np.zeros(EXTENT, t.numpy) for t in (*[dtype] * 4, dtypes.bool_, *[dtype] * 2)]
 
-    found = run(place, arithmetic, [x, y, *results], extent)[2:]
+    found = run(place, arithmetic, [x, y, *results], EXTENT)[2:]
 
     def of(kind, a, b):
         return semantics.binary(kind, dtype, a, b)
@@ -76,14 +71,12 @@ def conversions(a, out, EXTENT: sk.constexpr, TO: sk.constexpr):
 
 @each_place
 @each_number
-@pytest.mark.parametrize("target", dtypes.ARITHMETIC_DTYPES, ids=lambda d: d.short)
-def test_conversions_of_vectors_are_those_of_numbers(place, dtype: DType, target: DType) -> None:
-    extent = EXTENTS[1]
-    x = np.resize(exact.samples(dtype, extent, 3), extent)
-
-    _, found = run(place, conversions, [x, np.zeros(extent, target.numpy)], extent, target)
-
-    assert exact.same_numbers(semantics.cast(x, dtype, target), found, target).all()
+def test_conversions_of_vectors_are_those_of_numbers(place, dtype: DType) -> None:
+    x = np.resize(exact.samples(dtype, EXTENT, 3), EXTENT)
+    for target in dtypes.ARITHMETIC_DTYPES:
+        _, found = run(place, conversions, [x, np.zeros(EXTENT, target.numpy)], EXTENT, target)
+        with cell(target.name):
+            assert exact.same_numbers(semantics.cast(x, dtype, target), found, target).all()
 
 
 @sk.jit

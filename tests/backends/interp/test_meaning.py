@@ -18,6 +18,7 @@ from stagekit.ir import INDEX, BinaryKind, CompareKind, Function, IrError, Nativ
 from stagekit.ir.core import OP_CLASSES
 from tests.backends.interp.kernels import Kernel, pointer, scalar
 from tests.backends.interp.per_thread import run_threads
+from tests.cells import cell
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ONE = (1, 1, 1)
@@ -92,6 +93,10 @@ def _compute_at(k: Kernel, i: Value, compute: Any) -> None:
 each_shape = pytest.mark.parametrize("shape", [elementwise, one_by_one], ids=["lanes", "uniform"])
 
 
+def _op(name: str, kind: Any) -> Any:
+    return lambda k, *operands: getattr(k, name)(kind, *operands)
+
+
 def _allowed(build: Any) -> Function | None:
     """The kernel, or None where the typing rules have no such op."""
     try:
@@ -102,54 +107,52 @@ def _allowed(build: Any) -> Function | None:
 
 @each_shape
 @pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("kind", BinaryKind, ids=lambda k: k.value)
-def test_binary(shape: Any, kind: BinaryKind, dtype: DType) -> None:
+def test_binary(shape: Any, dtype: DType) -> None:
     a, b = pairs(dtype)
-    fn = _allowed(lambda: shape([dtype] * 2, dtype, lambda k, x, y: k.binary(kind, x, y)))
-    if fn is None:
-        return
-
-    expected = np.array([semantics.binary(kind, dtype, x, y) for x, y in zip(a, b, strict=True)])
-
-    assert same_bits(expected, run_elementwise(fn, [a, b], np.zeros_like(a)))
+    for kind in BinaryKind:
+        compute = _op("binary", kind)
+        fn = _allowed(lambda compute=compute: shape([dtype] * 2, dtype, compute))
+        if fn is None:
+            continue
+        expected = np.array([semantics.binary(kind, dtype, x, y) for x, y in zip(a, b, strict=True)])
+        with cell(kind):
+            assert same_bits(expected, run_elementwise(fn, [a, b], np.zeros_like(a)))
 
 
 @each_shape
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("kind", CompareKind, ids=lambda k: k.value)
-def test_compare(shape: Any, kind: CompareKind, dtype: DType) -> None:
+def test_compare(shape: Any, dtype: DType) -> None:
     a, b = pairs(dtype)
-    fn = shape([dtype] * 2, dtypes.bool_, lambda k, x, y: k.compare(kind, x, y))
-
-    expected = np.array([semantics.compare(kind, dtype, x, y) for x, y in zip(a, b, strict=True)])
-
-    assert np.array_equal(expected, run_elementwise(fn, [a, b], np.zeros(len(a), np.bool_)))
+    for kind in CompareKind:
+        fn = shape([dtype] * 2, dtypes.bool_, _op("compare", kind))
+        expected = np.array([semantics.compare(kind, dtype, x, y) for x, y in zip(a, b, strict=True)])
+        with cell(kind):
+            assert np.array_equal(expected, run_elementwise(fn, [a, b], np.zeros(len(a), np.bool_)))
 
 
 @each_shape
 @pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("kind", UnaryKind, ids=lambda k: k.value)
-def test_unary(shape: Any, kind: UnaryKind, dtype: DType) -> None:
+def test_unary(shape: Any, dtype: DType) -> None:
     values = edges(dtype)
-    fn = _allowed(lambda: shape([dtype], dtype, lambda k, x: k.unary(kind, x)))
-    if fn is None:
-        return
-
-    expected = np.array([semantics.unary(kind, dtype, x) for x in values])
-
-    assert same_bits(expected, run_elementwise(fn, [values], np.zeros_like(values)))
+    for kind in UnaryKind:
+        compute = _op("unary", kind)
+        fn = _allowed(lambda compute=compute: shape([dtype], dtype, compute))
+        if fn is None:
+            continue
+        expected = np.array([semantics.unary(kind, dtype, x) for x in values])
+        with cell(kind):
+            assert same_bits(expected, run_elementwise(fn, [values], np.zeros_like(values)))
 
 
 @each_shape
 @pytest.mark.parametrize("source", ALL_DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("target", ALL_DTYPES, ids=lambda d: d.name)
-def test_cast(shape: Any, source: DType, target: DType) -> None:
+def test_cast(shape: Any, source: DType) -> None:
     values = edges(source)
-    fn = shape([source], target, lambda k, x: k.cast(x, target))
-
-    expected = np.array([semantics.cast(x, source, target) for x in values], target.numpy)
-
-    assert same_bits(expected, run_elementwise(fn, [values], np.zeros(len(values), target.numpy)))
+    for target in ALL_DTYPES:
+        fn = shape([source], target, lambda k, x, target=target: k.cast(x, target))
+        expected = np.array([semantics.cast(x, source, target) for x in values], target.numpy)
+        with cell(target.name):
+            assert same_bits(expected, run_elementwise(fn, [values], np.zeros(len(values), target.numpy)))
 
 
 @pytest.mark.parametrize("dtype", [d for d in ALL_DTYPES if d.kind != "bool"], ids=lambda d: d.name)
