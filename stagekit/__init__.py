@@ -48,6 +48,7 @@ from stagekit.frontend.language import lanes as _lanes
 from stagekit.frontend.language import load_vector as _load_vector
 from stagekit.frontend.language import store_vector as _store_vector
 from stagekit.frontend.language import takes_vectors as _takes_vectors
+from stagekit.frontend.language import view as _view
 from stagekit.frontend.language import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.intrinsics import public_in as _public_in

@@ -25,7 +25,7 @@ from stagekit.frontend.numbers import SYMBOLS, default_dtype, is_literal, is_num
 from stagekit.frontend.tracer import Tracer, suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
-from stagekit.ir import INDEX, BinaryKind, Pointer, Value
+from stagekit.ir import INDEX, BinaryKind, Pointer, Value, of_dtype
 from stagekit.ir.intervals import Interval
 from stagekit.ir.ops import Indexed
 
@@ -423,9 +423,10 @@ _REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_
 # What to write instead of an attribute that NumPy and torch have.
 _WAYS_OUT = {
     **dict.fromkeys(("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin"), _REDUCE),
-    **dict.fromkeys(("reshape", "ravel", "flatten", "view", "squeeze"), _SHAPE),
+    **dict.fromkeys(("reshape", "ravel", "flatten", "squeeze"), _SHAPE),
     **dict.fromkeys(("astype", "type"), "convert a number by `x.to(dtype)`"),
     "item": "it is a number already",
+    "view": "a number has it, a pointer `.to(dtype)`; pass an array in the shape and dtype that the kernel wants",
     "transpose": "write `.T`",
     "copy": "copy the elements in a loop",
     "__delitem__": "an element cannot be deleted",
@@ -433,14 +434,46 @@ _WAYS_OUT = {
 
 
 def _to(site: Site, owner: Any) -> BoundMethod:
-    def run(dtype: Any) -> Any:
-        if not isinstance(dtype, DType):
-            raise site.error(BadOperands(".to", describe(dtype), "give a dtype, such as sk.float32"))
+    def run(dtype: Any, *, bitcast: bool = False) -> Any:
+        _require_dtype(site, ".to", dtype)
+        if bitcast:
+            raise site.error(BadOperands(".to", "`bitcast=True`", "`x.view(dtype)` keeps the bits"))
         if isinstance(owner, Address):
             return Address(site.tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
         return site.tracer.arithmetic.convert(owner, dtype)
 
+    run.__qualname__ = "to"  # in Python's errors
     return BoundMethod(owner, "to", run)
+
+
+def _require_dtype(site: Site, name: str, dtype: Any) -> None:
+    if not isinstance(dtype, DType):
+        raise site.error(BadOperands(name, describe(dtype), "give a dtype, such as sk.float32"))
+
+
+def _view(site: Site, owner: Any) -> Any:
+    if isinstance(owner, np.generic) and not is_numeric(owner):
+        return owner.view
+
+    def run(dtype: Any) -> Any:
+        is_numpys = isinstance(owner, np.generic) and not isinstance(dtype, DType)
+        return site.static(owner.view, dtype) if is_numpys else viewed(site, owner, dtype)
+
+    run.__qualname__ = "view"
+    return BoundMethod(owner, "view", run)
+
+
+def viewed(site: Site, number: Any, dtype: Any) -> Any:
+    """Return the bits of a number as a number of `dtype`."""
+    _require_dtype(site, ".view", dtype)
+    own = default_dtype(number)
+    if dtype.bits != own.bits:
+        alike = ", ".join(each.name for each in dtypes.ALL_DTYPES if each.bits == own.bits)
+        hint = "convert it by `.to(dtype)`" if own is dtypes.bool_ else f"dtypes of the same size: {alike}"
+        raise site.error(BadOperands(".view", f"{describe(number)} as {dtype.name}", hint))
+    if isinstance(number, Number):
+        return Number(site.tracer.builder.bitcast(number.value, of_dtype(dtype, number.value.type)))
+    return number.view(dtype.numpy)
 
 
 def _transposed(site: Site, array: Array) -> Array:
@@ -470,6 +503,7 @@ def _table(*attributes: Attribute) -> _Table:
 _NUMBER = _table(
     Attribute("dtype", lambda site, x: default_dtype(x), "The dtype of a number."),
     Attribute("to(dtype)", _to, "A number, converted to a dtype: what `dtype(x)` gives."),
+    Attribute("view(dtype)", _view, "The number of the same bits as another dtype of the same size."),
 )
 _ADDRESS = _table(
     Attribute("dtype", lambda site, p: p.dtype, "The dtype of what a pointer points to."),

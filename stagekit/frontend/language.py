@@ -190,6 +190,12 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
     return site.tracer.arithmetic.select(on, if_true, if_false)
 
 
+@elementwise
+def view(site: Site, number: Any, dtype: Any) -> Any:
+    """The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives."""
+    return arrays.viewed(site, number, getattr(dtype, "__wrapped__", dtype))  # as an argument of a `direct` function
+
+
 def _axes(given: Any) -> tuple[Any, ...]:
     """Return a value for each axis; one that is given without a tuple is for the only axis."""
     return tuple(given) if isinstance(given, tuple | list) else (given,)

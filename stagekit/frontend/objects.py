@@ -44,7 +44,7 @@ from stagekit.native_tables import ABSENT
 
 def attribute(site: Site, owner: Any, name: str) -> Any:
     """Return `owner.name`."""
-    if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "dtype")):
+    if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "view", "dtype")):
         return arrays.attribute(site, owner, name)
     if containers.changes(owner, name):
         return containers.container_method(site, owner, name)

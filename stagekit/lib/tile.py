@@ -92,6 +92,10 @@ class Tile:
         _require_dtype(".to", dtype)
         return self.each(dtype, self)
 
+    def view(self, dtype: sk.DType) -> Tile:
+        """Return the tile of the same bits as another dtype of the same size."""
+        return self.each(sk._view, self, dtype)
+
     @sk._direct
     def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
         """Return the tile of `function` of each element of the arguments, which are tiles like this one or scalars.

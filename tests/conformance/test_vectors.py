@@ -98,9 +98,7 @@ def core_parts(dtype: DType) -> Iterator[Part]:
             {},
             not (dtype.is_float and target.is_integer),
         )
-        if target.bits == dtype.bits and not (
-            dtype.is_float or target.is_float
-        ):  # the bits of a NaN are nobody's promise
+        if target.bits == dtype.bits:
             yield Part(
                 f"as {target.short}",
                 target,

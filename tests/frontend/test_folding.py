@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.dtypes import ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, promote, true_divide_dtype
+from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, promote, true_divide_dtype
 
 ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 BITWISE = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
@@ -124,6 +124,49 @@ def test_unary_operators_and_builtins_fold_like_they_run(dtype, monkeypatch):  #
             out = np.zeros_like(folded)
             unary_run_time[1, len(values)](out, np.array(values, dtype.numpy), functions)
             same_bits(out, folded)
+
+
+def bits_of(value, dtypes, word):
+    """The bits of `value`, seen as each of `dtypes` in between."""
+    return [value.view(dtype).view(word) for dtype in dtypes]
+
+
+@sk.jit
+def view_run_time(out, A, DTYPES: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    for k, bits in enumerate(bits_of(A[i], DTYPES, out.dtype)):
+        out[k, i] = bits
+
+
+@sk.jit
+def view_compile_time(out, A: sk.constexpr, DTYPES: sk.constexpr):
+    for i, value in enumerate(A):
+        for k, bits in enumerate(bits_of(value, DTYPES, out.dtype)):
+            out[k, i] = bits
+
+
+@sk.jit
+def view_tile(out, A, DTYPES: sk.constexpr):
+    i = sk.arange(0, 4096)
+    for k, bits in enumerate(bits_of(sk.load(A + i % 32), DTYPES, out.dtype)):
+        sk.store(out + k * 4096 + i, bits)
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+@pytest.mark.parametrize("source", [d for d in ALL_DTYPES if d is not sk.bool_], ids=lambda d: d.name)
+def test_views_fold_like_they_run(source, target, monkeypatch):
+    """Every dtype as every other of its size, a NaN's bits too; elements of a tile in vectors."""
+    monkeypatch.setenv("STAGEKIT_TARGET", target)
+    A, word = np.resize(np.array(edges(source), source.numpy), 32), source.unsigned
+    dtypes = tuple(d for d in ALL_DTYPES if d.bits == source.bits)
+    for launch, count, values in (
+        (view_run_time[1, 32], 32, A),
+        (view_compile_time[1, 1], 32, tuple(A)),
+        (view_tile[1], 4096, A),
+    ):
+        out = np.zeros((len(dtypes), count), word.numpy)
+        launch(out, values, dtypes)
+        np.testing.assert_array_equal(out, np.broadcast_to(np.resize(A.view(word.numpy), count), out.shape))
 
 
 NARROW = tuple(d for d in ARITHMETIC_DTYPES if d not in (sk.int64, sk.uint64))  # float64 holds their values

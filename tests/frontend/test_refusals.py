@@ -136,6 +136,11 @@ MATRIX = np.zeros((2, 2), np.float32)
 
 WAYS_OUT = {
     "astype": (lambda a: a[0].astype(sk.int32), "x.to(dtype)"),
+    "bitcast": (lambda a: a[0].to(sk.float32, bitcast=True), "x.view(dtype)"),
+    "bits of another size": (lambda a: a[0].view(sk.int64), "dtypes of the same size: int32, uint32, float32"),
+    "bits of a bool": (lambda a: (a[0] > 0).view(sk.int8), "convert it by `.to(dtype)`"),
+    "bits as no dtype": (lambda a: a[0].view("int32"), "give a dtype"),
+    "view of an array": (lambda a: a.view(sk.int32), "a pointer `.to(dtype)`"),
     "item": (lambda a: a[0].item(), "a number already"),
     "sum": (lambda a: a.sum(), "reduce_sum"),
     "reshape": (lambda a: a.reshape(2, 2), "in the shape"),

@@ -289,6 +289,7 @@ KINDS: list[Callable[..., Any]] = [
     lambda x, n: sk.float16(x) * 0.1 + sk.bfloat16(n),
     lambda x, n: sk.reduce_sum(x) + sk.reduce_max(x) - sk.reduce_min(x) + n * x,
     lambda x, n: x.to(sk.uint8) + 300 % n,
+    lambda x, n: x.to(sk.float32).view(sk.int32) + n,
     lambda x, n: sk.fma(x, n, 1.5),
     lambda x, n: len(x) + x.shape[0] + x * 0,
     lambda x, n: x.each(halved_if_large, x),

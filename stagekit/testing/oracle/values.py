@@ -82,6 +82,12 @@ class OracleValue:
             raise refused(".to", shown(dtype), "give a dtype, such as sk.float32")
         return value_of(self.elements_as(dtype), dtype)
 
+    def view(self, dtype: DType) -> OracleValue:
+        """Return the same bits as another dtype of the same size."""
+        if not isinstance(dtype, DType) or dtype.bits != self.dtype.bits:
+            raise refused(".view", f"{self.dtype.name} as {shown(dtype)}", "give a dtype of the same size")
+        return value_of(self.elements.view(dtype.numpy), dtype)
+
     def __array__(self, *_: Any, **__: Any) -> Array:
         raise TypeError("NumPy cannot compute with a value of a kernel")
 
