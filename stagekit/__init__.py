@@ -31,6 +31,7 @@ from stagekit.frontend.language import (
     dynamic_shared,
     inline_asm,
     load,
+    speculate,
     static_assert,
     static_print,
     static_range,

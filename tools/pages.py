@@ -83,7 +83,17 @@ _SECTIONS = {
     ),
     "choosing and staging": (
         "Choosing by value, what is decided while specialising, and launches.",
-        ("where", "static_range", "static_assert", "static_print", "constexpr", "device_entry", "ceildiv", "cdiv"),
+        (
+            "where",
+            "static_range",
+            "static_assert",
+            "static_print",
+            "constexpr",
+            "speculate",
+            "device_entry",
+            "ceildiv",
+            "cdiv",
+        ),
     ),
     "inline PTX": ("An instruction that nothing else gives.", ("inline_asm",)),
 }

@@ -315,6 +315,12 @@ class LaunchNotComputable(Diagnostic):
     help = "{hint}"
 
 
+class NotOfArguments(Diagnostic):
+    title = "A question that arguments do not answer"
+    label = "`speculate`: {why}"
+    help = "ask about sizes, strides, pointers and integer arguments; for what differs between threads, write `if`"
+
+
 class BadBlockSize(Diagnostic):
     title = "A block size that cannot be"
     label = "{what} = {value}: {why}"

@@ -19,15 +19,17 @@ keeps multiples of powers of two up to that width, and of no other numbers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stagekit.hostexpr import HostExpr, HostOp, Slot
-from stagekit.ir import BinaryKind, Builder, Op, Pointer, Scalar, Value, ops
+from stagekit.dtypes import DType, bool_, uint64
+from stagekit.hostexpr import KINDS, HostExpr, HostOp, Slot
+from stagekit.ir import BinaryKind, Builder, Op, Pointer, Scalar, Value, flow, ops
 from stagekit.ir.intervals import Intervals
-from stagekit.ir.ops import UnaryKind
+from stagekit.ir.ops import CompareKind, UnaryKind
 
 _WORD = 64  # bits; sums of products count modulo 2**64
 _MOST_TERMS = 8  # of a sum; longer ones are unknown as a whole
@@ -65,7 +67,7 @@ class Argument(NamedTuple):
     text: str
 
 
-class NotOfArguments(Exception):
+class Unanswerable(Exception):
     """Raised where a question does not depend on the arguments alone. why: in words."""
 
     def __init__(self, why: str) -> None:
@@ -88,13 +90,14 @@ class Facts:
         self.asked: list[Multiple | Predicate] = []
         self._sums: dict[Value, Polynomial] = {}
         self._iterations: dict[Value, Value] = {}
+        self._inside: dict[Value, Op] = {}  # the ops that are under a condition, by their results
 
     # -- multiples ----------------------------------------------------------------------------------------------
 
     def is_multiple(self, value: Value, divisor: int) -> bool:
         """Return whether an integer, or an address in bytes, is known to be a multiple, or is taken for one from now on.
 
-        Raises NotOfArguments where that would have to be known of something else than arguments.
+        Raises Unanswerable where that would have to be known of something else than arguments.
         """
         if isinstance(value.type, Scalar) and self.intervals[value].multiple % divisor == 0:
             return True
@@ -107,17 +110,101 @@ class Facts:
         for unknown, terms in self._by_unknowns(found).items():
             left = self._reduced(terms, divisor)
             if unknown and left and not any(left):
-                raise NotOfArguments("it depends on more than the arguments")
+                raise Unanswerable("it depends on more than the arguments")
             if left:
                 needed.append(left)
         return all(self._may_hold(each, divisor) for each in needed) and self._take(needed, divisor)
 
+    # -- conditions ---------------------------------------------------------------------------------------------
+
+    def holds(self, condition: Value, text: str) -> bool:
+        """Return whether a bool is known to be true, or is taken for true from now on. text: the user's, for what is new.
+
+        Raises Unanswerable where it is no function of the arguments.
+        """
+        op = self._definition_of(condition)
+        match op:
+            case ops.Constant():
+                return bool(op.value)
+            case ops.Binary(kind=BinaryKind.AND):
+                return self.holds(op.lhs, text) and self.holds(op.rhs, text)
+            case ops.Select() | ops.If() if both := self._conjunction(op, condition):
+                return self.holds(both[0], text) and self.holds(both[1], text)
+        question = self._remainder(op)
+        if question is not None:
+            with contextlib.suppress(Unanswerable):  # as of a sum that may wrap: the launcher computes that
+                return self.is_multiple(*question)
+        expression = self._on_host(condition)
+        if self.is_quick:
+            self._note(Predicate(expression, text))
+        return self.is_quick
+
+    def _definition_of(self, value: Value) -> Op | None:
+        return self._inside.get(value) or self.builder.definition_of(value)
+
+    def _arms(self, op: ops.Select | ops.If, result: Value) -> tuple[Value, Value, Value]:
+        """Return the condition of a choice, and the values that it chooses from."""
+        if isinstance(op, ops.Select):
+            return op.condition, op.if_true, op.if_false
+        self._inside.update((v, each) for body in op.bodies() for each in body.ops for v in each.results)
+        then, otherwise = (flow.end_of(body)[op.results.index(result)] for body in op.bodies())
+        return op.condition, then, otherwise
+
+    def _conjunction(self, op: ops.Select | ops.If, result: Value) -> tuple[Value, Value] | None:
+        """Return the operands of `a and b`: `b if a else False`, or `a if not a else b`."""
+        condition, then, otherwise = self._arms(op, result)
+        if self._is_false(otherwise):
+            return condition, then
+        negated = self._definition_of(condition)
+        is_same = isinstance(negated, ops.Unary) and negated.kind is UnaryKind.NOT and negated.operand is then
+        return (then, otherwise) if is_same else None
+
+    def _is_false(self, value: Value) -> bool:
+        op = self._definition_of(value)
+        return isinstance(op, ops.Constant) and not op.value
+
+    def _remainder(self, op: Op | None) -> tuple[Value, int] | None:
+        """Return x and n of `x % n == 0`, or of `x & (n - 1) == 0` with a power of two."""
+        if not isinstance(op, ops.Compare) or op.kind is not CompareKind.EQ or not self._is_false(op.rhs):
+            return None
+        made = self._definition_of(op.lhs)
+        if not isinstance(made, ops.Binary) or made.kind not in (BinaryKind.MOD, BinaryKind.AND):
+            return None
+        divisor = self.intervals[made.rhs].constant
+        if divisor is not None and made.kind is BinaryKind.AND:
+            divisor = divisor + 1 if divisor & (divisor + 1) == 0 else None
+        return (made.lhs, divisor) if divisor is not None and divisor > 0 else None
+
+    def _on_host(self, value: Value) -> HostExpr:
+        """Return an integer or a bool as an expression of the parameters, which wraps as the value does."""
+        if value in self.arguments:
+            _check_on_host(value)
+            return Slot(self.arguments[value].slot)
+        dtype, op = value.type.dtype, self._definition_of(value)
+        match op:
+            case ops.Constant():
+                found: HostExpr = int(op.value)
+            case ops.Cast() if dtype is bool_:
+                found = HostOp("ne", (self._on_host(op.operand), 0))
+            case ops.Cast():
+                found = self._on_host(op.operand)
+            case ops.Unary(kind=UnaryKind.NOT) if dtype is bool_:
+                found = HostOp("eq", (self._on_host(op.operand), 0))
+            case ops.Select() | ops.If():
+                found = HostOp("select", tuple(map(self._on_host, self._arms(op, value))))
+            case _ if op is not None and (kind := _kind_on_host(op)) in KINDS:
+                found = HostOp(kind, tuple(map(self._on_host, op.operands())))
+            case _:
+                raise Unanswerable("it depends on more than the arguments")
+        _check_on_host(value)
+        return found if isinstance(found, int) else _wrapped(found, dtype)
+
     def _is_argument_multiple(self, value: Value, divisor: int) -> bool:
         """Do the same for a divisor that is no power of two: a sum or product may have wrapped, an argument itself cannot."""
-        while isinstance(op := self.builder.definition_of(value), ops.Cast) and _is_widening(op):
+        while isinstance(op := self._definition_of(value), ops.Cast) and _is_widening(op):
             value = op.operand
         if value not in self.arguments or isinstance(value.type, Pointer):
-            raise NotOfArguments(f"a result of arithmetic may wrap, and {divisor} is no power of two")
+            raise Unanswerable(f"a result of arithmetic may wrap, and {divisor} is no power of two")
         return self._take([{(value,): 1}], divisor)
 
     def _by_unknowns(self, found: Polynomial) -> dict[Product, dict[Product, int]]:
@@ -186,7 +273,7 @@ class Facts:
 
     def _computed(self, value: Value) -> Polynomial:
         if value not in self.arguments:
-            made = self._of_loop(value) if value in self.loops else self._of_op(self.builder.definition_of(value))
+            made = self._of_loop(value) if value in self.loops else self._of_op(self._definition_of(value))
             if made is not None and len(made.terms) <= _MOST_TERMS:
                 width = _WORD if isinstance(value.type, Pointer) else value.type.dtype.bits
                 return Polynomial(
@@ -196,7 +283,7 @@ class Facts:
 
     def _unknown(self, value: Value) -> Polynomial:
         """Return a value as an unknown, times what is known to divide it."""
-        op = self.builder.definition_of(value)
+        op = self._definition_of(value)
         if isinstance(op, ops.Alloc):
             divisor = op.align
         else:
@@ -275,6 +362,33 @@ def _op(kind: str, left: HostExpr, right: HostExpr) -> HostExpr:
     if left == neutral or right == neutral:
         return right if left == neutral else left
     return HostOp(kind, (left, right))
+
+
+def _check_on_host(value: Value) -> None:
+    dtype = value.type.dtype
+    if isinstance(value.type, Pointer) or not (dtype.is_integer or dtype is bool_) or dtype is uint64:
+        what = "an address" if isinstance(value.type, Pointer) else f"a {dtype.name}"
+        raise Unanswerable(f"it depends on {what}, and launches compute with integers up to int64")
+
+
+def _kind_on_host(op: Op) -> str:
+    """Return the key of `hostexpr.KINDS` for an op; an empty text where there is none."""
+    match op:
+        case ops.Binary() | ops.Unary() | ops.Compare():
+            return str(op.kind.value)
+        case ops.IntrinsicOp():
+            return op.spec.extreme or ""
+    return ""
+
+
+def _wrapped(expression: HostExpr, dtype: DType) -> HostExpr:
+    """Return what is left of an int64 in a dtype."""
+    unused = _WORD - dtype.bits
+    if not unused or dtype is bool_:
+        return expression
+    if dtype.is_signed:
+        return HostOp("shr", (HostOp("shl", (expression, unused)), unused))
+    return HostOp("and", (expression, (1 << dtype.bits) - 1))
 
 
 def _added(a: Polynomial, b: Polynomial, factor: int) -> Polynomial:

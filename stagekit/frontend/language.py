@@ -5,6 +5,7 @@ Called outside a kernel they raise an error, but for the few that `outside` list
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import itertools
@@ -26,12 +27,13 @@ from stagekit.frontend.errors import (
     BadCall,
     BadOperands,
     EntryMisplaced,
+    NotOfArguments,
     SharedMemoryExceeded,
     StagingError,
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.facts import NotOfArguments
+from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
 from stagekit.frontend.source import name_given_to
@@ -275,6 +277,44 @@ def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = N
 
 
 @staged
+def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
+    """Return, at compile time, True where `condition` holds, whatever the launch, and False where that is not known.
+
+    A condition on arguments is taken for granted, and the code runs the launches for which it holds; others run code in which it
+    is not known, made when such a launch comes. multiple_of: an int; asks whether `condition`, an integer, or a pointer or array
+    in bytes, is a multiple of it in every thread and iteration. Refused as NOT_OF_ARGUMENTS: what depends on more than arguments,
+    and on floats.
+    """
+
+    def refuse(why: str) -> None:
+        raise site.error(NotOfArguments(why))
+
+    if multiple_of is not None:
+        divisor = _static_int(site, multiple_of, "`multiple_of`")
+        is_integer = is_numeric(condition) and default_dtype(condition).is_integer
+        if divisor < 1 or not (is_integer or isinstance(condition, Address | Array)):
+            hint = "give an integer, a pointer or an array, and a positive int"
+            raise site.error(BadCall(f"`speculate` of {describe(condition)}, multiple_of={divisor}", hint))
+        return _is_multiple(site, condition, divisor, refuse)
+    if not is_numeric(condition) or default_dtype(condition) is not dtypes.bool_:
+        hint = "give a condition such as `n % 8 == 0`, or `x, multiple_of=16`"
+        raise site.error(BadCall(f"`speculate` of {describe(condition)}", hint))
+    if not isinstance(condition, Number):
+        return bool(condition)
+    try:
+        return site.tracer.facts.holds(condition.value, _words_of_argument(site))
+    except Unanswerable as error:
+        refuse(error.why)
+        return False
+
+
+def _words_of_argument(site: Site) -> str:
+    """Return the first argument of the call that is being traced, as its user wrote it."""
+    node = site.node
+    return f"`{ast.unparse(node.args[0])}`" if isinstance(node, ast.Call) and node.args else "a condition"
+
+
+@staged
 def is_multiple(site: Site, value: Any, divisor: int) -> bool:
     """Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.
 
@@ -294,7 +334,7 @@ def _is_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], N
         return int(value) % divisor == 0
     try:
         return site.tracer.facts.is_multiple(found, divisor)
-    except NotOfArguments as error:
+    except Unanswerable as error:
         refuse(error.why)
         return False
 
