@@ -17,10 +17,10 @@ from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import items_of
-from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, default_dtype, is_literal, is_numeric
+from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, converted, default_dtype, is_literal, is_numeric
 from stagekit.frontend.operators import UNARY, binary, in_place, unary
+from stagekit.frontend.overloads import chosen
 from stagekit.frontend.python_calls import OMITTED, Builtin, run_native
-from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, holds_run_time, mapper_of
 from stagekit.intrinsics import registry
 
@@ -147,16 +147,19 @@ def _better(site: Site, op: ast.cmpop, best: tuple[Any, Any], other: tuple[Any, 
     """Return the better of two items, each with the key that it is compared by."""
     answer = compare(site, op, other[1], best[1])
     if mapper_of(answer) is not None:
-        chosen = site.invoke(language.where, [answer, other[0], best[0]])
-        return chosen, chosen
+        both = site.invoke(language.where, [answer, other[0], best[0]])
+        return both, both
     is_better = truth(site, answer)
-    if isinstance(is_better, bool):
-        return other if is_better else best
 
     def choose(a: Any, b: Any) -> Any:
-        if is_numeric(a) and is_numeric(b):
-            pair = _fitting(site.tracer, a, b), _fitting(site.tracer, b, a)
-            return site.tracer.arithmetic.select(is_better.value, *pair)
+        are_numbers = is_numeric(a) and is_numeric(b)
+        if are_numbers:
+            a, b = _fitting(a, b), _fitting(b, a)
+        if isinstance(is_better, bool):
+            pair = (a, b) if is_better else (b, a)
+            return chosen(site, *pair) if are_numbers else pair[0]
+        if are_numbers:
+            return site.tracer.arithmetic.select(is_better.value, a, b)
         return site.read(branch(site.tracer, is_better.value, lambda: a, lambda: b, site.loc))
 
     item = choose(other[0], best[0])
@@ -164,13 +167,13 @@ def _better(site: Site, op: ast.cmpop, best: tuple[Any, Any], other: tuple[Any, 
     return item, item if is_own_key else choose(other[1], best[1])
 
 
-def _fitting(tracer: Tracer, value: Any, beside: Any) -> Any:
+def _fitting(value: Any, beside: Any) -> Any:
     """Return `value` as an operand beside another number: an integer literal that the other's dtype does not hold becomes a
     number of its own dtype, as where two paths meet.
     """
     strong, own = default_dtype(beside), default_dtype(value)
     fits = not (is_literal(value) and own.is_integer and strong.is_integer) or is_literal(beside) or strong.holds(value)
-    return value if fits else Number(tracer.arithmetic.to_value(value, own))
+    return value if fits else converted(value, own)
 
 
 ON_NUMBERS: dict[Any, Builtin] = {

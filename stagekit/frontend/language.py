@@ -36,6 +36,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
+from stagekit.frontend.overloads import chosen
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
@@ -183,9 +184,11 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
 
     Outside kernels it computes too, of NumPy arrays element by element. Refused as BAD_OPERANDS: what are no numbers.
     """
+    are_numbers = is_numeric(if_true) and is_numeric(if_false)
     if not isinstance(condition, Number):
-        return if_true if site.static(bool, condition) else if_false
-    if not is_numeric(if_true) or not is_numeric(if_false):
+        pair = (if_true, if_false) if site.static(bool, condition) else (if_false, if_true)
+        return chosen(site, *pair) if are_numbers else pair[0]
+    if not are_numbers:
         shown = f"{describe(if_true)} and {describe(if_false)}"
         raise site.error(BadOperands("where", shown, "use `a if c else b` for other values"))
     on = site.tracer.arithmetic.to_value(condition, dtypes.bool_)

@@ -232,6 +232,18 @@ def known(site: Site, value: Any, dtype: DType) -> Any:
     return converted(value, dtype)
 
 
+def chosen(site: Site, value: Any, other: Any) -> Any:
+    """Return the number `value`, known to be taken and not `other`, in the dtype that a choice at run time gives; of two literals
+    as it is.
+    """
+    if is_literal(value) and is_literal(other):
+        return value
+    dtype, is_weak = meet(value, other, site.loc)
+    if is_weak or isinstance(value, Number):
+        return Number(site.tracer.arithmetic.to_value(value, dtype), is_weak)
+    return known(site, value, dtype)
+
+
 def same_shape(site: Site, name: str, values: list[Any]) -> list[Any]:
     """Return operands of one shape: numbers stay as they are, arrays are broadcast."""
     if not any(isinstance(value, np.ndarray) for value in values):

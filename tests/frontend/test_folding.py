@@ -232,6 +232,36 @@ def test_two_dtypes_meet_in_the_same_one_at_both_times(left, right, data):
             same_bits(out[1], out[0])
 
 
+@sk.jit
+def choices(out, x, yes, no, A: sk.constexpr, B: sk.constexpr):
+    for k, (at_run_time, known, half_known) in enumerate((
+        (sk.where(yes, A, B), sk.where(True, A, B), sk.where(sk.uint64(3), x, B)),
+        (sk.where(no, A, B), sk.where(False, A, B), sk.where(sk.bool_(0), x, B)),
+        (min(x, B), min(A, B), min(B, x)),
+        (max(x, B), max(A, B), max(B, x)),
+        (max(x, B, key=lambda v: 0), max(A, B, key=lambda v: 0), max(A, B, key=lambda v: -v if v is A else v)),
+    )):
+        sk.static_assert(at_run_time.dtype is known.dtype)
+        sk.static_assert(at_run_time.dtype is half_known.dtype)
+        out[0, k], out[1, k] = at_run_time, known
+
+
+@settings(max_examples=40, deadline=None)
+@given(left=st.sampled_from(ARITHMETIC_DTYPES), right=st.sampled_from([*ARITHMETIC_DTYPES, 5, 300, 2.5]), data=st.data())
+def test_a_choice_that_is_known_meets_in_the_dtype_of_one_at_run_time(left, right, data):
+    A = data.draw(st.sampled_from([v for v in edges(left) if v == v]))
+    B = data.draw(st.sampled_from([v for v in edges(right) if v == v])) if isinstance(right, sk.DType) else right
+    if isinstance(right, sk.DType) and promote(left, right) is None:
+        return
+    if isinstance(right, int) and (left is sk.bool_ or not left.is_float and not left.holds(right)):
+        return  # `where` refuses the literal; `min` and `max` take its own dtype
+    out = np.zeros((2, 5), np.float64)
+
+    choices[1, 1](out, A, True, False, A, B)
+
+    same_bits(out[1], out[0])
+
+
 # -- literals -------------------------------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,7 @@ def test_native_launches_show_it_too() -> None:
         complete[2](x, y, 100)
 
     assert "scale[2]" in repr(complete[2])
-    assert "scale of prepared launch" in repr(complete.prepare[2](x, y, 100))
+    assert "scale of stagekit prepared launch" in repr(complete.prepare[2](x, y, 100))
 
 
 def test_a_kernel_with_something_fixed_shows_what_is_open() -> None:

@@ -241,12 +241,13 @@ def compare(op: type[ast.cmpop], left: Any, right: Any) -> Any:
 
 def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
     """Return `if_true` where `condition` holds, else `if_false`, in the dtype in which the two meet."""
-    if not isinstance(condition, OracleValue):
-        return if_true if condition else if_false
+    are_literals = not any(isinstance(each, OracleValue) for each in (condition, if_true, if_false))
+    if are_literals or not (is_numeric(if_true) and is_numeric(if_false)):
+        return if_true if plain(condition) else if_false
     check_extents("where", condition, if_true, if_false)
     dtype, is_weak = meet(representative(if_true), representative(if_false), UNKNOWN)
     both = elements_in(if_true, dtype), elements_in(if_false, dtype)
-    return value_of(np.where(condition.elements_as(dtypes.bool_), *both), dtype, is_weak)
+    return value_of(np.where(elements_in(condition, dtypes.bool_), *both), dtype, is_weak)
 
 
 def _power(base: Any, exponent: Any) -> Any:
