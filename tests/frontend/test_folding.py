@@ -234,20 +234,24 @@ def test_two_dtypes_meet_in_the_same_one_at_both_times(left, right, data):
 
 @sk.jit
 def choices(out, x, yes, no, A: sk.constexpr, B: sk.constexpr):
-    for k, (at_run_time, known, half_known) in enumerate((
-        (sk.where(yes, A, B), sk.where(True, A, B), sk.where(sk.uint64(3), x, B)),
-        (sk.where(no, A, B), sk.where(False, A, B), sk.where(sk.bool_(0), x, B)),
-        (min(x, B), min(A, B), min(B, x)),
-        (max(x, B), max(A, B), max(B, x)),
-        (max(x, B, key=lambda v: 0), max(A, B, key=lambda v: 0), max(A, B, key=lambda v: -v if v is A else v)),
-    )):
+    for k, (at_run_time, known, half_known) in enumerate(
+        (
+            (sk.where(yes, A, B), sk.where(True, A, B), sk.where(sk.uint64(3), x, B)),
+            (sk.where(no, A, B), sk.where(False, A, B), sk.where(sk.bool_(0), x, B)),
+            (min(x, B), min(A, B), min(B, x)),
+            (max(x, B), max(A, B), max(B, x)),
+            (max(x, B, key=lambda v: 0), max(A, B, key=lambda v: 0), max(A, B, key=lambda v: -v if v is A else v)),
+        )
+    ):
         sk.static_assert(at_run_time.dtype is known.dtype)
         sk.static_assert(at_run_time.dtype is half_known.dtype)
         out[0, k], out[1, k] = at_run_time, known
 
 
 @settings(max_examples=40, deadline=None)
-@given(left=st.sampled_from(ARITHMETIC_DTYPES), right=st.sampled_from([*ARITHMETIC_DTYPES, 5, 300, 2.5]), data=st.data())
+@given(
+    left=st.sampled_from(ARITHMETIC_DTYPES), right=st.sampled_from([*ARITHMETIC_DTYPES, 5, 300, 2.5]), data=st.data()
+)
 def test_a_choice_that_is_known_meets_in_the_dtype_of_one_at_run_time(left, right, data):
     A = data.draw(st.sampled_from([v for v in edges(left) if v == v]))
     B = data.draw(st.sampled_from([v for v in edges(right) if v == v])) if isinstance(right, sk.DType) else right
