@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, starts, store_piece
-from stagekit.kernels.host import as_rows, dtype_of, empty_like, tile_for
+from stagekit.kernels.host import as_rows, dtype_of, empty, empty_like, tile_for
+from stagekit.kernels.reducing import column_sums
 
 LOWEST = sk.float32.min
 
@@ -191,3 +192,115 @@ def layernorm(
     kernel = layernorm_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns))
     kernel[rows](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
     return out
+
+
+# -- backward -----------------------------------------------------------------------------------------------------------
+
+MOST_PARTS = 256  # programs, and so rows of partial sums, of a backward kernel
+
+
+@functools.cache
+def norm_backward_kernel(
+    dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool, CENTRED: bool
+) -> sk.JitFunction:
+    """Return the kernel `k[parts](gradient, x, weight, x_gradient, weight_parts, bias_parts, eps)` of layernorm, which is CENTRED, or
+    of rmsnorm, whose bias_parts is None.
+
+    With v = x - mean (x itself in rmsnorm), s = 1 / sqrt(mean(v²) + eps), and g = gradient * weight, the gradient of x is
+    s * (g - mean(g) - v * s² * mean(g * v)), without mean(g) in rmsnorm. Each program takes rows `parts` apart, and adds up
+    gradient * v * s, and the gradient, in its own row of weight_parts and bias_parts, (parts, columns) of float32, whose columns
+    `column_sums_kernel` adds. So every run has the same bits.
+    """
+    rows, columns, parts = sk.dynamic("rows"), sk.dynamic("columns"), sk.dynamic("parts")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Weight = Annotated[sk.Array, sk.Tensor((columns,), weight_dtype, strides=(1,))]
+    Parts = Annotated[sk.Array, sk.Tensor((parts, columns), sk.float32)]
+
+    @sk.inline
+    def centred(x: Any, start: Any, mean: Any) -> Any:
+        v = load_piece(x, start, columns, BLOCK)
+        return sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0) if CENTRED else v
+
+    @sk.jit
+    def norm_backward(
+        gradient: Rows, x: Rows, weight: Weight, x_gradient: Rows, weight_parts: Parts, bias_parts: Parts | None, eps: sk.float32
+    ) -> None:
+        part = sk.program_id(0)
+        totals = [sk.zeros(BLOCK, sk.float32), sk.zeros(BLOCK, sk.float32)]  # of weight and bias, where they fit a tile
+        for row in range(part, rows, parts):
+            mean = mean_of_row(x[row], columns, BLOCK, ONE_TILE) if CENTRED else 0
+            squares = slopes = products = sk.zeros(BLOCK, sk.float32)
+            for start in starts(columns, BLOCK, ONE_TILE):
+                v = centred(x[row], start, mean)
+                g = load_piece(gradient[row], start, columns, BLOCK)
+                weighted = g * load_piece(weight, start, columns, BLOCK)
+                squares += v * v
+                slopes += weighted
+                products += weighted * v
+            scale = sk.rsqrt(sk.reduce_sum(squares) / columns + eps)
+            slope = sk.reduce_sum(slopes) / columns if CENTRED else 0
+            product = sk.reduce_sum(products) / columns * scale * scale
+            for start in starts(columns, BLOCK, ONE_TILE):
+                if not ONE_TILE:  # else the row is still here
+                    v = centred(x[row], start, mean)
+                    g = load_piece(gradient[row], start, columns, BLOCK)
+                    weighted = g * load_piece(weight, start, columns, BLOCK)
+                store_piece(x_gradient[row], start, columns, (weighted - slope - v * product) * scale)
+                if ONE_TILE:
+                    totals = [totals[0] + g * v * scale, totals[1] + g]
+                else:
+                    add_to_part(weight_parts[part], start, columns, g * v * scale, row == part)
+                    if bias_parts is not None:
+                        add_to_part(bias_parts[part], start, columns, g, row == part)
+        if ONE_TILE:
+            store_piece(weight_parts[part], 0, columns, totals[0])
+            if bias_parts is not None:
+                store_piece(bias_parts[part], 0, columns, totals[1])
+
+    return norm_backward
+
+
+@sk.inline
+def mean_of_row(x: Any, columns: Any, BLOCK: int, ONE_TILE: bool) -> Any:
+    """Return the mean of a row."""
+    total = sk.zeros(BLOCK, sk.float32)
+    for start in starts(columns, BLOCK, ONE_TILE):
+        total += load_piece(x, start, columns, BLOCK)
+    return sk.reduce_sum(total) / columns
+
+
+@sk.inline
+def add_to_part(part: Any, start: Any, columns: Any, value: Any, is_first: Any) -> None:
+    """Add a tile to a piece of partial sums, or begin it with the tile: what is there before the first row is nobody's."""
+    known = load_piece(part, start, 0 if is_first else columns, len(value))
+    store_piece(part, start, columns, known + value)
+
+
+def rmsnorm_backward(gradient: Any, x: Any, weight: Any, *, out: Any = None, eps: float = 1e-6) -> tuple[Any, Any]:
+    """Return the gradients of x and of weight, from that of `rmsnorm(x, weight, eps=eps)`; x is what was normalised.
+
+    gradient: like x. out: like x, for the gradient of x; the gradient itself too. The gradient of weight has its dtype.
+    """
+    out, weight_gradient, _ = _backward(gradient, x, weight, out, eps, CENTRED=False)
+    return out, weight_gradient
+
+
+def layernorm_backward(
+    gradient: Any, x: Any, weight: Any, *, out: Any = None, eps: float = 1e-5
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of x, weight and bias, from that of `layernorm(x, weight, bias, eps=eps)`; x is what was normalised.
+
+    gradient: like x. out: like x, for the gradient of x; the gradient itself too. Those of weight and bias have weight's dtype.
+    """
+    return _backward(gradient, x, weight, out, eps, CENTRED=True)
+
+
+def _backward(gradient: Any, x: Any, weight: Any, out: Any, eps: float, *, CENTRED: bool) -> tuple[Any, Any, Any]:
+    out = empty_like(x) if out is None else out
+    source = as_rows(x)
+    rows, columns = source.shape
+    parts = max(1, min(rows, MOST_PARTS))
+    weight_parts, bias_parts = (empty(x, (parts, columns), sk.float32) if wanted else None for wanted in (True, CENTRED))
+    kernel = norm_backward_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns), CENTRED)
+    kernel[parts](as_rows(gradient), source, weight, as_rows(out), weight_parts, bias_parts, eps)
+    return out, column_sums(weight_parts, weight), column_sums(bias_parts, weight) if CENTRED else None

@@ -1,0 +1,158 @@
+"""Sums, largest elements and where they are: of rows, of columns, and of whole arrays.
+
+A row is one program's. A whole array is shared by programs that each take every `programs`-th piece; one more program reduces what
+they found. Nothing depends on which program comes first, so every run has the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.fragments import load_piece, store_piece
+from stagekit.kernels.host import as_rows, dtype_of, empty, empty_like, power_of_two, require_packed
+
+MOST_TILE = 4096  # elements that a program takes at once
+MOST_PROGRAMS = 1024  # that share a whole array
+COLUMNS = 128  # of a program that adds columns
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction of elements. combine: of two tiles, or two numbers; of_tile: of a tile, to a number."""
+
+    combine: Callable[[Any, Any], Any]
+    of_tile: Callable[[Any], Any]
+    identity_of: Callable[[sk.DType], Any]
+    dtype_of: Callable[[sk.DType], sk.DType]  # of the result; a 16-bit float is reduced in float32
+
+
+SUM = Reduction(lambda a, b: a + b, sk.reduce_sum, lambda dtype: 0, lambda dtype: dtype if dtype.is_float else sk.int64)
+MAX = Reduction(
+    sk.maximum, sk.reduce_max, lambda dtype: -float("inf") if dtype.is_float else dtype.min, lambda dtype: dtype
+)
+
+
+def widened(dtype: sk.DType) -> sk.DType:
+    """Return the dtype to reduce `dtype` in."""
+    return sk.float32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+# -- rows, and whole arrays ---------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def reduced(of: Reduction, source: Any, first: Any, end: Any, step: Any, working: sk.DType, BLOCK: int) -> Any:
+    """Return what the pieces of `source` at `first`, `first + step` and so on reduce to, as one number."""
+    identity = of.identity_of(working)
+    found = sk.full(BLOCK, identity, working)
+    for start in range(first, end, step):
+        i = start + sk.arange(0, BLOCK)
+        x = sk.load(source + i, mask=i < end)
+        found = of.combine(found, sk.where(i < end, x.to(working), identity))
+    return of.of_tile(found)
+
+
+@functools.cache
+def reduce_rows_kernel(of: Reduction, dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, out)`."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((rows,), of.dtype_of(dtype))]
+    working = widened(of.dtype_of(dtype))
+
+    @sk.jit
+    def reduce_rows(x: Rows, out: Out) -> None:
+        row = sk.program_id(0)
+        out[row] = reduced(of, x[row], 0, columns, BLOCK, working, BLOCK)
+
+    return reduce_rows
+
+
+@functools.cache
+def reduce_kernel(of: Reduction, dtype: sk.DType, axes: int, out_dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[programs](x, out)` of arrays without gaps, in which each program finds one element of out."""
+    X = Annotated[sk.Array, sk.Tensor((None,) * axes, dtype)]
+    Out = Annotated[sk.Array, sk.Tensor((None,), out_dtype)]
+    working = widened(of.dtype_of(dtype))
+
+    @sk.jit
+    def reduce(x: X, out: Out) -> None:
+        program, step = sk.program_id(0), sk.num_programs(0) * BLOCK
+        out[program] = reduced(of, x, program * BLOCK, math.prod(x.shape), step, working, BLOCK)
+
+    return reduce
+
+
+def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
+    dtype = dtype_of(x)
+    if axis is None:
+        require_packed(x)
+        programs = max(1, min(MOST_PROGRAMS, sk.cdiv(math.prod(x.shape), MOST_TILE)))
+        parts = empty(x, (programs,), widened(of.dtype_of(dtype)))
+        out = empty(x, (1,), of.dtype_of(dtype))
+        reduce_kernel(of, dtype, len(x.shape), dtype_of(parts), MOST_TILE)[programs](x, parts)
+        reduce_kernel(of, dtype_of(parts), 1, dtype_of(out), min(MOST_TILE, power_of_two(programs)))[1](parts, out)
+        return out
+    _require_last(axis, x)
+    rows = as_rows(x)
+    out = empty(x, (rows.shape[0],), of.dtype_of(dtype))
+    reduce_rows_kernel(of, dtype, min(MOST_TILE, power_of_two(rows.shape[1])))[rows.shape[0]](rows, out)
+    return out if len(x.shape) == 2 else out.reshape(tuple(x.shape[:-1]))
+
+
+def _require_last(axis: int, x: Any) -> None:
+    if axis not in (-1, len(x.shape) - 1):
+        raise ValueError(f"axis is {axis}: rows lie along the last axis, -1; None stands for the whole array")
+
+
+def sum(x: Any, *, axis: int | None = None) -> Any:
+    """Return the sum of all elements as an array of one element, or the sums along the last axis (`axis=-1`).
+
+    x: any dtype; float16 and bfloat16 are summed in float32, integers in int64, in which they are returned.
+    """
+    return _reduce(SUM, x, axis)
+
+
+def max(x: Any, *, axis: int | None = None) -> Any:
+    """Return the largest element as an array of one element, or those along the last axis (`axis=-1`); NaN if there is one.
+
+    Of nothing it is -inf, or the least integer.
+    """
+    return _reduce(MAX, x, axis)
+
+
+# -- where the largest is -------------------------------------------------------------------------------------------------
+
+
+# -- columns ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def column_sums_kernel(dtype: sk.DType, out_dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[pieces of a row](x, out)`, the sums of the columns of x in order, in float32."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((columns,), out_dtype)]
+
+    @sk.jit
+    def column_sums(x: Rows, out: Out) -> None:
+        start = sk.program_id(0) * BLOCK
+        total = sk.zeros(BLOCK, sk.float32)
+        for row in range(rows):
+            total += load_piece(x[row], start, columns, BLOCK)
+        store_piece(out, start, columns, total)
+
+    return column_sums
+
+
+def column_sums(x: Any, like: Any) -> Any:
+    """Return the sums of the columns of x, of two axes, as an array like `like`, of one."""
+    out = empty_like(like)
+    kernel = column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)
+    kernel[sk.cdiv(x.shape[1], COLUMNS)](x, out)
+    return out
