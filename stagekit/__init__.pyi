@@ -233,23 +233,23 @@ def fmod(x: Any, y: Any) -> Any:
     'The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. `x % y` is the one with the sign of `y`.'
 def remainder(x: Any, y: Any) -> Any:
     'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
-def atomic_cas(pointer: Any, expected: Any, desired: Any) -> Any:
+def atomic_cas(pointer: Any, expected: Any, desired: Any, *, mask: Any = ...) -> Any:
     'Replace the element by `desired` if it equals `expected`; floats are compared by their bits. Returns the element from before.'
-def atomic_add(pointer: Any, value: Any) -> Any:
+def atomic_add(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     "Add `value` to the element; integers wrap. On cuda the hardware's float32 addition in global memory flushes subnormals. Returns the element from before."
-def atomic_sub(pointer: Any, value: Any) -> Any:
+def atomic_sub(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Subtract `value` from the element; integers wrap. Returns the element from before.'
-def atomic_min(pointer: Any, value: Any) -> Any:
+def atomic_min(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Replace the element by the smaller of itself and `value`; NaN wins. Returns the element from before.'
-def atomic_max(pointer: Any, value: Any) -> Any:
+def atomic_max(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Replace the element by the larger of itself and `value`; NaN wins. Returns the element from before.'
-def atomic_and(pointer: Any, value: Any) -> Any:
+def atomic_and(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'And the bits of `value` into the element. Returns the element from before.'
-def atomic_or(pointer: Any, value: Any) -> Any:
+def atomic_or(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Or the bits of `value` into the element. Returns the element from before.'
-def atomic_xor(pointer: Any, value: Any) -> Any:
+def atomic_xor(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Exclusive-or the bits of `value` into the element. Returns the element from before.'
-def atomic_exchange(pointer: Any, value: Any) -> Any:
+def atomic_exchange(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
     'Replace the element by `value`. Returns the element from before.'
 def popcount(x: Any) -> Any:
     'The number of bits of `x` that are 1.'

@@ -68,7 +68,7 @@ def _stub(module: str, source: Path) -> Iterator[str]:
         yield _head(public)
         yield from (f"class {name}(_Value): ..." for name in ("bool_", *(dtype.name for dtype in ALL_DTYPES)))
     for record in public_in(module).values():
-        yield from _function(record.name, record.signature, record.meaning)
+        yield from _function(record.name, _signature(record), record.meaning)
     yield f"__all__ = {public.__all__}"
 
 
@@ -94,6 +94,14 @@ def _imported(public: Any, node: ast.ImportFrom) -> Iterator[str]:
             yield from _function(name, signature, inspect.getdoc(value) or "")
         else:
             yield f"from {node.module} import {alias.name} as {name}"
+
+
+def _signature(record: Any) -> inspect.Signature:
+    """The parameters of an intrinsic; an atomic of a tile takes a mask too."""
+    taken = list(record.signature.parameters.values())
+    if record.name.startswith("atomic_"):
+        taken.append(inspect.Parameter("mask", inspect.Parameter.KEYWORD_ONLY, default=None))
+    return inspect.Signature(taken)
 
 
 def _function(name: str, signature: inspect.Signature, doc: str) -> Iterator[str]:

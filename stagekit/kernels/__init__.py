@@ -19,7 +19,12 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `softmax` | exp(x - max) / sum(exp(x - max)) | rows |
 | `rmsnorm` | x / sqrt(mean(x²) + eps) * weight, of x + residual | rows |
 | `layernorm` | (x - mean) / sqrt(mean((x - mean)²) + eps) * weight + bias, of x + residual | rows |
+| `rmsnorm_backward`, `layernorm_backward` | gradients of x, weight and bias | 256 programs at most |
 | `cross_entropy` | log(sum(exp(logits))) - logits[target], and its gradient | rows |
+| `sum`, `max` | of the last axis, or of all | rows; up to 1024 programs, and one for what they found |
+| `argmax` | of the last axis | rows |
+| `column_sums` | of two axes | a program for 128 columns |
+| `embedding`, `embedding_backward` | rows of a table by number; adds rows to a table | a program for each number; atomics |
 
 Rows: a program for each row. One of up to 32,768 elements is one tile, a power of two, and is read once; a longer one passes
 through in tiles of 4,096. Arrays are float32, float16 or bfloat16; sums and what lies between are float32, and rounded once. The
@@ -27,18 +32,43 @@ last axis has no gaps; of arrays with two axes the rows may be apart. An output 
 overlaps it.
 """
 
+from stagekit.kernels.gathering import (
+    embedding,
+    embedding_backward,
+    embedding_backward_kernel,
+    embedding_kernel,
+)
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
 from stagekit.kernels.normalizing import (
     layernorm,
+    layernorm_backward,
     layernorm_kernel,
+    norm_backward_kernel,
     rmsnorm,
+    rmsnorm_backward,
     rmsnorm_kernel,
     softmax,
     softmax_kernel,
 )
 from stagekit.kernels.pointwise import elementwise, elementwise_kernel
+from stagekit.kernels.reducing import (
+    MAX,
+    SUM,
+    Reduction,
+    argmax,
+    argmax_kernel,
+    column_sums,
+    column_sums_kernel,
+    max,
+    reduce_kernel,
+    reduce_rows_kernel,
+    sum,
+)
 
 __all__ = [
-    "cross_entropy", "cross_entropy_kernel", "elementwise", "elementwise_kernel", "layernorm", "layernorm_kernel",
-    "rmsnorm", "rmsnorm_kernel", "softmax", "softmax_kernel",
+    "MAX", "SUM", "Reduction", "argmax", "argmax_kernel", "column_sums", "column_sums_kernel",
+    "cross_entropy", "cross_entropy_kernel", "elementwise", "elementwise_kernel",
+    "embedding", "embedding_backward", "embedding_backward_kernel", "embedding_kernel",
+    "layernorm", "layernorm_backward", "layernorm_kernel", "max", "norm_backward_kernel",
+    "reduce_kernel", "reduce_rows_kernel", "rmsnorm", "rmsnorm_backward", "rmsnorm_kernel", "softmax", "softmax_kernel", "sum",
 ]  # fmt: skip

@@ -7,9 +7,7 @@ import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import as_rows, dtype_of, empty, power_of_two, require_packed
-
-MOST_TILE = 4096
+from stagekit.kernels.host import as_rows, dtype_of, empty, require_packed, tile_of
 
 
 @functools.cache
@@ -34,11 +32,12 @@ def embedding_kernel(dtype: sk.DType, index_dtype: sk.DType, BLOCK: int) -> sk.J
 def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
     """Return the rows of a table with these numbers, which have to be rows of it, not counted from the end.
 
-    table: any dtype, two axes. numbers: int32 or int64, any axes without gaps. out: the axes of numbers, and the last of the table.
+    table: any dtype, two axes. numbers: int32 or int64, any axes without gaps. out: the axes of numbers, and the last of the
+    table.
     """
     flat, columns = _flat(numbers), table.shape[1]
     out = empty(table, (*numbers.shape, columns), dtype_of(table)) if out is None else out
-    kernel = embedding_kernel(dtype_of(table), dtype_of(numbers), min(MOST_TILE, power_of_two(columns)))
+    kernel = embedding_kernel(dtype_of(table), dtype_of(numbers), tile_of(columns))
     kernel[flat.shape[0]](table, flat, as_rows(out))
     return out
 
@@ -47,7 +46,9 @@ def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
 def embedding_backward_kernel(
     dtype: sk.DType, index_dtype: sk.DType, table_dtype: sk.DType, BLOCK: int
 ) -> sk.JitFunction:
-    """Return the kernel `k[numbers](gradient, numbers, table)`, which adds row i of the gradient to row numbers[i] of the table."""
+    """Return the kernel `k[numbers](gradient, numbers, table)`, which adds row i of the gradient to row numbers[i] of the
+    table.
+    """
     numbers, columns = sk.dynamic("numbers"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((numbers, columns), dtype, strides=(None, 1))]
     Numbers = Annotated[sk.Array, sk.Tensor((numbers,), index_dtype)]
@@ -65,13 +66,14 @@ def embedding_backward_kernel(
 
 
 def embedding_backward(gradient: Any, numbers: Any, out: Any) -> Any:
-    """Add the rows of a gradient to the rows of `out` with these numbers, and return it: what `embedding` was given twice adds up.
+    """Add the rows of a gradient to the rows of `out` with these numbers, and return it: what `embedding` was given twice adds
+    up.
 
     gradient: the axes of numbers, and the last of out. out: two axes, best float32: each addition is rounded, and they come in no
     certain order, so that the last bits may differ from run to run.
     """
     flat, columns = _flat(numbers), out.shape[1]
-    tile = min(MOST_TILE, power_of_two(columns))
+    tile = tile_of(columns)
     kernel = embedding_backward_kernel(dtype_of(gradient), dtype_of(numbers), dtype_of(out), tile)
     kernel[flat.shape[0]](as_rows(gradient), flat, out)
     return out
@@ -82,4 +84,3 @@ def _flat(numbers: Any) -> Any:
         return numbers
     require_packed(numbers)
     return numbers.reshape((math.prod(numbers.shape),))
-

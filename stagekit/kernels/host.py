@@ -63,3 +63,13 @@ def tile_for(columns: int) -> tuple[int, bool]:
     """Return the tile for rows of this length, and whether a row fits in it."""
     block = power_of_two(columns)
     return (block, True) if block <= MAX_TILE else (STREAMED_TILE, False)
+
+
+def tile_of(columns: int) -> int:
+    """Return the tile for rows of this length of which nothing is kept: they pass through in one or more."""
+    return min(STREAMED_TILE, power_of_two(columns))
+
+
+def programs_for(elements: int, tile: int, most: int) -> int:
+    """Return how many programs share elements of which each takes a tile at a time: one at least, and `most` at most."""
+    return max(1, min(most, -(-elements // tile)))

@@ -203,8 +203,8 @@ MOST_PARTS = 256  # programs, and so rows of partial sums, of a backward kernel
 def norm_backward_kernel(
     dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool, CENTRED: bool
 ) -> sk.JitFunction:
-    """Return the kernel `k[parts](gradient, x, weight, x_gradient, weight_parts, bias_parts, eps)` of layernorm, which is CENTRED, or
-    of rmsnorm, whose bias_parts is None.
+    """Return the kernel `k[parts](gradient, x, weight, x_gradient, weight_parts, bias_parts, eps)` of layernorm, which is
+    CENTRED, or of rmsnorm, whose bias_parts is None.
 
     With v = x - mean (x itself in rmsnorm), s = 1 / sqrt(mean(v²) + eps), and g = gradient * weight, the gradient of x is
     s * (g - mean(g) - v * s² * mean(g * v)), without mean(g) in rmsnorm. Each program takes rows `parts` apart, and adds up
@@ -223,7 +223,13 @@ def norm_backward_kernel(
 
     @sk.jit
     def norm_backward(
-        gradient: Rows, x: Rows, weight: Weight, x_gradient: Rows, weight_parts: Parts, bias_parts: Parts | None, eps: sk.float32
+        gradient: Rows,
+        x: Rows,
+        weight: Weight,
+        x_gradient: Rows,
+        weight_parts: Parts,
+        bias_parts: Parts | None,
+        eps: sk.float32,
     ) -> None:
         part = sk.program_id(0)
         totals = [sk.zeros(BLOCK, sk.float32), sk.zeros(BLOCK, sk.float32)]  # of weight and bias, where they fit a tile
@@ -300,7 +306,10 @@ def _backward(gradient: Any, x: Any, weight: Any, out: Any, eps: float, *, CENTR
     source = as_rows(x)
     rows, columns = source.shape
     parts = max(1, min(rows, MOST_PARTS))
-    weight_parts, bias_parts = (empty(x, (parts, columns), sk.float32) if wanted else None for wanted in (True, CENTRED))
+    weight_parts, bias_parts = (
+        empty(x, (parts, columns), sk.float32) if wanted else None for wanted in (True, CENTRED)
+    )
     kernel = norm_backward_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns), CENTRED)
     kernel[parts](as_rows(gradient), source, weight, as_rows(out), weight_parts, bias_parts, eps)
-    return out, column_sums(weight_parts, weight), column_sums(bias_parts, weight) if CENTRED else None
+    weight_gradient = column_sums(weight_parts, out=empty_like(weight))
+    return out, weight_gradient, column_sums(bias_parts, out=empty_like(weight)) if CENTRED else None

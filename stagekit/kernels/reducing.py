@@ -1,7 +1,7 @@
 """Sums, largest elements and where they are: of rows, of columns, and of whole arrays.
 
-A row is one program's. A whole array is shared by programs that each take every `programs`-th piece; one more program reduces what
-they found. Nothing depends on which program comes first, so every run has the same bits.
+A row is one program's. A whole array is shared by programs that each take every `programs`-th piece; one more program reduces
+what they found. Nothing depends on which program comes first, so every run has the same bits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
-from stagekit.kernels.host import as_rows, dtype_of, empty, empty_like, power_of_two, require_packed
+from stagekit.kernels.host import (
+    STREAMED_TILE,
+    as_rows,
+    dtype_of,
+    empty,
+    power_of_two,
+    programs_for,
+    require_packed,
+    tile_of,
+)
 
-MOST_TILE = 4096  # elements that a program takes at once
 MOST_PROGRAMS = 1024  # that share a whole array
 COLUMNS = 128  # of a program that adds columns
 
@@ -31,7 +39,13 @@ class Reduction:
     dtype_of: Callable[[sk.DType], sk.DType]  # of the result; a 16-bit float is reduced in float32
 
 
-SUM = Reduction(lambda a, b: a + b, sk.reduce_sum, lambda dtype: 0, lambda dtype: dtype if dtype.is_float else sk.int64)
+@sk.inline
+def plus(a: Any, b: Any) -> Any:
+    """Return a + b."""
+    return a + b
+
+
+SUM = Reduction(plus, sk.reduce_sum, lambda dtype: 0, lambda dtype: dtype if dtype.is_float else sk.int64)
 MAX = Reduction(
     sk.maximum, sk.reduce_max, lambda dtype: -float("inf") if dtype.is_float else dtype.min, lambda dtype: dtype
 )
@@ -92,16 +106,16 @@ def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
     dtype = dtype_of(x)
     if axis is None:
         require_packed(x)
-        programs = max(1, min(MOST_PROGRAMS, sk.cdiv(math.prod(x.shape), MOST_TILE)))
+        programs = programs_for(math.prod(x.shape), STREAMED_TILE, MOST_PROGRAMS)
         parts = empty(x, (programs,), widened(of.dtype_of(dtype)))
         out = empty(x, (1,), of.dtype_of(dtype))
-        reduce_kernel(of, dtype, len(x.shape), dtype_of(parts), MOST_TILE)[programs](x, parts)
-        reduce_kernel(of, dtype_of(parts), 1, dtype_of(out), min(MOST_TILE, power_of_two(programs)))[1](parts, out)
+        reduce_kernel(of, dtype, len(x.shape), dtype_of(parts), STREAMED_TILE)[programs](x, parts)
+        reduce_kernel(of, dtype_of(parts), 1, dtype_of(out), power_of_two(programs))[1](parts, out)
         return out
     _require_last(axis, x)
     rows = as_rows(x)
     out = empty(x, (rows.shape[0],), of.dtype_of(dtype))
-    reduce_rows_kernel(of, dtype, min(MOST_TILE, power_of_two(rows.shape[1])))[rows.shape[0]](rows, out)
+    reduce_rows_kernel(of, dtype, tile_of(rows.shape[1]))[rows.shape[0]](rows, out)
     return out if len(x.shape) == 2 else out.reshape(tuple(x.shape[:-1]))
 
 
@@ -129,6 +143,45 @@ def max(x: Any, *, axis: int | None = None) -> Any:
 # -- where the largest is -------------------------------------------------------------------------------------------------
 
 
+@sk.inline
+def better(a: Any, b: Any) -> Any:
+    """Return that of two pairs (number, index) which holds the larger number, of equal ones the lower index; NaN is largest."""
+    (x, i), (y, j) = a, b
+    is_nan, other_is_nan = x != x, y != y
+    is_first = (x > y) | (is_nan & ~other_is_nan) | (((x == y) | (is_nan & other_is_nan)) & (i < j))
+    return sk.where(is_first, x, y), sk.where(is_first, i, j)
+
+
+@functools.cache
+def argmax_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, out)`; out is int64."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((rows,), sk.int64)]
+    working = widened(dtype)
+    lowest = MAX.identity_of(working)
+
+    @sk.jit
+    def argmax(x: Rows, out: Out) -> None:
+        row = sk.program_id(0)
+        best = sk.full(BLOCK, lowest, working), sk.arange(0, BLOCK)  # nothing is less, and the first of equals counts
+        for start in range(0, columns, BLOCK):
+            i = start + sk.arange(0, BLOCK)
+            numbers = sk.load(x[row] + i, mask=i < columns).to(working)
+            best = better(best, (sk.where(i < columns, numbers, lowest), i))
+        _, out[row] = sk.reduce(best, better, commutative=True)
+
+    return argmax
+
+
+def argmax(x: Any) -> Any:
+    """Return the index of the largest element along the last axis, int64: of several the first, of NaNs the first."""
+    rows = as_rows(x)
+    out = empty(x, (rows.shape[0],), sk.int64)
+    argmax_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, out)
+    return out if len(x.shape) == 2 else out.reshape(tuple(x.shape[:-1]))
+
+
 # -- columns ------------------------------------------------------------------------------------------------------------
 
 
@@ -150,9 +203,8 @@ def column_sums_kernel(dtype: sk.DType, out_dtype: sk.DType, BLOCK: int) -> sk.J
     return column_sums
 
 
-def column_sums(x: Any, like: Any) -> Any:
-    """Return the sums of the columns of x, of two axes, as an array like `like`, of one."""
-    out = empty_like(like)
-    kernel = column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)
-    kernel[sk.cdiv(x.shape[1], COLUMNS)](x, out)
+def column_sums(x: Any, *, out: Any = None) -> Any:
+    """Return the sums of the columns of x, of two axes and a float dtype, added in float32. out: one axis, any float dtype."""
+    out = empty(x, (x.shape[1],), dtype_of(x)) if out is None else out
+    column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[1], COLUMNS)](x, out)
     return out

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels import host
+from stagekit.kernels import host, normalizing
 from tests.kernels.rows import DTYPES, assert_near, each_place, few, lengths, rows, run, tiles
 
 
@@ -83,6 +83,38 @@ def test_layernorm_is_that_of_numpy_with_and_without_bias_and_residual(place, da
     assert_near(out, expected, ulps=1.02 + 8 * (x.dtype == np.float32), absolute=lost)
 
 
+@each_place
+@few
+@given(data=st.data())
+def test_gradients_are_those_of_numpy(place, data):
+    """Of rows, weight and bias; more rows than programs, too."""
+    x, out, exact = drawn(data, place)
+    weight = data.draw(rows(x.shape[1], data.draw(st.sampled_from([np.dtype(np.float32), x.dtype])), "gpu", 1))[0]
+    gradient = data.draw(st.sampled_from([out, x]) | rows(x.shape[1], x.dtype, place, len(x)))
+    is_centred = data.draw(st.booleans())
+    g, w = gradient.astype(np.float64), weight.astype(np.float64)
+    v = exact - exact.mean(axis=1, keepdims=True) if is_centred else exact
+    scale = 1 / np.sqrt((v**2).mean(axis=1, keepdims=True) + 1e-5)
+    slope = (g * w).mean(axis=1, keepdims=True) if is_centred else 0
+    expected = scale * (g * w - slope - v * scale**2 * (g * w * v).mean(axis=1, keepdims=True))
+    size = scale * (
+        np.abs(g * w).max(axis=1, keepdims=True) * (2 + np.abs(exact).max(axis=1, keepdims=True) * scale) ** 2
+    )
+
+    with tiles(data), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(normalizing, "MOST_PARTS", data.draw(st.sampled_from([2, 256])))
+        function = kernels.layernorm_backward if is_centred else kernels.rmsnorm_backward
+        found = run(place, function, gradient, x, weight, out=out, eps=1e-5)
+
+    assert_near(out, expected, ulps=1.02, absolute=2**-20 * size)
+    lost = 2**-19 * (np.abs(g) * (1 + np.abs(exact) + np.abs(exact).max(axis=1, keepdims=True)) * (1 + scale)).sum(
+        axis=0
+    )
+    assert_near(found[1], (g * v * scale).sum(axis=0), ulps=1.02, absolute=lost)
+    if is_centred:
+        assert_near(found[2], g.sum(axis=0), ulps=1.02, absolute=lost)
+
+
 def test_rows_beyond_any_tile_and_what_has_no_elements():
     x = np.random.default_rng(0).normal(size=(2, 3, host.MAX_TILE + 5)).astype(np.float32)
 
@@ -106,11 +138,21 @@ def test_softmax_of_infinities_is_that_of_numpy():
 
 
 ROWS = sk.Tensor((None, None), sk.float32, strides=(None, 1))
-REDUCTIONS = {  # of a row: each has two barriers of its own
-    "softmax": (lambda *tile: kernels.softmax_kernel(sk.float32, *tile), {}, 2),
-    "rmsnorm": (lambda *tile: kernels.rmsnorm_kernel(sk.float32, sk.float32, *tile), {"residual": None}, 1),
-    "rmsnorm of a sum": (lambda *tile: kernels.rmsnorm_kernel(sk.float32, sk.float32, *tile), {"residual": ROWS}, 1),
-    "layernorm": (lambda *tile: kernels.layernorm_kernel(sk.float32, sk.float32, *tile), {"residual": ROWS}, 2),
+PARTS = sk.Tensor((None, None), sk.float32)
+F32 = sk.float32
+
+
+def backward(is_centred):
+    return lambda *tile: kernels.norm_backward_kernel(F32, F32, *tile, is_centred)
+
+
+REDUCTIONS = {  # how many there are of a row: each has two barriers of its own
+    "softmax": (lambda *tile: kernels.softmax_kernel(F32, *tile), {}, 2),
+    "rmsnorm": (lambda *tile: kernels.rmsnorm_kernel(F32, F32, *tile), {"residual": None}, 1),
+    "rmsnorm of a sum": (lambda *tile: kernels.rmsnorm_kernel(F32, F32, *tile), {"residual": ROWS}, 1),
+    "layernorm": (lambda *tile: kernels.layernorm_kernel(F32, F32, *tile), {"residual": ROWS}, 2),
+    "rmsnorm, backward": (backward(False), {"bias_parts": None}, 2),
+    "layernorm, backward": (backward(True), {"bias_parts": PARTS}, 4),
 }
 
 
