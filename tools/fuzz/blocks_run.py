@@ -51,6 +51,9 @@ class BlocksFuzzer:
                 self.counts["without meaning: the order of programs shows"] += 1
                 return []
             self.counts["an assert fails"] += wanted.has_failed
+            if wanted.has_failed and _goes_astray(parsed, module.kernel):
+                self.counts["without meaning after a failed assert"] += 1
+                return []
             found = []
             for target in targets:
                 if target == "cuda" and parsed.has_views:  # our own arrays on a GPU have none
@@ -143,6 +146,14 @@ def _meaning(case: Case, kernel: Any) -> Outcome | None:
         run = lambda: run_programs(kernel, case.grid, (*arguments, N), {}, is_reversed=is_reversed)  # noqa: B023, E731
         found.append(_outcome(roots, run))
     return found[0] if not list(_differences("reversed", found[0], found[-1])) else None
+
+
+def _goes_astray(case: Case, kernel: Any) -> bool:
+    """Return whether a program does after a failed assert what none may do. Compiled, it might write anywhere."""
+    try:
+        return bool(_on_target(case, kernel, "interp").findings)
+    except sk.StagekitError:
+        return False  # refused; that is told where targets are compared
 
 
 def _on_target(case: Case, kernel: Any, target: str) -> Outcome:
