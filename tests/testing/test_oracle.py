@@ -166,8 +166,8 @@ INTS = np.arange(8, dtype=np.int32)
 @pytest.mark.parametrize(
     ("wanted", "kernel", "grid", "arguments"),
     [
-        ("STORES_DIFFER", store_at, 1, (INTS, INTS, 8, 2)),
-        (None, store_at, 1, (INTS, INTS * 0, 8, 2)),
+        ("STORED_TWICE", store_at, 1, (INTS, INTS, 8, 2)),
+        ("STORED_TWICE", store_at, 1, (INTS, INTS * 0, 8, 2)),
         (None, store_at, 1, (INTS, INTS, 8, 1)),
         ("OUT_OF_BOUNDS", store_at, 1, (INTS[:3], INTS, 8, 2)),
         ("OUT_OF_BOUNDS", store_at, 1, (INTS, INTS[:5], 8, 2)),

@@ -26,7 +26,7 @@ Uses = Mapping[Block, Alternatives]  # by the block that uses the result, or a r
 
 ALWAYS: Alternatives = frozenset({frozenset()})
 _QUESTIONS = ("isnan", "isfinite")  # what a program asks before it uses a value
-_MAX_ALTERNATIVES = 8  # more are taken as "always": the check may then fire where the value is not used
+_MAX_ALTERNATIVES = 8  # of more, what all have in common is left: the check may then fire where the value is not used
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,4 +149,6 @@ def _any_of(alternatives: Iterable[Uses]) -> Uses:
 
 
 def _simplified(found: Alternatives) -> Alternatives:
-    return ALWAYS if frozenset() in found or len(found) > _MAX_ALTERNATIVES else found
+    if frozenset() in found:
+        return ALWAYS
+    return found if len(found) <= _MAX_ALTERNATIVES else frozenset({frozenset.intersection(*found)})

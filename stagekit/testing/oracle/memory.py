@@ -34,8 +34,8 @@ from stagekit.testing.oracle.values import (
 )  # fmt: skip
 
 
-class StoresDiffer(Diagnostic):
-    title: ClassVar[str] = "One store writes two values to one element"
+class StoredTwice(Diagnostic):
+    title: ClassVar[str] = "Two elements of one store go to one address"
     label: ClassVar[str] = "element {index} of `{array}` is written as {first} and as {second}"
     help: ClassVar[str] = (
         "elements of a tile are written in no order: give each an address of its own, or use an atomic"
@@ -304,18 +304,21 @@ def store(pointer: Any, value: Any, mask: Any = None) -> None:
         raise refused("store", "a tile and one address", "add an arange to the pointer")
     places, values = places[is_on], np.broadcast_to(elements_in(value, at.dtype), is_on.shape)[is_on]
     at.memory.enter("writes", places)
-    _refuse_differing(at.memory, places, values)
+    _refuse_two(at.memory, places, values)
     at.memory.elements[places] = values
 
 
-def _refuse_differing(memory: OracleMemory, places: Array, values: Array) -> None:
-    """Raise NoMeaning where two values go to one element, whose order nothing says."""
+def _refuse_two(memory: OracleMemory, places: Array, values: Array, *, are_equal_fine: bool = False) -> None:
+    """Raise NoMeaning where two values go to one element, whose order nothing says.
+
+    Equal ones are refused as well: threads that access an element by the same address do not wait for each other.
+    """
     order = np.argsort(places, kind="stable")
     bits = _bits(values)[order]
-    meets = (np.diff(places[order]) == 0) & (bits[1:] != bits[:-1])
+    meets = (np.diff(places[order]) == 0) & ((bits[1:] != bits[:-1]) | (not are_equal_fine))
     if meets.any():
         first, second = order[int(np.argmax(meets)) :][:2]
-        raise NoMeaning(StoresDiffer(int(places[first]), memory.name, values[first], values[second]))
+        raise NoMeaning(StoredTwice(int(places[first]), memory.name, values[first], values[second]))
 
 
 class _OldValues(OracleTile):
@@ -355,7 +358,7 @@ def atomic(spec: Intrinsic, pointer: Any, *values: Any, mask: Any = None) -> Ora
     old[is_on] = at.memory.elements[places]
     if spec in _REPLACE:
         for each in given:
-            _refuse_differing(at.memory, places, each)
+            _refuse_two(at.memory, places, each, are_equal_fine=True)
         *expected, desired = given  # compared by their bits
         is_chosen = np.all([_bits(each) == _bits(old[is_on]) for each in expected], axis=0) | (not expected)
         at.memory.elements[places[is_chosen]] = desired[is_chosen]
