@@ -6,7 +6,8 @@
 
 Casts left: among bool, integers, f32 and f64; f16 from and to f32, f16 to f64; bf16 from and to f32. For all others both
 targets run the same integer code, so that results are the same bits and no compiler runtime library is called.
-On cuda, vectors of f16 keep +, - and *, for which it has instructions that round once, as the way through f32 does.
+On cuda, vectors of f16, and from compute capability 9.0 on of bf16, keep +, - and *: instructions do them that round once, as
+the way through f32 does.
 
 Relies on: intrinsics already expanded (they make such arithmetic). Keeps: meaning, bit for bit. Linear in the number of ops.
 Sources: `ir/semantics.py` for the meaning; for rounding twice safely, Boldo and Melquiond, "Emulation of FMA and correctly
@@ -42,8 +43,9 @@ _LEGAL_NARROW_CASTS = {
 
 def legalize(fn: Function, context: PassContext) -> Function:
     """Replace ops that the emitter does not know by ops that it knows."""
-    binary = functools.partial(_binary, has_packed_float16=context.target == "cuda")
-    return rewrite(fn, {Binary: binary, Unary: _unary, Compare: _compare, Cast: _cast})
+    return rewrite(
+        fn, {Binary: functools.partial(_binary, packed=_packed(context)), Unary: _unary, Compare: _compare, Cast: _cast}
+    )
 
 
 def is_legal_cast(source: DType, target: DType) -> bool:
@@ -54,13 +56,13 @@ def is_legal_cast(source: DType, target: DType) -> bool:
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
     """Return why `legalize` would not leave `op` as it is, or None."""
     what = op.result.type if isinstance(op, Cast) else op.kind
-    return _objection(context.target, op.mnemonic, what, op.operands()[0].type)
+    return _objection(_packed(context), op.mnemonic, what, op.operands()[0].type)
 
 
 @functools.cache
-def _objection(target: str, mnemonic: str, what: Any, operand: Type) -> str | None:
+def _objection(packed: tuple[DType, ...], mnemonic: str, what: Any, operand: Type) -> str | None:
     """Return what `illegal` does. what: the kind of an op, or the type that a cast gives."""
-    if isinstance(operand, Pointer) or (target == "cuda" and _is_packed(what, operand)):
+    if isinstance(operand, Pointer) or _is_packed(what, operand, packed):
         return None
     dtype = operand.dtype
     if mnemonic == Cast.mnemonic:
@@ -84,14 +86,20 @@ _FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
 _PACKED = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
 
 
-def _is_packed(kind: Any, operand: Type) -> bool:
-    """Return whether cuda has an instruction for two lanes of `kind` at once."""
-    return kind in _PACKED and isinstance(operand, Vector) and operand.dtype is float16
+def _packed(context: PassContext) -> tuple[DType, ...]:
+    """Return the dtypes of which the target computes two lanes by one instruction. Source: PTX ISA, add, sub, mul."""
+    if context.target != "cuda":
+        return ()
+    return (float16, bfloat16) if context.capability >= 90 else (float16,)
 
 
-def _binary(op: Binary, b: Builder, *, has_packed_float16: bool) -> Replacement:
+def _is_packed(kind: Any, operand: Type, packed: tuple[DType, ...]) -> bool:
+    return kind in _PACKED and isinstance(operand, Vector) and operand.dtype in packed
+
+
+def _binary(op: Binary, b: Builder, *, packed: tuple[DType, ...]) -> Replacement:
     dtype = op.lhs.type.dtype
-    if not dtype.is_float or (has_packed_float16 and _is_packed(op.kind, op.lhs.type)):
+    if not dtype.is_float or _is_packed(op.kind, op.lhs.type, packed):
         return None
     formula = _FLOAT_BINARY.get(op.kind)
     if formula is None and _is_plain(dtype):

@@ -198,9 +198,8 @@ def interpret(fn: Function, arrays: list[Array], threads: int) -> None:
 
 
 def run_text_of_cuda(fn: Function, arrays: list[Array], threads: int) -> None:
-    run_text(
-        lower(fn, CUDA, ()), *arrays, capability=75
-    )  # older ones round to bfloat16 by arithmetic, as this machine must
+    # older ones compute with bfloat16 and round to it by other arithmetic, as this machine must
+    run_text(lower(fn, PassContext("cuda", 75, fastmath=False, debug=False), ()), *arrays, capability=75)
 
 
 RUN = {"cpu": run_on_cpu, "interp": interpret, "text of cuda": run_text_of_cuda}

@@ -67,7 +67,7 @@ def run_on_cpu(fn: Function, slots: list[Any]) -> None:
 
 
 def run_text_of_cuda(fn: Function, slots: list[Any]) -> None:
-    run_text(lower(fn, CUDA, ()), *slots, capability=75)
+    run_text(lower(fn, PassContext("cuda", 75, fastmath=False, debug=False), ()), *slots, capability=75)
 
 
 RUN = {"cpu": run_on_cpu, "interp": interpret, "text of cuda": run_text_of_cuda}

@@ -11,7 +11,7 @@ from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, CompareKind, Vector, ops, semantics, walk
 from tests.cells import cell
 from tests.numerics import exact
-from tests.places import each_place, run
+from tests.places import each_place, on_gpu, run
 
 THREADS = 32
 EXTENT = THREADS * 15 - 5  # vectors of 8, 4, 2 and 1, the last not in all threads
@@ -119,17 +119,44 @@ def test_an_operation_is_one_op_for_eight_elements() -> None:
         assert len(products) == 4
 
 
-def test_float16_is_computed_two_at_a_time() -> None:
+@pytest.mark.parametrize(("dtype", "pairs", "since"), [(sk.float16, "f16x2", 75), (sk.bfloat16, "bf16x2", 90)])
+def test_floats_of_16_bits_are_computed_two_at_a_time(dtype: DType, pairs: str, since: int) -> None:
     @sk.jit
     def kernel(a, out):
         at = sk.arange(0, 8 * 1024)
         x = sk.load(a + at)
-        sk.store(out + at, (x + 1.0) * x)
+        sk.store(out + at, (x + 1.0) * x - x)
 
-    ptx = kernel.specialize(a=sk.Pointer(sk.float16), out=sk.Pointer(sk.float16)).ptx
+    specialised = kernel.specialize(a=sk.Pointer(dtype), out=sk.Pointer(dtype))
+    for capability in (75, 80, 90):
+        ptx = specialised.compile("cuda", capability=capability).code.decode()
+        steps = [ptx.count(f"{step}.rn.{pairs}") for step in ("add", "mul", "sub")]
 
-    assert ptx.count("add.rn.f16x2") == ptx.count("mul.rn.f16x2") == 8
-    assert "cvt.f32.f16" not in ptx
+        assert [bool(each) for each in steps] == [capability >= since] * 3
+        assert ("add.rn.f32" in ptx) == (capability < since)
+
+
+@sk.jit
+def steps_of_pairs(a, b, added, less, product, N: sk.constexpr):
+    at = sk.program_id(0) * N + sk.arange(0, N)
+    x, y = sk.load(a + at), sk.load(b + at)
+    sk.store(added + at, x + y)
+    sk.store(less + at, x - y)
+    sk.store(product + at, x * y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [sk.float16, sk.bfloat16], ids=lambda d: d.short)
+def test_every_number_of_16_bits_is_rounded_as_the_way_through_float32_is(dtype: DType) -> None:
+    """Each as the first operand; the second near it, near where the product is subnormal or infinite, and anywhere."""
+    every, random = np.arange(1 << 16, dtype=np.uint16), np.random.default_rng(1)
+    seconds = [every[::-1], every ^ 1, every ^ 0x8001, *(random.permutation(every) for _ in range(61))]
+    a, b = np.tile(every, len(seconds)).view(dtype.numpy), np.concatenate(seconds).view(dtype.numpy)
+
+    found = run(on_gpu, steps_of_pairs[(a.size // 8192,)], [a, b, *(np.zeros_like(a) for _ in range(3))], 8192)[2:]
+
+    for kind, result in zip((BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL), found):
+        assert exact.same_numbers(semantics.binary(kind, dtype, a, b), result, dtype).all(), kind
 
 
 def test_indices_are_computed_as_numbers_so_that_their_constants_are_offsets() -> None:

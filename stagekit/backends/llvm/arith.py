@@ -165,7 +165,7 @@ _INTEGER_OPCODES = {
     BinaryKind.OR: "or",
     BinaryKind.XOR: "xor",
 }
-_FLOAT_OPCODES = {
+FLOAT_OPCODES = {
     BinaryKind.ADD: "fadd",
     BinaryKind.SUB: "fsub",
     BinaryKind.MUL: "fmul",
@@ -175,7 +175,7 @@ _FLOAT_OPCODES = {
 
 def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: str) -> str:
     """`a kind b` for operands of `dtype`: integers, bool, float32 or float64; `//` and `%` of integers only."""
-    opcode = (_FLOAT_OPCODES if dtype.is_float else _INTEGER_OPCODES).get(kind)
+    opcode = (FLOAT_OPCODES if dtype.is_float else _INTEGER_OPCODES).get(kind)
     if opcode is None:
         return _IRREGULAR[kind](w, dtype, lanes, a, b)
     flags = w.flags if dtype.is_float else ""
