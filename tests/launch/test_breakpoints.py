@@ -15,6 +15,11 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit.runtime.errors import KernelAssertionError
+from stagekit.testing.oracle import NoMeaning, run_programs
+from tools.fuzz import blocks
+from tools.fuzz.blocks_run import N, _memory, _on_target
+from tools.fuzz.program_module import module_of
 
 Seen = list[dict[str, Any]]
 
@@ -107,6 +112,19 @@ def test_a_block_level_kernel_stops_once_for_each_program_with_whole_tiles_and_s
         assert stop["none"] is None
         assert np.array_equal(stop["x"], x)
     assert np.array_equal(out, x + 1)
+
+
+def test_warps_in_turns_stop_one_by_one_and_show_their_part_of_a_tile(seen: Seen) -> None:
+    @sk.jit
+    def kernel(x):
+        tile = sk.load(x + sk.arange(0, 40))
+        breakpoint()
+        sk.store(x + sk.arange(0, 40), tile)
+
+    x = np.arange(40, dtype=np.float32)
+    sk.sanitize(kernel, order="forward")[1](x)
+
+    assert [stop["tile"].compressed().tolist() for stop in seen] == [list(range(32)), list(range(32, 40))]
 
 
 def test_it_stops_in_fragments_and_in_each_round_of_a_loop_and_shows_what_the_functions_around_hold(seen: Seen) -> None:
@@ -231,3 +249,34 @@ def test_a_run_time_argument_is_refused() -> None:
 
     with pytest.raises(sk.StagekitError, match="`breakpoint` of a run-time value"):
         sk.sanitize(kernel)[1, 1](3)
+
+
+def values_of(stop: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers and tiles among the variables of a stop, of the interpreter or of CPython."""
+    plain = {
+        name: getattr(value, "elements", value) for name, value in stop.items() if re.fullmatch(r"[tsi]\d|pid", name)
+    }
+    return {name: np.asarray(value).astype(np.complex128) for name, value in plain.items()}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_interpreter_shows_what_the_program_holds_in_cpython(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    case = blocks.draw(seed, blocks.SETTLED)
+    stops: Seen = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(values_of(dict(sys._getframe(1).f_locals))))
+
+    with module_of(blocks.kernel_text(case) + "    breakpoint()\n") as module:
+        try:
+            run_programs(module.kernel, case.grid, (*_memory(case)[1], N), {}, is_reversed=False)
+        except (NoMeaning, KernelAssertionError):
+            return
+        in_cpython, stops[:] = list(stops), []
+        _on_target(case, module.kernel, "interp")
+
+    if len(stops) > len(in_cpython):
+        return  # warps that wait for memory stop one by one
+    assert len(stops) == len(in_cpython)
+    for shown, held in zip(stops, in_cpython, strict=True):
+        assert shown.keys() == held.keys()
+        for name, value in held.items():
+            np.testing.assert_array_equal(shown[name], np.broadcast_to(value, shown[name].shape), name)

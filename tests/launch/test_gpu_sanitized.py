@@ -139,6 +139,28 @@ def test_two_views_of_one_array_are_one_memory(fake: Memory) -> None:
     assert {"BLOCK_RACE"} == {f.id for f in watch.report.findings}
 
 
+@sk.jit
+def next_and_mirrored(x, out, N: sk.constexpr):
+    i = sk.arange(0, N)
+    sk.store(out + i, sk.load(x + i) + 1)
+    sk.store(out + N - 1 - i, sk.load(x + i))
+
+
+@pytest.mark.parametrize("distance", [0, 1, 5, 40])
+def test_a_block_level_kernel_does_its_statements_in_order_on_arguments_that_overlap(
+    fake: Memory, distance: int
+) -> None:
+    given = np.arange(80, dtype=np.float32)
+    whole = sk.cuda.to_device(given)
+
+    sk.sanitize(next_and_mirrored)[1](View(whole, (40,), (1,)), View(whole, (40,), (1,), distance), 40)
+
+    x, out = given[:40], given[distance : distance + 40]
+    out[:] = x + 1
+    out[::-1] = x.copy()
+    assert whole.to_host().tolist() == given.tolist()
+
+
 def test_views_that_do_not_overlap_race_with_nobody(fake: Memory) -> None:
     whole = sk.cuda.to_device(numbers(64))
     watch = sk.sanitize(shift)

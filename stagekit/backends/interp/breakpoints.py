@@ -52,13 +52,15 @@ class StoppedBlock:
         return _pick(self.of_threads(operand), 0)
 
     def tile(self, shape: tuple[int, ...], indices: Sequence[int], elements: Sequence[int]) -> Array:
-        found = np.zeros(shape, np.result_type(self.of_threads(elements[0])))
+        """Return a tile of which other warps may hold elements, that run on their own: these are masked."""
+        found, is_here = np.zeros(shape, np.result_type(self.of_threads(elements[0]))), np.zeros(shape, np.bool_)
         flat = found.reshape(-1)
         for index, element in zip(indices, elements, strict=True):
             places = np.broadcast_to(self.of_threads(index), self.lanes.shape)
             is_there = places < flat.size
             flat[places[is_there]] = np.broadcast_to(self.of_threads(element), self.lanes.shape)[is_there]
-        return found
+            is_here.reshape(-1)[places[is_there]] = True
+        return found if is_here.all() else np.ma.masked_array(found, ~is_here)
 
     def array(self, address: int, rank: int) -> Any:
         """Return the array at an address, of each thread if the memory is its own; addresses where threads differ in it."""
