@@ -330,7 +330,7 @@ def is_multiple(site: Site, value: Any, divisor: int) -> bool:
 def _is_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], None]) -> bool:
     """Do that. refuse: called with words that say why, where it would be no function of the arguments."""
     if isinstance(value, Address | Array):
-        found = arrays.base_of(site, value).value
+        found = (value.base if isinstance(value, Array) else value).value
     elif isinstance(value, Number) and value.dtype.is_integer:
         found = value.value
     else:

@@ -81,7 +81,7 @@ def compile(kernel: Any, target: str | None = None) -> Any:
     if target is not None:
         check_target(target)
     if found.has_known_types and (target == "cuda" or (target == "cpu" and found.fixed_block)):
-        found.compile(target)
+        _compile_every_entry(found, target, None, None)
     return found if target is None else BoundKernel(found, target)
 
 
@@ -94,7 +94,7 @@ def compile_all(
     executor: Executor | None = None,
     progress: Progress | bool | None = None,
 ) -> list[Specialization]:
-    """Compile specialised kernels and return them in order; the first error is raised when all are done.
+    """Compile specialised kernels, all entries of each, and return them in order; the first error is raised when all are done.
 
     target: "cuda" or "cpu"; left out, cuda where there is a device. block: cpu, where the kernels do not fix it.
     executor: left out, one after the other. progress: called with how many are done, and of how many; True draws a bar.
@@ -128,10 +128,18 @@ def _error_of(
 ) -> StagekitError | None:
     """Compile a kernel; return the error where that fails. block: for a kernel that fixes none."""
     try:
-        kernel.compile(target, capability=capability, block=None if kernel.fixed_block else block)
+        _compile_every_entry(kernel, target, capability, block)
     except StagekitError as error:
         return error
     return None
+
+
+def _compile_every_entry(
+    kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
+) -> None:
+    axes = check_compile(target, capability, block)
+    for variant in kernel.every_entry(target):
+        variant.artifact(target, capability, None if variant.traced.block else axes)
 
 
 def _compile_in(

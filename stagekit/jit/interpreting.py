@@ -27,7 +27,7 @@ from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, Reading, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.host_copies import HostCopies
-from stagekit.runtime.kernel import Kernel
+from stagekit.runtime.kernel import Kernel, LaunchOther, no_other
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.records import show
 from stagekit.signature import ParamSlot
@@ -86,10 +86,12 @@ class InterpKernel(Kernel):
             failed = AssertionFailed(first.text, first.who.block, first.who.thread, suffix)
             raise KernelAssertionError(failed, first.loc)
 
-    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+    def prepare(
+        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
+    ) -> Callable[[], None]:
         copies = HostCopies(args, self._read_on_gpu)
         self._size(self._read(copies.arguments, Reading()), args, brackets)
-        return super().prepare(args, brackets)
+        return super().prepare(args, brackets, launch_other)
 
     def run(self, given: Sequence[Any], brackets: LaunchRequest, stops: Stops) -> interp.Report:
         """Run the kernel and report what was seen."""

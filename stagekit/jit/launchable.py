@@ -256,12 +256,17 @@ class Launchable:
         """Return a launch without parameters."""
         provide_support()
         specialization, values, target = self._resolve(args, kwargs)
+
+        def launch(choice: Choice) -> None:
+            _, other = specialization.kernel_for(key, values, target, choice)
+            other.launch(values, other.request(key))
+
         _, kernel = specialization.kernel_for(key, values, target)
         try:
-            return kernel.prepare(values, kernel.request(key))
-        except OtherEntry as other:
-            _, kernel = specialization.kernel_for(key, values, target, other.choice)
-            return kernel.prepare(values, kernel.request(key))
+            return kernel.prepare(values, kernel.request(key), launch)
+        except OtherEntry as found:
+            _, kernel = specialization.kernel_for(key, values, target, found.choice)
+            return kernel.prepare(values, kernel.request(key), launch)
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         """Find out what a call means."""
@@ -354,12 +359,13 @@ class Launchable:
     def report(self) -> CompileReport:
         """Return registers, spills, shared memory and instruction counts, from ptxas, and what the text of the kernel costs.
 
-        That are lines where a variable widened, and barriers that the order of a block-level kernel's statements needs.
+        That are lines where a variable widened, barriers that the order of a block-level kernel's statements needs, and which
+        launches this entry is for, if the kernel has several.
         """
         from stagekit.backends.ptxas import report
 
-        traced = self.trace()
-        return report(self.ptx, (*traced.widened, *traced.waits))
+        variant, traced = self._shown(), self.trace()
+        return report(self.ptx, (*traced.widened, *traced.waits, *variant.launches_text()))
 
 
 class ForwardingKernel(Launchable):

@@ -179,36 +179,50 @@ class Specialization(Launchable):
             if twin is not None:
                 self._require_same(twin.traced.captures)
                 why = f"tiles lie otherwise for {target}"
-            traced = self._trace(arg_types, target != "cuda", is_for_cpu, entry)
+            traced = self._trace(arg_types, target != "cuda", is_for_cpu, choice)
             self.history.note("traced", "", why, began_s)
             for line in traced.printed if twin is None else ():
                 show(line + "\n")
-            retrace = functools.partial(self._trace_again, arg_types, entry)
-            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, retrace, self.explained)
+            retrace = functools.partial(self._trace_again, arg_types, choice)
+            explained = functools.partial(self.explained, choice)
+            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, retrace, explained)
 
         key = arg_types, entry, is_for_cpu
         found = self._variants.get(key) or self._variants.of(key, make)
         self._last = arg_types, choice
         return found
 
-    def _trace_again(self, arg_types: tuple[ArgType, ...], entry: KernelEntry, captures: Captures) -> Traced:
+    def every_entry(self, target: str) -> list[Variant]:
+        """Return the variants of all entries that launches with the types of the shown one may need."""
+        self._shown(target)
+        assert self._last is not None
+        last = arg_types, _ = self._last
+        quick = self._variant(arg_types, target)
+        others = dict.fromkeys(fact.otherwise for fact in quick.traced.signature.facts)
+        found = [
+            self._variant(arg_types, target, Choice(other, f"the {other} entry, ahead of a launch")) for other in others
+        ]
+        self._last = last
+        return [quick, *found]
+
+    def _trace_again(self, arg_types: tuple[ArgType, ...], choice: Choice, captures: Captures) -> Traced:
         """Trace for all targets what was traced for cuda alone."""
         self._require_same(captures)
-        return self._trace(arg_types, True, False, entry)
+        return self._trace(arg_types, True, False, choice)
 
     def _require_same(self, captures: Captures) -> None:
         """Raise SpecializeError where what an earlier trace read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
 
-    def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, entry: KernelEntry) -> Traced:
+    def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, choice: Choice) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
-        is_general = entry is KernelEntry.GENERAL
+        is_general = choice.entry is KernelEntry.GENERAL
         apart = self._variants[arg_types, KernelEntry.QUICK, is_for_cpu].traced.apart if is_general else ()
-        with self.explained():
+        with self.explained(choice):
             options = dataclasses.replace(options, threads=self._threads(options.threads))
             facts = self.parameters, self.constexprs, arg_types, options, symbol
-            request = KernelRequest(*facts, has_hosts, is_for_cpu, entry, apart)
+            request = KernelRequest(*facts, has_hosts, is_for_cpu, choice.entry, apart)
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
     def _threads(self, option: int | str | None) -> int | None:
@@ -228,12 +242,13 @@ class Specialization(Launchable):
         return int(value) if value is not None else None
 
     @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
-        """Tell a user's error which specialisation it belongs to; wrap what is our own fault."""
+    def explained(self, choice: Choice = QUICK) -> Iterator[None]:
+        """Tell a user's error which specialisation it belongs to, and which entry; wrap what is our own fault."""
         try:
             yield
         except StagekitError as error:
-            error.context = (f"while specialising `{self.name}`{fixed_text(self.constexprs)}",)
+            of_entry = f": {choice.why}" if choice.why else ""
+            error.context = (f"while specialising `{self.name}`{fixed_text(self.constexprs)}{of_entry}",)
             raise
         except (InternalError, Warning):  # a warning is raised under `-W error`, as its user wants it
             raise

@@ -107,6 +107,14 @@ class Variant:
     def _facts(self) -> Evaluator:
         return compile_expressions([fact.holds for fact in self.traced.signature.facts])
 
+    def launches_text(self) -> list[str]:
+        """Return for which launches this entry is, in words; nothing of the only one."""
+        facts = (self.quick or self).traced.signature.facts
+        if self.quick is None:
+            return [f"the quick entry, for launches where {fact.text}" for fact in facts]
+        texts = [fact.text for fact in facts if fact.otherwise is self.entry]
+        return [f"the {self.entry} entry, for launches where this is not known: {'; '.join(texts)}"]
+
     def member(self, kernel: Kernel) -> Member | None:
         """Return which entry of several a kernel of this variant is, for native launchers; None for the only one."""
         signature, artifact = (self.quick or self).traced.signature, kernel.artifact

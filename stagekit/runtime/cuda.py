@@ -27,7 +27,7 @@ from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CudaError, LaunchError
-from stagekit.runtime.kernel import Kernel, Packer, size_words
+from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, no_other, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native_process import State
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
@@ -75,12 +75,14 @@ class CudaKernel(Kernel):
             if is_waited_for:
                 driver.wait(device, self._name)
 
-    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
+    def prepare(
+        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
+    ) -> Callable[[], None]:
         """Return a function that launches. A stream that still writes to an argument is waited for now, not at each launch."""
         gpu = self._reading(brackets, args)
         values = self._read(args, gpu)
         size = self._size(values, args, brackets)
-        general = super().prepare(args, brackets)
+        general = super().prepare(args, brackets, launch_other)
         state = self.native_state(brackets) if native_process.has_functions() else None
         if state is None:
             return general

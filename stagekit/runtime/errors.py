@@ -209,6 +209,12 @@ class LaunchLimit(Diagnostic):
     label = "{what} is {value}, it must lie between 0 and {high}"
 
 
+class EntryUnfit(Diagnostic):
+    title = "An entry that does not fit the arguments"
+    label = "`{kernel}`: the {entry} entry was asked for, but a launch would choose {why}"
+    help = "give it arguments of which that holds, or force another entry: the overlapping one runs any"
+
+
 class SharedMemoryTooSmall(Diagnostic):
     title = "Too little dynamic shared memory"
     label = "`{kernel}` uses {needed} bytes of dynamic shared memory at least, the launch gives {given}"

@@ -36,6 +36,14 @@ from stagekit.runtime.launch_config import (
 from stagekit.runtime.native_process import State
 from stagekit.signature import Choice, LaunchSpec, ParamSlot, choose, slot_offsets
 
+LaunchOther = Callable[[Choice], None]
+"""Launches another entry of a kernel, with the same arguments."""
+
+
+def no_other(choice: Choice) -> None:
+    """Do what there is to do for a kernel of one entry."""
+    raise InternalError(f"there is no other entry: {choice.why}")
+
 
 class Kernel:
     """The part of a launch that all targets share. constexprs: what a grid function may read by name."""
@@ -68,11 +76,19 @@ class Kernel:
         """Run the kernel once, or raise before anything has run. arguments: one per parameter."""
         raise NotImplementedError
 
-    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest) -> Callable[[], None]:
-        """Return a function that launches with these arguments, one per parameter, which it keeps alive."""
+    def prepare(
+        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
+    ) -> Callable[[], None]:
+        """Return a function that launches with these arguments, one per parameter, which it keeps alive.
+
+        launch_other: called where the arguments have changed since, so that another entry has to run them.
+        """
 
         def run() -> None:
-            self.launch(args, brackets)
+            try:
+                self.launch(args, brackets)
+            except OtherEntry as other:
+                launch_other(other.choice)
 
         run.__name__ = run.__qualname__ = self._name
         return hide_frames(run)

@@ -12,6 +12,7 @@
 
 checking     `check`: a kernel against a reference, with the smallest failing call; tolerances by dtype
 strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
+entries      `force_entry`: one of the bodies that a kernel may have
 launching    one launch as a value, and as text to paste
 oracle       `run_in_python`: a block-level kernel run by CPython
 
@@ -26,12 +27,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stagekit.testing.checking import CheckFailed, Tolerance, check, tolerance_of
+    from stagekit.testing.entries import force_entry
     from stagekit.testing.launching import Launch, strided
     from stagekit.testing.oracle import NoMeaning, run_in_python
     from stagekit.testing.strategies import arrays, block_sizes, dtypes, launches, lengths, outputs
 
 _HOMES = {
     "checking": ("CheckFailed", "Tolerance", "check", "tolerance_of"),
+    "entries": ("force_entry",),
     "launching": ("Launch", "strided"),
     "oracle": ("NoMeaning", "run_in_python"),
     "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
@@ -41,7 +44,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "CheckFailed", "Launch", "NoMeaning", "Tolerance",
-    "arrays", "block_sizes", "check", "dtypes", "launches", "lengths", "outputs", "run_in_python", "strided", "tolerance_of",
+    "arrays", "block_sizes", "check", "dtypes", "force_entry", "launches", "lengths", "outputs", "run_in_python", "strided",
+    "tolerance_of",
 ]  # fmt: skip
 
 
