@@ -1,7 +1,7 @@
 """The documentation as a site: `sphinx-build -W docs build/site`."""
 
 project = "stagekit"
-author = "the stagekit authors"
+author = copyright = "the stagekit authors"
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "stagekit"
