@@ -22,6 +22,7 @@ from stagekit.dtypes import ALL_DTYPES as _ALL_DTYPES
 from stagekit.dtypes import DType, bool_
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
+from stagekit.frontend.effects import among_threads as _among_threads
 from stagekit.frontend.effects import of_thread as _of_thread
 from stagekit.frontend.errors import SpecializeError, StagingError
 from stagekit.frontend.language import (

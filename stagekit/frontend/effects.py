@@ -61,6 +61,12 @@ def of_thread(function: F) -> F:
     return function
 
 
+def among_threads(function: F) -> F:
+    """Mark a function of the library that combines what each thread has: the program of a block cannot call it."""
+    function.__stagekit_among_threads__ = True  # type: ignore[attr-defined]
+    return function
+
+
 def enter(site: Site, inner: Frame) -> None:
     """Begin a call. One of the library is a statement of a block-level kernel, in which each thread acts for itself."""
     inner.is_per_thread = site.frame.is_per_thread
@@ -68,6 +74,8 @@ def enter(site: Site, inner: Frame) -> None:
         if hasattr(inner.function, "__stagekit_of_thread__"):
             hint = "use it in a fragment marked `@sk.inline(per_thread=True)`, which takes the whole tile"
             raise site.error(BadCall(f"`{inner.source.name}` is what one thread holds of a tile", hint))
+        if hasattr(inner.function, "__stagekit_among_threads__"):
+            site.tracer.note_among_threads(inner.source.name, site.loc)
         begin_statement(site)
         inner.is_per_thread = True
 

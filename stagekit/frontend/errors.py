@@ -327,6 +327,15 @@ class BadBlockSize(Diagnostic):
     help = "{hint}"
 
 
+class AmongThreads(Diagnostic):
+    title = "An operation among threads in the program of a block"
+    label = "`{name}` works on what each thread has, and here the block has one value"
+    help = (
+        "combine a tile's elements by `sk.reduce`, `sk.reduce_sum` or `sk.scan`; what threads do among themselves goes into a "
+        "fragment marked `@sk.inline(per_thread=True)`, which gets the elements of its thread from a whole tile"
+    )
+
+
 class MixedStyles(Diagnostic):
     title = "Two launch styles in one kernel"
     label = "`{kernel}` uses {blocks}, for one program per block, and {threads}, for one per thread"

@@ -42,6 +42,8 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
         site.tracer.uses[spec.name] = spec.level
         if spec.level == "block":
             site.tracer.become_block_level()
+    if Effect.COLLECTIVE in spec.effects and (spec.args or sig.results) and not site.frame.is_per_thread:
+        site.tracer.note_among_threads(spec.name, site.loc)
     operands = [_operand(site, value, type_) for value, type_ in zip(values, sig.args, strict=True)]
     if spec.is_elementwise:
         operands = list(site.tracer.builder.broadcast(*operands))

@@ -24,6 +24,7 @@ from stagekit.diagnostics import Diagnostic, Loc, counted
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
+    AmongThreads,
     CapturedMutation,
     NestingBudget,
     RecursionBudget,
@@ -138,6 +139,7 @@ class Tracer:
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was such a meaning, and it was left out
     taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
+    among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
@@ -155,8 +157,19 @@ class Tracer:
 
     def become_block_level(self) -> None:
         """Note that the kernel is one program per block, where a tile or `program_id` shows it."""
+        self._refuse_among_threads()
         if not self.is_block_level:
             self.assume(dataclasses.replace(self.assumed, is_block_level=True), is_too_late=self.has_acted)
+
+    def note_among_threads(self, name: str, loc: Loc) -> None:
+        """Note an operation among threads outside what each thread does for itself; the program of a block has none."""
+        self.among_threads.setdefault(name, loc)
+        if self.is_block_level:
+            self._refuse_among_threads()
+
+    def _refuse_among_threads(self) -> None:
+        for name, loc in self.among_threads.items():
+            raise StagingError(AmongThreads(name), loc)
 
     def assume(self, assumed: Assumed, *, is_too_late: bool) -> None:
         if is_too_late:

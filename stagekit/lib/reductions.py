@@ -31,6 +31,7 @@ _LESS, _EQUAL, _AT_MOST, _AT_LEAST = map(sk._operation, ("<", "==", "<=", ">="))
 
 @sk._kernel_only
 @sk._direct
+@sk._among_threads
 def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
     """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.
 
@@ -45,6 +46,7 @@ def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
 
 @sk._kernel_only
 @sk._direct
+@sk._among_threads
 def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
     """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.
 

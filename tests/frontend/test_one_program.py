@@ -683,6 +683,43 @@ def test_thread_indices_beside_tiles_are_refused():
     assert caught.value.id == "MIXED_STYLES"
 
 
+AMONG_THREADS = (
+    lambda x: sk.shfl_xor_sync(0xFFFFFFFF, x, 1),
+    lambda x: sk.shfl_down_sync(0xFFFFFFFF, x, 1),
+    lambda x: sk.ballot_sync(0xFFFFFFFF, x > 1),
+    lambda x: sk.any_sync(0xFFFFFFFF, x > 1),
+    lambda x: sk.match_any_sync(0xFFFFFFFF, x),
+    lambda x: sk.redux_sync_add(0xFFFFFFFF, sk.int32(x)),
+    lambda x: sk.activemask(),
+    lambda x: sk.syncwarp(),
+    lambda x: sk.syncthreads_count(x > 1),
+    lambda x: sk.warp_reduce(x, sk.maximum),
+    lambda x: sk.block_reduce(x, sk.maximum, 0, 64),
+)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("operate", AMONG_THREADS)
+def test_an_operation_among_threads_is_refused_in_the_program_of_a_block(operate, is_late):
+    def program(out, BLOCK: sk.constexpr):
+        if not is_late:
+            sk.store(out + sk.arange(0, BLOCK), 1)
+        operate(sk.load(out))
+        sk.store(out + sk.program_id(0), 1)
+
+    with pytest.raises(sk.StagingError, match=r"per_thread=True") as caught:
+        sk.jit(program).specialize(BLOCK=64, out=sk.Pointer(sk.uint32)).trace()
+    assert caught.value.id == "AMONG_THREADS"
+
+    fragment = sk.inline(per_thread=True)(operate)
+
+    def each_thread(out, BLOCK: sk.constexpr):
+        sk.store(out + sk.arange(0, BLOCK), 1)
+        fragment(sk.load(out))
+
+    sk.jit(each_thread).specialize(BLOCK=64, out=sk.Pointer(sk.uint32)).trace()
+
+
 def test_a_kernel_that_turns_out_to_be_block_level_acts_once_from_its_start():
     @sk.jit
     def late(out, BLOCK: sk.constexpr):
