@@ -63,6 +63,15 @@ def take2_constexpr(a0: ARRAY, a1: ARRAY, LIMIT: sk.constexpr):
         a1[i] = a0[i]
 
 
+@sk.jit
+def take2_entries(a0: ARRAY, a1: ARRAY, limit: sk.int32):
+    i = sk.cuda.thread_idx("x")
+    if not sk.speculate(limit % 2 == 0):
+        limit = limit + i % 1
+    if i < limit:
+        a1[i] = a0[i]
+
+
 TAKES = {0: take0, 2: take2, 4: take4, 16: take16}
 
 
@@ -92,9 +101,14 @@ def _other_spellings(arrays: Arrays, names: dict[str, Any]) -> Iterator[tuple[st
     for _ in range(3):
         own_grid(*arrays.items[:2])
         take2_constexpr[1, SIZE](*arrays.items[:2], SIZE)
-    more = {**names, "own_grid": own_grid, "j": take2_constexpr}
+    entries = take2_entries.specialize()
+    for limit in (SIZE, SIZE, SIZE - 1, SIZE - 1):
+        entries[1, SIZE](*arrays.items[:2], limit)
+    more = {**names, "own_grid": own_grid, "j": take2_constexpr, "entries": entries[1, SIZE]}
     yield "k[grid, block](x, y)", f"k[1, {SIZE}](x0, x1)", more
     yield "its own grid", "own_grid(x0, x1)", more
+    yield "the quick one of two entries", f"entries(x0, x1, {SIZE})", more
+    yield "the general one of two entries", f"entries(x0, x1, {SIZE - 1})", more
     yield "constexpr at the call", f"j[1, {SIZE}](x0, x1, {SIZE})", more
 
 

@@ -90,13 +90,13 @@ class JitFunction(Launchable):
     def __repr__(self) -> str:
         return f"<stagekit jit {self.function.__qualname__}{self.takes}{fixed_text(self._fixed)}>"
 
-    def facts(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """Return what a notebook shows, also the specialisations there are: the newest, and how many more."""
         with self._lock:
             newest = [each.constexprs for each in reversed(self._origin._specializations.values())]
         lines = [fixed_text(each).strip() for each in newest[:_SHOWN] if each]
         more = [f"and {len(newest) - _SHOWN} more"] if len(newest) > _SHOWN else []
-        return {**super().facts(), "specialised": "\n".join([*lines, *more])}
+        return {**super().summary(), "specialised": "\n".join([*lines, *more])}
 
     # -- specialising -------------------------------------------------------------------------------------------
 

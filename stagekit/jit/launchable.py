@@ -196,7 +196,7 @@ class Launchable:
         ]
         return inspect.Signature([*keywords, inspect.Parameter("types", inspect.Parameter.VAR_KEYWORD)])
 
-    def facts(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """Return what a notebook shows of the kernel. Nothing is traced or compiled for it."""
         code = self.function.__code__
         return {
@@ -206,7 +206,7 @@ class Launchable:
         }
 
     def _repr_html_(self) -> str:
-        return table(repr(self), self.facts())
+        return table(repr(self), self.summary())
 
     # -- launching ----------------------------------------------------------------------------------------------
 
@@ -388,8 +388,8 @@ class ForwardingKernel(Launchable):
     def parameters(self) -> Parameters:
         return self._kernel.parameters
 
-    def facts(self) -> dict[str, str]:
-        return self._kernel.facts()
+    def summary(self) -> dict[str, str]:
+        return self._kernel.summary()
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self._kernel._resolve(args, kwargs)

@@ -83,11 +83,11 @@ class Specialization(Launchable):
         names = ", ".join(p.name for p in self.parameters.run_time)
         return f"<stagekit kernel {self.name}({names}){fixed_text(self.constexprs)}>"
 
-    def facts(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """Return what a notebook shows, also what the kernel is compiled for."""
         variants = dict.fromkeys(self._variants.values())
         compiled = [f"{each.traced.signature}: {text}" for each in variants for text in each.compiled_for]
-        return {**super().facts(), "compiled": "\n".join(compiled)}
+        return {**super().summary(), "compiled": "\n".join(compiled)}
 
     def __reduce__(self) -> Any:
         """Pickled by name where it has one (`@function`), else as its kernel and what is fixed."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagekit as sk
 from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
 from stagekit.hostexpr import Slot
@@ -545,3 +546,24 @@ def test_the_settings_of_a_launch_are_where_the_driver_reads_them() -> None:
 
     words = {name: int.from_bytes(memory[at : at + 4], "little") for name, at in tables.LAUNCH.items()}
     assert list(words.values()) == [1, 2, 3, 4, 5, 6, 7, 8, 0, 0]
+
+
+def test_each_entry_is_enqueued_with_its_own_code_block_and_grid(gpu: FakeNativeDriver) -> None:
+    @sk.jit
+    def kernel(out, n: sk.int32):
+        block = 64 if sk.speculate(out, multiple_of=16) else 32
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=sk.ceildiv(out.shape[0], block), block=block))
+        out[0] = n
+
+    gpu.parameter_count = 3
+    tensors = {64: CapsuleTensor((100,), address=0x10000), 32: CapsuleTensor((100,), address=0x10004)}
+    for tensor in (*tensors.values(), *tensors.values()):
+        kernel(tensor, 5)
+    gpu.native.clear()
+
+    for block, tensor in (*tensors.items(), *reversed(tensors.items())):
+        kernel(tensor, 5)
+        ((_, _, sizes, _, parameters),) = gpu.native
+        assert sizes == [-(-100 // block), 1, 1, block, 1, 1, 0]
+        assert parameters[:2] == (0x10000 + 4 * (block == 32), 100)
+        gpu.native.clear()
