@@ -24,6 +24,13 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `sum`, `max` | of the last axis, or of all | rows; up to 1024 programs, and one for what they found |
 | `argmax` | of the last axis | rows |
 | `column_sums` | of two axes | a program for 128 columns |
+| `cumsum` | of the last axis, or of one long array | rows; three passes of up to 1024 programs |
+| `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
+| `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
+| `rope` | pairs of a head turned by angles, or back | a program for each 1024 pairs of a token |
+| `dropout` | elements dropped by seed and place | elementwise; Philox |
+| `adamw` | a step of AdamW in place, bfloat16 rounded at random | elementwise; Philox |
+| `quantize`, `dequantize` | int8 or float8 with a scale for each group, and back | a program for each group |
 | `embedding`, `embedding_backward` | rows of a table by number; adds rows to a table | a program for each number; atomics |
 
 Rows: a program for each row. One of up to 32,768 elements is one tile, a power of two, and is read once; a longer one passes
@@ -50,7 +57,19 @@ from stagekit.kernels.normalizing import (
     softmax,
     softmax_kernel,
 )
-from stagekit.kernels.pointwise import elementwise, elementwise_kernel
+from stagekit.kernels.optimizing import adamw, adamw_kernel
+from stagekit.kernels.pointwise import (
+    dropout,
+    dropout_kernel,
+    elementwise,
+    elementwise_kernel,
+    rope,
+    rope_kernel,
+    swiglu,
+    swiglu_backward,
+    swiglu_backward_kernel,
+)
+from stagekit.kernels.quantizing import LARGEST, dequantize, dequantize_kernel, quantize, quantize_kernel
 from stagekit.kernels.reducing import (
     MAX,
     SUM,
@@ -64,11 +83,62 @@ from stagekit.kernels.reducing import (
     reduce_rows_kernel,
     sum,
 )
+from stagekit.kernels.scanning import (
+    cumsum,
+    cumsum_kernel,
+    cumsum_rows_kernel,
+    selective_scan,
+    selective_scan_kernel,
+    stretch_sums_kernel,
+)
 
 __all__ = [
-    "MAX", "SUM", "Reduction", "argmax", "argmax_kernel", "column_sums", "column_sums_kernel",
-    "cross_entropy", "cross_entropy_kernel", "elementwise", "elementwise_kernel",
-    "embedding", "embedding_backward", "embedding_backward_kernel", "embedding_kernel",
-    "layernorm", "layernorm_backward", "layernorm_kernel", "max", "norm_backward_kernel",
-    "reduce_kernel", "reduce_rows_kernel", "rmsnorm", "rmsnorm_backward", "rmsnorm_kernel", "softmax", "softmax_kernel", "sum",
+    "LARGEST",
+    "MAX",
+    "SUM",
+    "Reduction",
+    "adamw",
+    "adamw_kernel",
+    "argmax",
+    "argmax_kernel",
+    "column_sums",
+    "column_sums_kernel",
+    "cross_entropy",
+    "cross_entropy_kernel",
+    "cumsum",
+    "cumsum_kernel",
+    "cumsum_rows_kernel",
+    "dequantize",
+    "dequantize_kernel",
+    "dropout",
+    "dropout_kernel",
+    "elementwise",
+    "elementwise_kernel",
+    "embedding",
+    "embedding_backward",
+    "embedding_backward_kernel",
+    "embedding_kernel",
+    "layernorm",
+    "layernorm_backward",
+    "layernorm_kernel",
+    "max",
+    "norm_backward_kernel",
+    "quantize",
+    "quantize_kernel",
+    "reduce_kernel",
+    "reduce_rows_kernel",
+    "rmsnorm",
+    "rmsnorm_backward",
+    "rmsnorm_kernel",
+    "rope",
+    "rope_kernel",
+    "selective_scan",
+    "selective_scan_kernel",
+    "softmax",
+    "softmax_kernel",
+    "stretch_sums_kernel",
+    "sum",
+    "swiglu",
+    "swiglu_backward",
+    "swiglu_backward_kernel",
 ]  # fmt: skip

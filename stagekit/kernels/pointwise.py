@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import as_rows, dtype_of, empty_like, is_packed
+from stagekit.kernels.fragments import load_piece, store_piece
+from stagekit.kernels.host import as_rows, dtype_of, empty_like, is_packed, require_packed
 
 MAX_INPUTS = 8
 PIECE = 1024  # elements of a program
@@ -89,4 +90,126 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     kernel = elementwise_kernel(function, kinds, (dtype_of(out), len(target.shape)), by_rows, PIECE)
     grid = (target.shape[0], sk.cdiv(target.shape[1], PIECE)) if by_rows else sk.cdiv(math.prod(out.shape), PIECE)
     kernel[grid](target, *inputs)
+    return out
+
+
+# -- SwiGLU ---------------------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def swiglu_of(gate: Any, up: Any) -> Any:
+    """Return silu(gate) * up."""
+    return gate * sk.sigmoid(gate) * up
+
+
+def swiglu(gate: Any, up: Any, *, out: Any = None) -> Any:
+    """Return silu(gate) * up, where silu(x) = x / (1 + exp(-x)). The two may be halves of one array; out may be one of them."""
+    return elementwise(swiglu_of, gate, up, out=out)
+
+
+@functools.cache
+def swiglu_backward_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[rows, pieces of a row](gradient, gate, up, gate_gradient, up_gradient)`."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+
+    @sk.jit
+    def swiglu_backward(gradient: Rows, gate: Rows, up: Rows, gate_gradient: Rows, up_gradient: Rows) -> None:
+        row, start = sk.program_id(0), sk.program_id(1) * BLOCK
+        g, x, y = (load_piece(each[row], start, columns, BLOCK) for each in (gradient, gate, up))
+        s = sk.sigmoid(x)
+        store_piece(gate_gradient[row], start, columns, g * y * s * (1 + x * (1 - s)))
+        store_piece(up_gradient[row], start, columns, g * x * s)
+
+    return swiglu_backward
+
+
+def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] | None = None) -> tuple[Any, Any]:
+    """Return the gradients of gate and up, from that of `swiglu(gate, up)`. out: arrays for them; gate and up themselves too."""
+    out = (empty_like(gate), empty_like(up)) if out is None else out
+    arrays = [as_rows(x) for x in (gradient, gate, up, *out)]
+    rows, columns = arrays[0].shape
+    swiglu_backward_kernel(dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
+    return out
+
+
+# -- rotary position embedding ----------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def rope_kernel(dtype: sk.DType, angle_dtype: sk.DType, HALF: int, INTERLEAVED: bool, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[tokens, pieces of a token](x, cos, sin, out, turn)` for heads of 2 * HALF elements, side by side.
+
+    turn: 1, or -1 to turn back, which is the gradient.
+    """
+    tokens, width = sk.dynamic("tokens"), sk.dynamic("width")
+    Tokens = Annotated[sk.Array, sk.Tensor((tokens, width), dtype, strides=(None, 1))]
+    Angles = Annotated[sk.Array, sk.Tensor((tokens, HALF), angle_dtype, strides=(None, 1))]
+
+    @sk.jit
+    def rope(x: Tokens, cos: Angles, sin: Angles, out: Tokens, turn: sk.float32) -> None:
+        token = sk.program_id(0)
+        i = sk.program_id(1) * BLOCK + sk.arange(0, BLOCK)
+        mask = i < width
+        is_first = i % 2 == 0 if INTERLEAVED else i % (2 * HALF) < HALF  # of its pair
+        partner = sk.where(is_first, i + (1 if INTERLEAVED else HALF), i - (1 if INTERLEAVED else HALF))
+        angle = i // 2 % HALF if INTERLEAVED else i % HALF
+        own, other = (sk.load(x[token] + place, mask=mask).to(sk.float32) for place in (i, partner))
+        c, s = (sk.load(each[token] + angle, mask=mask).to(sk.float32) for each in (cos, sin))
+        sk.store(out[token] + i, own * c + other * s * sk.where(is_first, -turn, turn), mask=mask)
+
+    return rope
+
+
+def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = False, backward: bool = False) -> Any:
+    """Return x with each pair of elements of a head turned by an angle: (a, b) to (a * cos - b * sin, b * cos + a * sin).
+
+    x: (..., heads, size of a head), without gaps. cos, sin: (tokens, half a head), a row for each of what is before the heads. A
+    pair is an element and the one half a head further, or its neighbour if interleaved. out: like x, x itself too. backward: turn
+    the other way, which makes of the gradient of the result that of x. Source: Su et al., RoFormer, 2021.
+    """
+    out = empty_like(x) if out is None else out
+    heads, size = x.shape[-2:]
+    width = heads * size
+    source, target = (_as_tokens(each, width) for each in (x, out))
+    kernel = rope_kernel(dtype_of(x), dtype_of(cos), size // 2, interleaved, PIECE)
+    kernel[source.shape[0], sk.cdiv(width, PIECE)](source, cos, sin, target, -1.0 if backward else 1.0)
+    return out
+
+
+def _as_tokens(x: Any, width: int) -> Any:
+    require_packed(x)
+    return x.reshape((math.prod(x.shape[:-2]), width))
+
+
+# -- dropout ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def dropout_kernel(dtype: sk.DType, axes: int, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[pieces](x, out, probability, seed)` of arrays without gaps."""
+    sizes = tuple(sk.dynamic(f"size{axis}") for axis in range(axes))
+    X = Annotated[sk.Array, sk.Tensor(sizes, dtype)]
+
+    @sk.jit
+    def dropout(x: X, out: X, probability: sk.float32, seed: sk.int64) -> None:
+        i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+        mask = i < math.prod(x.shape)
+        keep = sk.rand(seed, i) >= probability
+        v = sk.load(x + i, mask=mask).to(sk.float32)
+        sk.store(out + i, sk.where(keep, v * (1 / (1 - probability)), 0), mask=mask)
+
+    return dropout
+
+
+def dropout(x: Any, probability: float, seed: int, *, out: Any = None) -> Any:
+    """Return x with each element 0 with this probability, below 1, else divided by 1 - probability.
+
+    What is dropped depends on seed and place alone: the same call of a gradient gives that of x, and no mask is kept. x: without
+    gaps, float32, float16 or bfloat16. seed: an int64. out: like x, x itself too. Source: Philox, see `sk.rand`.
+    """
+    require_packed(x)
+    out = empty_like(x) if out is None else out
+    kernel = dropout_kernel(dtype_of(x), len(x.shape), PIECE)
+    kernel[sk.cdiv(math.prod(x.shape), PIECE)](x, out, probability, seed)
     return out

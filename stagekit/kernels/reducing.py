@@ -112,14 +112,14 @@ def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
         reduce_kernel(of, dtype, len(x.shape), dtype_of(parts), STREAMED_TILE)[programs](x, parts)
         reduce_kernel(of, dtype_of(parts), 1, dtype_of(out), power_of_two(programs))[1](parts, out)
         return out
-    _require_last(axis, x)
+    require_last(axis, x)
     rows = as_rows(x)
     out = empty(x, (rows.shape[0],), of.dtype_of(dtype))
     reduce_rows_kernel(of, dtype, tile_of(rows.shape[1]))[rows.shape[0]](rows, out)
     return out if len(x.shape) == 2 else out.reshape(tuple(x.shape[:-1]))
 
 
-def _require_last(axis: int, x: Any) -> None:
+def require_last(axis: int, x: Any) -> None:
     if axis not in (-1, len(x.shape) - 1):
         raise ValueError(f"axis is {axis}: rows lie along the last axis, -1; None stands for the whole array")
 

@@ -11,6 +11,7 @@ A `DeviceArray` is always in C order. torch, CuPy and JAX read it without a copy
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import itertools
@@ -31,6 +32,10 @@ from stagekit.runtime.errors import ArgumentError, UnsupportedDtype
 from stagekit.runtime.views import ArrayView, Device
 
 
+class _Memory:
+    """What the arrays in one allocation share: when it dies, the memory is freed."""
+
+
 @public_class
 class DeviceArray:
     """An array in the memory of one GPU, from `to_device` or `empty`. Its attributes are NumPy's: strides are in bytes."""
@@ -45,7 +50,8 @@ class DeviceArray:
         if self.nbytes:
             with driver.on_device(device):
                 self._address = driver.allocate(self.nbytes, device)
-            weakref.finalize(self, driver.free_later, device, "cuMemFree", self._address).atexit = False
+            self._memory = _Memory()
+            weakref.finalize(self._memory, driver.free_later, device, "cuMemFree", self._address).atexit = False
         self._tensor = views.tensor_of(self.__stagekit_view__())
         self._tensor_address = ctypes.addressof(self._tensor)
 
@@ -76,6 +82,18 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self._dtype.name} {self.shape} on cuda:{self.device}>"
+
+    @hide_frames
+    def reshape(self, shape: int | tuple[int, ...]) -> DeviceArray:
+        """Return an array of another shape in the same memory. shape: sizes of as many elements."""
+        sizes = _sizes(shape)
+        if math.prod(sizes) != self.size:
+            raise wrong_arguments(DeviceArray.reshape, f"{self.size} elements have no shape {shown(shape)}")
+        other = copy.copy(self)  # its attributes: the memory is freed when the last of those that hold `_memory` dies
+        other.shape = sizes
+        other._tensor = views.tensor_of(other.__stagekit_view__())
+        other._tensor_address = ctypes.addressof(other._tensor)
+        return other
 
     @hide_frames
     def to_host(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -121,13 +139,13 @@ def to_device(array: Any, device: int = 0) -> DeviceArray:
         host = np.asarray(array, order="C")
     except (TypeError, ValueError) as error:
         raise wrong_arguments(to_device, f"NumPy makes no array of `array`: {error}") from None
-    copy = empty(host.shape, host.dtype, device)
-    if copy.nbytes:
+    placed = empty(host.shape, host.dtype, device)
+    if placed.nbytes:
         with driver.on_device(device):
             driver.wait(device)
-            driver.call("cuMemcpyHtoD", copy._address, host.ctypes.data, copy.nbytes)
+            driver.call("cuMemcpyHtoD", placed._address, host.ctypes.data, placed.nbytes)
             driver.wait(device)  # from pageable memory the call may return before the copy has ended
-    return copy
+    return placed
 
 
 @hide_frames

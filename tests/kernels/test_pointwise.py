@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from tests.kernels.rows import DTYPES, EPS, each_place, few, lengths, rows, run
+from tests.kernels.rows import DTYPES, EPS, assert_near, each_place, few, lengths, rows, run
 
 
 def weighted(*tiles):
@@ -71,3 +71,67 @@ def test_a_packed_array_of_several_axes_is_needed_where_rows_are_apart():
 
     with pytest.raises(ValueError, match=r"shape \(2, 3, 4\) has gaps"):
         kernels.elementwise(relu, x[:, :, :4])
+
+
+@each_place
+@few
+@given(data=st.data())
+def test_swiglu_and_its_gradients(place, data):
+    columns, dtype, count = data.draw(lengths), data.draw(st.sampled_from(DTYPES)), data.draw(st.integers(1, 3))
+    gate, up, gradient = (data.draw(rows(columns, dtype, place, count)) for _ in range(3))
+    x, y, g = (each.astype(np.float64) for each in (gate, up, gradient))
+    with np.errstate(over="ignore"):
+        s = 1 / (1 + np.exp(-x))
+
+    assert_near(run(place, kernels.swiglu, gate, up), x * s * y, ulps=1.02 + 8 * (dtype == np.float32))
+    run(place, lambda *arrays: kernels.swiglu_backward(*arrays, out=arrays[1:]), gradient, gate, up)
+
+    size = np.abs(g * s) * (1 + np.abs(x)) ** 2 * (1 + np.abs(y)) * 2**-20
+    assert_near(gate, g * y * s * (1 + x * (1 - s)), ulps=1.02, absolute=size)
+    assert_near(up, g * x * s, ulps=1.02, absolute=size)
+
+
+@each_place
+@few
+@given(data=st.data())
+def test_pairs_of_a_head_are_turned_and_turned_back(place, data):
+    tokens, heads, half = (data.draw(st.integers(1, most)) for most in (4, 5, 40))
+    dtype, interleaved = data.draw(st.sampled_from(DTYPES)), data.draw(st.booleans())
+    random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    x = random.normal(size=(tokens, heads, 2 * half)).astype(dtype)
+    angles = random.normal(size=(tokens, half))
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    pairs = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, half), slice(half, None))
+    a, b = (x[..., each].astype(np.float64) for each in pairs)
+    expected = np.empty(x.shape)
+    expected[..., pairs[0]] = a * cos[:, None] - b * sin[:, None]
+    expected[..., pairs[1]] = b * cos[:, None] + a * sin[:, None]
+    before = x.astype(np.float64)
+
+    run(place, kernels.rope, x, cos, sin, out=x, interleaved=interleaved)
+    assert_near(x, expected, ulps=1.02, absolute=2**-20)
+
+    run(place, kernels.rope, x, cos, sin, out=x, interleaved=interleaved, backward=True)
+    assert_near(x, before, ulps=0, absolute=10 * EPS[x.dtype])
+
+
+@each_place
+def test_what_is_dropped_follows_from_the_seed(place):
+    x = np.ones((50, 1000), np.float16)
+
+    first = run(place, kernels.dropout, x, 0.25, 7)
+    assert set(first.ravel().tolist()) == {0.0, float(np.float16(1 / 0.75))}
+    assert abs((first == 0).mean() - 0.25) < 0.01
+    np.testing.assert_array_equal(run(place, kernels.dropout, 3 * x, 0.25, 7) == 0, first == 0)
+    assert (run(place, kernels.dropout, x, 0.25, 8) != first).any()
+    np.testing.assert_array_equal(run(place, kernels.dropout, x, 0.0, 8), x)
+
+
+def test_nobody_waits_in_what_is_built_of_elements():
+    for kernel in (
+        kernels.swiglu_backward_kernel(sk.float32, 1024),
+        kernels.dropout_kernel(sk.float32, 2, 1024),
+        kernels.rope_kernel(sk.float32, sk.float32, 64, False, 1024),
+        kernels.adamw_kernel(sk.bfloat16, sk.bfloat16, sk.float32, 1, True, 1024),
+    ):
+        assert kernel.specialize().trace().waits == ()

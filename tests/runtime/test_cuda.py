@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import stagekit as sk
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import bfloat16, float32, int64
@@ -257,6 +258,21 @@ def test_the_memory_is_freed_with_the_array_and_with_its_last_capsule(fake: Fake
     assert len(fake.memory) == 1
 
     del capsule
+    gc.collect()
+    assert len(fake.memory) == 0
+
+
+def test_another_shape_is_the_same_memory_until_both_are_gone(fake: FakeDriver) -> None:
+    there = to_device(np.arange(6))
+    turned = there.reshape((2, 3))
+
+    assert (turned.shape, turned.strides, there.shape) == ((2, 3), (24, 8), (6,))
+    with pytest.raises(sk.StagekitError, match="6 elements have no shape"):
+        there.reshape((4,))
+    del there
+    gc.collect()
+    np.testing.assert_array_equal(turned.to_host(), np.arange(6).reshape(2, 3))
+    del turned
     gc.collect()
     assert len(fake.memory) == 0
 

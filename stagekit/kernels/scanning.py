@@ -1,0 +1,179 @@
+"""Everything up to here: running sums of rows and of whole arrays, and the recurrence of selective state spaces.
+
+A row passes through its program in tiles, with a number that carries on from one tile to the next. A whole array is cut into as
+many stretches as there are programs: the sum of each is found first, then where each begins, then the running sums. So each
+element is read twice and written once, and nothing depends on which program comes first.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.fragments import load_piece, store_piece
+from stagekit.kernels.host import (
+    STREAMED_TILE,
+    as_rows,
+    dtype_of,
+    empty,
+    power_of_two,
+    programs_for,
+    tile_of,
+)
+from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, require_last, widened
+
+# -- running sums -------------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, working: sk.DType, BLOCK: int) -> None:
+    """Write the running sums of `source[first:end]`, from the number `before` on."""
+    for start in range(first, end, BLOCK):
+        i = start + sk.arange(0, BLOCK)
+        x = sk.load(source + i, mask=i < end).to(working)
+        sk.store(target + i, before + sk.cumsum(x), mask=i < end)
+        before += sk.reduce_sum(x)
+
+
+@functools.cache
+def cumsum_rows_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, out)`."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    out_dtype = SUM.dtype_of(dtype)
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((rows, columns), out_dtype, strides=(None, 1))]
+    working = widened(out_dtype)
+
+    @sk.jit
+    def cumsum_rows(x: Rows, out: Out) -> None:
+        row = sk.program_id(0)
+        running_sums(x[row], out[row], 0, columns, working(0), working, BLOCK)
+
+    return cumsum_rows
+
+
+@functools.cache
+def stretch_sums_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[programs](x, sums, stretch)`: the sums of the stretches of an array of one axis."""
+    working = widened(SUM.dtype_of(dtype))
+    X = Annotated[sk.Array, sk.Tensor((None,), dtype)]
+    Sums = Annotated[sk.Array, sk.Tensor((None,), working)]
+
+    @sk.jit
+    def stretch_sums(x: X, sums: Sums, stretch: sk.int64) -> None:
+        first = sk.program_id(0) * stretch
+        end = sk.minimum(first + stretch, len(x))
+        total = sk.zeros(BLOCK, working)
+        for start in range(first, end, BLOCK):
+            i = start + sk.arange(0, BLOCK)
+            total += sk.load(x + i, mask=i < end).to(working)
+        sums[sk.program_id(0)] = sk.reduce_sum(total)
+
+    return stretch_sums
+
+
+@functools.cache
+def cumsum_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[programs](x, out, ends, stretch)`; ends: the running sums of what `stretch_sums_kernel` found."""
+    out_dtype = SUM.dtype_of(dtype)
+    working, length = widened(out_dtype), sk.dynamic("length")
+    X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
+    Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
+    Ends = Annotated[sk.Array, sk.Tensor((None,), working)]
+
+    @sk.jit
+    def cumsum(x: X, out: Out, ends: Ends, stretch: sk.int64) -> None:
+        program = sk.program_id(0)
+        first = program * stretch
+        before = ends[program - 1] if program > 0 else working(0)
+        running_sums(x, out, first, sk.minimum(first + stretch, length), before, working, BLOCK)
+
+    return cumsum
+
+
+def cumsum(x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+    """Return the running sums along the last axis (`axis=-1`), or those of an array of one axis, by many programs (None).
+
+    x: any dtype, without gaps unless its rows are summed; float16 and bfloat16 are summed in float32, integers in int64, in which
+    they are returned. out: x itself too.
+    """
+    out = empty(x, tuple(x.shape), SUM.dtype_of(dtype_of(x))) if out is None else out
+    if axis is not None:
+        require_last(axis, x)
+        rows, target = as_rows(x), as_rows(out)
+        cumsum_rows_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, target)
+        return out
+    programs = programs_for(len(x), STREAMED_TILE, MOST_PROGRAMS)
+    stretch = sk.cdiv(sk.cdiv(len(x), programs), STREAMED_TILE) * STREAMED_TILE
+    sums = empty(x, (programs,), widened(SUM.dtype_of(dtype_of(x))))
+    stretch_sums_kernel(dtype_of(x), STREAMED_TILE)[programs](x, sums, stretch)
+    ends = sums.reshape((1, programs))
+    cumsum_rows_kernel(dtype_of(sums), power_of_two(programs))[1](ends, ends)
+    cumsum_kernel(dtype_of(x), STREAMED_TILE)[programs](x, out, sums, stretch)
+    return out
+
+
+# -- selective scan -----------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def one_after_the_other(first: Any, second: Any) -> Any:
+    """Return two steps h -> a * h + b as one: pairs (a, b)."""
+    (a, b), (c, d) = first, second
+    return a * c, b * c + d
+
+
+@functools.cache
+def selective_scan_kernel(dtype: sk.DType, STATES: int, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[channels, batches](u, delta, A, B, C, D, z, out)`; D and z may be None."""
+    batches, channels, length = sk.dynamic("batches"), sk.dynamic("channels"), sk.dynamic("length")
+    Sequences = Annotated[sk.Array, sk.Tensor((batches, channels, length), dtype, strides=(None, None, 1))]
+    Inputs = Annotated[sk.Array, sk.Tensor((batches, STATES, length), dtype, strides=(None, None, 1))]
+    Matrix = Annotated[sk.Array, sk.Tensor((channels, STATES), sk.float32)]
+    Vector = Annotated[sk.Array, sk.Tensor((channels,), sk.float32)]
+
+    @sk.jit
+    def selective_scan(
+        u: Sequences,
+        delta: Sequences,
+        A: Matrix,
+        B: Inputs,
+        C: Inputs,
+        D: Vector | None,
+        z: Sequences | None,
+        out: Sequences,
+    ) -> None:
+        channel, batch = sk.program_id(0), sk.program_id(1)
+        states = [sk.float32(0)] * STATES
+        for start in range(0, length, BLOCK):
+            x = load_piece(u[batch, channel], start, length, BLOCK)
+            step = load_piece(delta[batch, channel], start, length, BLOCK)  # 0 past the end, where a is 1 and b is 0
+            y = x * (0 if D is None else D[channel])
+            for n in sk.static_range(STATES):
+                decay = sk.exp(step * A[channel, n])
+                gain = step * x * load_piece(B[batch, n], start, length, BLOCK)
+                decay, h = sk.scan((decay, gain), one_after_the_other, identity=(1.0, 0.0))
+                h += decay * states[n]
+                y += h * load_piece(C[batch, n], start, length, BLOCK)
+                states[n] = sk.reduce_sum(sk.where(sk.arange(0, BLOCK) == BLOCK - 1, h, 0))
+            if z is not None:
+                gate = load_piece(z[batch, channel], start, length, BLOCK)
+                y *= gate * sk.sigmoid(gate)
+            store_piece(out[batch, channel], start, length, y)
+
+    return selective_scan
+
+
+def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z: Any = None, *, out: Any = None) -> Any:
+    """Return sum of C[n] * h[n] + D * u, times silu(z); step by step h[n] = exp(delta * A[n]) * h[n] + delta * u * B[n].
+
+    u, delta, z, out: (batches, channels, length), float32, float16 or bfloat16, the last axis without gaps. B, C: (batches,
+    states, length) likewise. A: (channels, states), D: (channels,), float32. out: u, delta or z too. All steps of a tile are done
+    at once, as a scan of pairs. Source: Gu and Dao, Mamba, 2023; Blelloch, Prefix Sums and Their Applications, 1990.
+    """
+    out = empty(u, tuple(u.shape), dtype_of(u)) if out is None else out
+    batches, channels, length = u.shape
+    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(1024, power_of_two(length)))
+    kernel[channels, batches](u, delta, A, B, C, D, z, out)
+    return out
