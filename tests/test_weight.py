@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 2_650,
     "ir": 3_500,
     "jit": 3_000,
-    "kernels": 1_050,
+    "kernels": 1_500,
     "lib": 1_450,
     "passes": 1_500,
     "runtime": 3_550,
