@@ -48,7 +48,17 @@ from stagekit.artifact import Artifact, RecordSite
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.hostexpr import HostOp, Slot
-from stagekit.signature import ArraySpec, Fact, LaunchSpec, NoneSpec, ParamSlot, PointerSpec, ScalarSpec, Signature
+from stagekit.signature import (
+    ArraySpec,
+    Fact,
+    KernelEntry,
+    LaunchSpec,
+    NoneSpec,
+    ParamSlot,
+    PointerSpec,
+    ScalarSpec,
+    Signature,
+)
 
 T = TypeVar("T")
 _IMPORTED_AT_S = time.time()
@@ -294,6 +304,8 @@ def to_plain(value: Any) -> Any:
         return [to_plain(v) for v in value]
     if kind is DType:
         return {"DType": value.name}
+    if kind is KernelEntry:
+        return {"KernelEntry": value.value}
     if value is ...:
         return {"...": []}
     cls, fields = _BY_NAME.get(kind.__name__, (None, ()))
@@ -315,6 +327,8 @@ def from_plain(plain: Any) -> Any:
         return ...
     if name == "DType" and content in _DTYPES:
         return _DTYPES[content]
+    if name == "KernelEntry":
+        return KernelEntry(content)
     cls, fields = _BY_NAME.get(name, (None, ()))
     if cls is None or type(content) is not list or len(content) != len(fields):
         raise ValueError(f"{name!r} of {content!r} stands for nothing")

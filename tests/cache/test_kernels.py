@@ -452,3 +452,27 @@ def test_the_command_line_says_why_there_is_no_cache(
 
     assert 1 == main(["cache", "list"])
     assert "no disk cache: switched off by STAGEKIT_CACHE=0\n" == capsys.readouterr().out
+
+
+# -- entries ------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_entry_of_a_kernel_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGEKIT_CACHE", str(tmp_path))
+
+    def new() -> Any:
+        @sk.jit
+        def turned(x: sk.Tensor((None,), sk.float32), out: sk.Tensor((None,), sk.float32), n, BLOCK: sk.constexpr):  # type: ignore[no-untyped-def, valid-type]
+            i = sk.arange(0, BLOCK)
+            factor = 2 if sk.speculate(n % 2 == 0) else 3
+            sk.store(out + i, sk.load(x + (BLOCK - 1 - i)) * factor)
+            sk.store(x + i, sk.load(out + i))
+
+        return turned
+
+    for step in ("compiled", "read"):
+        kernel, before = new(), history.counts()
+        for n, start in ((4, 8), (5, 8), (4, 3)):
+            x = np.zeros(16, np.float32)
+            kernel[1](x[:8], x[start : start + 8], n, 8)
+        assert counted_since(before) == {"traced": 3, step: 3}
