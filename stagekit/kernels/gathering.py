@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import as_rows, dtype_of, empty, require_packed, tile_of
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, require_packed, tile_of
 
 
-@functools.cache
-def embedding_kernel(dtype: sk.DType, index_dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def embedding_kernel(dtype: Dtype, index_dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[numbers](table, numbers, out)`, which copies row numbers[i] of the table to row i."""
     numbers, columns = sk.dynamic("numbers"), sk.dynamic("columns")
     Table = Annotated[sk.Array, sk.Tensor((None, columns), dtype, strides=(None, 1))]
@@ -42,10 +41,8 @@ def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
     return out
 
 
-@functools.cache
-def embedding_backward_kernel(
-    dtype: sk.DType, index_dtype: sk.DType, table_dtype: sk.DType, BLOCK: int
-) -> sk.JitFunction:
+@factory
+def embedding_backward_kernel(dtype: Dtype, index_dtype: Dtype, table_dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[numbers](gradient, numbers, table)`, which adds row i of the gradient to row numbers[i] of the
     table.
     """

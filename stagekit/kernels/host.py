@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 import stagekit as sk
 
 MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
 STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
+
+
+Dtype = Any  # a dtype such as sk.float32, of which not every type checker knows that it is a DType
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def factory(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a factory give the same kernel for the same arguments. Unlike `functools.cache` it keeps the types of parameters."""
+    return cast(Callable[P, R], functools.cache(function))
 
 
 def dtype_of(array: Any) -> sk.DType:
@@ -23,7 +35,7 @@ def empty_like(array: Any) -> Any:
     return empty(array, tuple(array.shape), dtype_of(array))
 
 
-def empty(like: Any, shape: tuple[int, ...], dtype: sk.DType) -> Any:
+def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
     """Return a new array of this shape and dtype with arbitrary contents, of the library and on the device of `like`."""
     if isinstance(like, sk.cuda.DeviceArray):
         return sk.cuda.empty(shape, dtype, like.device)

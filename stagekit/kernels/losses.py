@@ -6,18 +6,17 @@ write the gradient. A loss and a gradient are made by one kernel, so that no sof
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, starts, store_piece
-from stagekit.kernels.host import as_rows, dtype_of, empty, tile_for
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, tile_for
 from stagekit.kernels.normalizing import largest_and_total
 
 
-@functools.cache
+@factory
 def cross_entropy_kernel(
-    dtype: sk.DType, target_dtype: sk.DType, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False
+    dtype: Dtype, target_dtype: Dtype, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False
 ) -> sk.JitFunction:
     """Return the kernel `k[rows](logits, targets, losses, gradient, scale, ignore)`; gradient may be None, or the logits.
 

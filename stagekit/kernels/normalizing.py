@@ -6,12 +6,11 @@ of the whole row and once to be written; `ONE_TILE` decides while a kernel is sp
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, starts, store_piece
-from stagekit.kernels.host import as_rows, dtype_of, empty, empty_like, tile_for
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, tile_for
 from stagekit.kernels.reducing import column_sums
 
 LOWEST = sk.float32.min
@@ -55,8 +54,8 @@ def largest_and_total(source: Any, columns: Any, BLOCK: int) -> Any:
     return of_row, sk.reduce_sum(total * sk.exp(largest - of_row))
 
 
-@functools.cache
-def softmax_kernel(dtype: sk.DType, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False) -> sk.JitFunction:
+@factory
+def softmax_kernel(dtype: Dtype, BLOCK: int, ONE_TILE: bool, *, fastmath: bool = False) -> sk.JitFunction:
     """Return the kernel `k[rows](x, out)` for rows of at most BLOCK elements, or of any length unless ONE_TILE."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -86,8 +85,8 @@ def softmax(x: Any, *, out: Any = None, fastmath: bool = False) -> Any:
 # -- rmsnorm ------------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def rmsnorm_kernel(dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+@factory
+def rmsnorm_kernel(dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
     """Return the kernel `k[rows](x, residual, weight, out, eps)`; residual may be None."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -137,8 +136,8 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
 # -- layernorm ----------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def layernorm_kernel(dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+@factory
+def layernorm_kernel(dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
     """Return the kernel `k[rows](x, residual, weight, bias, out, eps)`; residual and bias may be None.
 
     The spread is the mean of squared distances from the mean, which loses no digits as E[x²] - E[x]² does: a row of several
@@ -199,9 +198,9 @@ def layernorm(
 MOST_PARTS = 256  # programs, and so rows of partial sums, of a backward kernel
 
 
-@functools.cache
+@factory
 def norm_backward_kernel(
-    dtype: sk.DType, weight_dtype: sk.DType, BLOCK: int, ONE_TILE: bool, CENTRED: bool
+    dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool, CENTRED: bool
 ) -> sk.JitFunction:
     """Return the kernel `k[parts](gradient, x, weight, x_gradient, weight_parts, bias_parts, eps)` of layernorm, which is
     CENTRED, or of rmsnorm, whose bias_parts is None.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import dtype_of, require_packed
+from stagekit.kernels.host import Dtype, dtype_of, factory, require_packed
 
 PIECE = 1024  # elements of a program
 
@@ -24,9 +23,9 @@ def rounded_at_random(x: Any, random: Any) -> Any:
     return sk.where(words & 0x7F800000 == 0x7F800000, words, rounded).view(sk.float32)
 
 
-@functools.cache
+@factory
 def adamw_kernel(
-    dtype: sk.DType, gradient_dtype: sk.DType, state_dtype: sk.DType, axes: int, STOCHASTIC: bool, BLOCK: int
+    dtype: Dtype, gradient_dtype: Dtype, state_dtype: Dtype, axes: int, STOCHASTIC: bool, BLOCK: int
 ) -> sk.JitFunction:
     """Return the kernel `k[pieces](x, gradient, mean, square, rate, beta1, beta2, eps, decay, scale1, scale2, seed)`.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
-from stagekit.kernels.host import as_rows, dtype_of, empty_like, is_packed, require_packed
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty_like, factory, is_packed, require_packed
 
 MAX_INPUTS = 8
 PIECE = 1024  # elements of a program
-Kind = tuple[sk.DType, int] | None  # of an input: dtype and axes; None for a number
+Kind = tuple[Dtype, int] | None  # of an input: dtype and axes; None for a number
 
 # -- elementwise ----------------------------------------------------------------------------------------------------------
 
@@ -27,7 +26,7 @@ def element_of(x: Any, row: Any, i: Any, mask: Any) -> Any:
     return tile.to(sk.float32) if tile.dtype.is_float and tile.dtype.bits < 32 else tile
 
 
-@functools.cache
+@factory
 def elementwise_kernel(
     function: Callable[..., Any],
     kinds: tuple[Kind, ...],
@@ -107,8 +106,8 @@ def swiglu(gate: Any, up: Any, *, out: Any = None) -> Any:
     return elementwise(swiglu_of, gate, up, out=out)
 
 
-@functools.cache
-def swiglu_backward_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def swiglu_backward_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[rows, pieces of a row](gradient, gate, up, gate_gradient, up_gradient)`."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -136,8 +135,8 @@ def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] |
 # -- rotary position embedding ----------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def rope_kernel(dtype: sk.DType, angle_dtype: sk.DType, HALF: int, INTERLEAVED: bool, BLOCK: int) -> sk.JitFunction:
+@factory
+def rope_kernel(dtype: Dtype, angle_dtype: Dtype, HALF: int, INTERLEAVED: bool, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[tokens, pieces of a token](x, cos, sin, out, turn)` for heads of 2 * HALF elements, side by side.
 
     turn: 1, or -1 to turn back, which is the gradient.
@@ -185,8 +184,8 @@ def _as_tokens(x: Any, width: int) -> Any:
 # -- dropout ------------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def dropout_kernel(dtype: sk.DType, axes: int, BLOCK: int) -> sk.JitFunction:
+@factory
+def dropout_kernel(dtype: Dtype, axes: int, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[pieces](x, out, probability, seed)` of arrays without gaps."""
     sizes = tuple(sk.dynamic(f"size{axis}") for axis in range(axes))
     X = Annotated[sk.Array, sk.Tensor(sizes, dtype)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import as_rows, dtype_of, empty
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory
 
 LARGEST: dict[Any, float] = {
     sk.int8: 127.0,
@@ -15,8 +14,8 @@ LARGEST: dict[Any, float] = {
 }  # what the largest of a group becomes
 
 
-@functools.cache
-def quantize_kernel(dtype: sk.DType, to: sk.DType, GROUP: int) -> sk.JitFunction:
+@factory
+def quantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
     """Return the kernel `k[rows, groups of a row](x, out, scales)`; scales is (rows, groups), float32."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -38,7 +37,7 @@ def quantize_kernel(dtype: sk.DType, to: sk.DType, GROUP: int) -> sk.JitFunction
     return quantize
 
 
-def quantize(x: Any, dtype: sk.DType = sk.int8, *, group: int = 128, out: Any = None) -> tuple[Any, Any]:
+def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = None) -> tuple[Any, Any]:
     """Return x in a dtype of 8 bits, and the scale of each group of neighbours in a row, by which `dequantize` multiplies.
 
     dtype: sk.int8, sk.float8_e4m3fn or sk.float8_e5m2. A scale is the largest size in its group divided by 127, 448 or 57344, so
@@ -56,8 +55,8 @@ def quantize(x: Any, dtype: sk.DType = sk.int8, *, group: int = 128, out: Any = 
     return out, scales if len(x.shape) == 2 else scales.reshape((*x.shape[:-1], groups))
 
 
-@functools.cache
-def dequantize_kernel(dtype: sk.DType, to: sk.DType, GROUP: int) -> sk.JitFunction:
+@factory
+def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
     """Return the kernel `k[rows, groups of a row](q, scales, out)`."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -74,7 +73,7 @@ def dequantize_kernel(dtype: sk.DType, to: sk.DType, GROUP: int) -> sk.JitFuncti
     return dequantize
 
 
-def dequantize(q: Any, scales: Any, dtype: sk.DType = sk.float32, *, group: int = 128, out: Any = None) -> Any:
+def dequantize(q: Any, scales: Any, dtype: Dtype = sk.float32, *, group: int = 128, out: Any = None) -> Any:
     """Return numbers of 8 bits times the scales of their groups, in `dtype`: what `quantize` was given, but for its roundings."""
     source = as_rows(q)
     rows, columns = source.shape

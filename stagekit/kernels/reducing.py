@@ -6,7 +6,6 @@ what they found. Nothing depends on which program comes first, so every run has 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +15,11 @@ import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
 from stagekit.kernels.host import (
     STREAMED_TILE,
+    Dtype,
     as_rows,
     dtype_of,
     empty,
+    factory,
     power_of_two,
     programs_for,
     require_packed,
@@ -51,7 +52,7 @@ MAX = Reduction(
 )
 
 
-def widened(dtype: sk.DType) -> sk.DType:
+def widened(dtype: Dtype) -> sk.DType:
     """Return the dtype to reduce `dtype` in."""
     return sk.float32 if dtype.is_float and dtype.bits < 32 else dtype
 
@@ -60,7 +61,7 @@ def widened(dtype: sk.DType) -> sk.DType:
 
 
 @sk.inline
-def reduced(of: Reduction, source: Any, first: Any, end: Any, step: Any, working: sk.DType, BLOCK: int) -> Any:
+def reduced(of: Reduction, source: Any, first: Any, end: Any, step: Any, working: Dtype, BLOCK: int) -> Any:
     """Return what the pieces of `source` at `first`, `first + step` and so on reduce to, as one number."""
     identity = of.identity_of(working)
     found = sk.full(BLOCK, identity, working)
@@ -71,8 +72,8 @@ def reduced(of: Reduction, source: Any, first: Any, end: Any, step: Any, working
     return of.of_tile(found)
 
 
-@functools.cache
-def reduce_rows_kernel(of: Reduction, dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def reduce_rows_kernel(of: Reduction, dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[rows](x, out)`."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -87,8 +88,8 @@ def reduce_rows_kernel(of: Reduction, dtype: sk.DType, BLOCK: int) -> sk.JitFunc
     return reduce_rows
 
 
-@functools.cache
-def reduce_kernel(of: Reduction, dtype: sk.DType, axes: int, out_dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def reduce_kernel(of: Reduction, dtype: Dtype, axes: int, out_dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[programs](x, out)` of arrays without gaps, in which each program finds one element of out."""
     X = Annotated[sk.Array, sk.Tensor((None,) * axes, dtype)]
     Out = Annotated[sk.Array, sk.Tensor((None,), out_dtype)]
@@ -152,8 +153,8 @@ def better(a: Any, b: Any) -> Any:
     return sk.where(is_first, x, y), sk.where(is_first, i, j)
 
 
-@functools.cache
-def argmax_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def argmax_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[rows](x, out)`; out is int64."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
@@ -185,8 +186,8 @@ def argmax(x: Any) -> Any:
 # -- columns ------------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def column_sums_kernel(dtype: sk.DType, out_dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def column_sums_kernel(dtype: Dtype, out_dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[pieces of a row](x, out)`, the sums of the columns of x in order, in float32."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]

@@ -7,16 +7,17 @@ element is read twice and written once, and nothing depends on which program com
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
 from stagekit.kernels.host import (
     STREAMED_TILE,
+    Dtype,
     as_rows,
     dtype_of,
     empty,
+    factory,
     power_of_two,
     programs_for,
     tile_of,
@@ -27,7 +28,7 @@ from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, require_last, widened
 
 
 @sk.inline
-def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, working: sk.DType, BLOCK: int) -> None:
+def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, working: Dtype, BLOCK: int) -> None:
     """Write the running sums of `source[first:end]`, from the number `before` on."""
     for start in range(first, end, BLOCK):
         i = start + sk.arange(0, BLOCK)
@@ -36,8 +37,8 @@ def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, wo
         before += sk.reduce_sum(x)
 
 
-@functools.cache
-def cumsum_rows_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[rows](x, out)`."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     out_dtype = SUM.dtype_of(dtype)
@@ -53,8 +54,8 @@ def cumsum_rows_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
     return cumsum_rows
 
 
-@functools.cache
-def stretch_sums_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def stretch_sums_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[programs](x, sums, stretch)`: the sums of the stretches of an array of one axis."""
     working = widened(SUM.dtype_of(dtype))
     X = Annotated[sk.Array, sk.Tensor((None,), dtype)]
@@ -73,8 +74,8 @@ def stretch_sums_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
     return stretch_sums
 
 
-@functools.cache
-def cumsum_kernel(dtype: sk.DType, BLOCK: int) -> sk.JitFunction:
+@factory
+def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[programs](x, out, ends, stretch)`; ends: the running sums of what `stretch_sums_kernel` found."""
     out_dtype = SUM.dtype_of(dtype)
     working, length = widened(out_dtype), sk.dynamic("length")
@@ -124,8 +125,8 @@ def one_after_the_other(first: Any, second: Any) -> Any:
     return a * c, b * c + d
 
 
-@functools.cache
-def selective_scan_kernel(dtype: sk.DType, STATES: int, BLOCK: int) -> sk.JitFunction:
+@factory
+def selective_scan_kernel(dtype: Dtype, STATES: int, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[channels, batches](u, delta, A, B, C, D, z, out)`; D and z may be None."""
     batches, channels, length = sk.dynamic("batches"), sk.dynamic("channels"), sk.dynamic("length")
     Sequences = Annotated[sk.Array, sk.Tensor((batches, channels, length), dtype, strides=(None, None, 1))]
