@@ -216,7 +216,7 @@ class Specialization(Launchable):
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
 
     def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, choice: Choice) -> Traced:
-        symbol, options = symbol_of(self.name, self.constexprs), self._owner.options.trace
+        symbol, options = symbol_of(self.name, self.constexprs, choice.entry), self._owner.options.trace
         is_general = choice.entry is KernelEntry.GENERAL
         apart = self._variants[arg_types, KernelEntry.QUICK, is_for_cpu].traced.apart if is_general else ()
         with self.explained(choice):

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from stagekit.jit.interpreting import InterpKernel
 
 
-def symbol_of(name: str, constexprs: Mapping[str, Any]) -> str:
-    """Return the symbol of a kernel in machine code: `softmax__BLOCK_64`."""
+def symbol_of(name: str, constexprs: Mapping[str, Any], entry: KernelEntry) -> str:
+    """Return the symbol of a kernel in machine code: `softmax__BLOCK_64`, of another entry `softmax__BLOCK_64__general`."""
     parts = [f"{k}_{_short(v)}" for k, v in constexprs.items()]
-    return re.sub(r"\W", "_", "__".join([name, *parts]))[:200]
+    ending = "" if entry is KernelEntry.QUICK else f"__{entry}"
+    return re.sub(r"\W", "_", "__".join([name, *parts]))[:200] + ending
 
 
 def _short(value: Any) -> str:

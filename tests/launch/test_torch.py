@@ -7,6 +7,7 @@ import importlib.util
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagekit as sk
@@ -178,3 +179,26 @@ def test_launches_keep_nothing(torch: Any) -> None:
     gc.collect()
 
     assert torch.cuda.memory_allocated() == before
+
+
+def test_the_entry_is_chosen_by_tensors_and_kept_by_a_graph(torch: Any) -> None:
+    @sk.jit
+    def turned(x: sk.Pointer(sk.float32), out: sk.Pointer(sk.float32), n, BLOCK: sk.constexpr):  # type: ignore[no-untyped-def, valid-type]
+        i = sk.arange(0, BLOCK)
+        entry = 1 if sk.speculate(x, multiple_of=16) and sk.speculate(n % 4 == 0) else 2
+        sk.store(out + i, sk.load(x + (BLOCK - 1 - i)) * entry)
+
+    x, out = torch.arange(40, dtype=torch.float32, device="cuda"), torch.zeros(32, device="cuda")
+    order = np.random.default_rng(2).integers(0, 3, 30)
+    for which in order:
+        start, n = ((0, 8), (1, 8), (0, 9))[which]
+        turned[1](x[start:], out, n, 32)
+        assert torch.equal(out, x[start : start + 32].flip(0) * (1 if which == 0 else 2))
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        turned[1](x, out, 8, 32)
+        turned[1](x[1:], out, 8, 32)
+    out.zero_()
+    graph.replay()
+    assert torch.equal(out, x[1:33].flip(0) * 2)
