@@ -12,7 +12,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
@@ -30,6 +30,8 @@ from stagekit.signature import Choice, Signature
 
 if TYPE_CHECKING:
     from stagekit.backends.ptxas import CompileReport
+
+T = TypeVar("T")
 
 Launch = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 """From the key in the brackets (None: there are none), arguments and keywords to what the call gives."""
@@ -78,6 +80,16 @@ class Launcher:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         entry = self._entries.get(self._key) if self._entries and is_exact(self._key) else None
         return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
+
+
+def _with_fitting_entry(begin: Callable[[Choice | None], T]) -> T:
+    """Return what `begin` gives for the entry that fits the arguments. It chooses one itself where it is given None."""
+    choice = None
+    while True:
+        try:
+            return begin(choice)
+        except OtherEntry as other:  # each knows less than the one before, and the last one runs anything
+            choice = other.choice
 
 
 class Preparation(Launcher):
@@ -244,29 +256,24 @@ class Launchable:
     def _launch(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Launch without native code. key: what stands in the brackets, None without brackets."""
         specialization, values, target = self._resolve(args, kwargs)
-        variant, kernel = specialization.kernel_for(key, values, target)
-        try:
+
+        def launch(choice: Choice | None) -> tuple[Variant, Kernel]:
+            variant, kernel = specialization.kernel_for(key, values, target, choice)
             kernel.launch(values, kernel.request(key))
-        except OtherEntry as other:
-            variant, kernel = specialization.kernel_for(key, values, target, other.choice)
-            kernel.launch(values, kernel.request(key))
-        self._offer(key, specialization, variant, kernel)
+            return variant, kernel
+
+        self._offer(key, specialization, *_with_fitting_entry(launch))
 
     def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         """Return a launch without parameters."""
         provide_support()
         specialization, values, target = self._resolve(args, kwargs)
 
-        def launch(choice: Choice) -> None:
-            _, other = specialization.kernel_for(key, values, target, choice)
-            other.launch(values, other.request(key))
+        def prepare(choice: Choice | None) -> Callable[[], None]:
+            _, kernel = specialization.kernel_for(key, values, target, choice)
+            return kernel.prepare(values, kernel.request(key), lambda other: prepare(other)())
 
-        _, kernel = specialization.kernel_for(key, values, target)
-        try:
-            return kernel.prepare(values, kernel.request(key), launch)
-        except OtherEntry as found:
-            _, kernel = specialization.kernel_for(key, values, target, found.choice)
-            return kernel.prepare(values, kernel.request(key), launch)
+        return _with_fitting_entry(prepare)
 
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         """Find out what a call means."""
