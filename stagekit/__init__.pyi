@@ -19,8 +19,8 @@ def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
     'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.\n\nshape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch\nthat gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.'
 def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
     'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
-def load(pointer: Any, mask: Any = ..., other: Any = ...) -> Any:
-    'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded.'
+def load(pointer: Any, mask: Any = ..., other: Any = ..., *, order: Any = ..., scope: Any = ...) -> Any:
+    'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)\nor "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". Refused as BAD_OPERANDS: what is no\npointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.'
 def speculate(condition: Any, *, multiple_of: Any = ...) -> Any:
     'Return, at compile time, True where `condition` holds, whatever the launch, and False where that is not known.\n\nA condition on arguments is taken for granted, and the code runs the launches for which it holds; others run code in which it\nis not known, made when such a launch comes. multiple_of: an int; asks whether `condition`, an integer, or a pointer or array\nin bytes, is a multiple of it in every thread and iteration. Refused as NOT_OF_ARGUMENTS: what depends on more than arguments,\nand on floats.'
 def static_assert(condition: Any, message: Any = ...) -> Any:
@@ -29,8 +29,8 @@ def static_print(*values: Any) -> Any:
     'Print while specialising: compile-time values as they are, run-time values by their type. Elsewhere it is `print`.'
 def static_range(*bounds: Any) -> Any:
     '`range(...)` of ints known at compile time, whose loop is unrolled; its variable is a Python int. Elsewhere it is `range`.\n\nRefused: a bound known only at run time (RUN_TIME_VALUE), and more iterations than `unroll_budget=` of the kernel allows.'
-def store(pointer: Any, value: Any, mask: Any = ...) -> Any:
-    "Write `value`, converted to the element's dtype, to where `pointer` points; to a tile of pointers, a tile or one number.\n\nmask: a bool, or a tile of bools. Where it is false, nothing is written. Refused as BAD_OPERANDS: what is no pointer or no\nnumber."
+def store(pointer: Any, value: Any, mask: Any = ..., *, order: Any = ..., scope: Any = ...) -> Any:
+    'Write `value`, converted to the element\'s dtype, to where `pointer` points; to a tile of pointers, a tile or one number.\n\nmask: a bool, or a tile of bools. Where it is false, nothing is written. order: for what other threads read meanwhile:\n"relaxed", "release" (what came earlier stays in front of it) or "seq_cst". scope: of the threads that read it, as in `load`.\nRefused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.'
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     '`if_true` where `condition` holds, else `if_false`, of numbers or tiles; both are evaluated. Dtypes meet as operands do.\n\nOutside kernels it computes too, of NumPy arrays element by element. Refused as BAD_OPERANDS: what are no numbers.'
 def window(array: Any, start: Any, shape: Any) -> Any:
@@ -234,23 +234,23 @@ def fmod(x: Any, y: Any) -> Any:
     'The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. `x % y` is the one with the sign of `y`.'
 def remainder(x: Any, y: Any) -> Any:
     'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
-def atomic_cas(pointer: Any, expected: Any, desired: Any, *, mask: Any = ...) -> Any:
+def atomic_cas(pointer: Any, expected: Any, desired: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by `desired` if it equals `expected`; floats are compared by their bits. Returns the element from before.'
-def atomic_add(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_add(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     "Add `value` to the element; integers wrap. On cuda the hardware's float32 addition in global memory flushes subnormals. Returns the element from before."
-def atomic_sub(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_sub(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Subtract `value` from the element; integers wrap. Returns the element from before.'
-def atomic_min(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_min(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by the smaller of itself and `value`; NaN wins. Returns the element from before.'
-def atomic_max(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_max(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by the larger of itself and `value`; NaN wins. Returns the element from before.'
-def atomic_and(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_and(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'And the bits of `value` into the element. Returns the element from before.'
-def atomic_or(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_or(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Or the bits of `value` into the element. Returns the element from before.'
-def atomic_xor(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_xor(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Exclusive-or the bits of `value` into the element. Returns the element from before.'
-def atomic_exchange(pointer: Any, value: Any, *, mask: Any = ...) -> Any:
+def atomic_exchange(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by `value`. Returns the element from before.'
 def popcount(x: Any) -> Any:
     'The number of bits of `x` that are 1.'
@@ -318,6 +318,8 @@ def syncthreads_or(predicate: Any) -> Any:
     '`syncthreads` that also tells every thread whether `predicate` holds for any thread of the block.'
 def syncwarp(mask: Any = ...) -> Any:
     'Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.'
+def fence(order: Any = ..., scope: Any = ...) -> Any:
+    "Order this thread's memory accesses as seen by the threads of `scope`. Waits for nobody."
 def threadfence_block() -> Any:
     "Order this thread's memory accesses as seen by the threads of its block. Waits for nobody."
 def threadfence() -> Any:
@@ -384,4 +386,4 @@ def redux_sync_or(mask: Any, value: Any) -> Any:
     'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
     'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
-__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_among_threads', '_block_threads', '_choose', '_direct', '_dtype_of', '_in_vectors', '_is_for_cpu', '_is_multiple', '_kernel_only', '_lanes', '_load_vector', '_of_thread', '_operation', '_store_vector', '_takes_vectors', '_view', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']
+__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_among_threads', '_block_threads', '_choose', '_direct', '_dtype_of', '_in_vectors', '_is_for_cpu', '_is_multiple', '_kernel_only', '_lanes', '_load_vector', '_of_thread', '_operation', '_store_vector', '_takes_vectors', '_view', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fence', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

@@ -30,10 +30,12 @@ def syncthreads_or(predicate: Any) -> Any:
     '`syncthreads` that also tells every thread whether `predicate` holds for any thread of the block.'
 def syncwarp(mask: Any = ...) -> Any:
     'Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.'
+def fence(order: Any = ..., scope: Any = ...) -> Any:
+    "Order this thread's memory accesses as seen by the threads of `scope`. Waits for nobody."
 def threadfence_block() -> Any:
     "Order this thread's memory accesses as seen by the threads of its block. Waits for nobody."
 def threadfence() -> Any:
     "Order this thread's memory accesses as seen by all threads of the device. Waits for nobody."
 def threadfence_system() -> Any:
     "Order this thread's memory accesses as seen by all devices and the host. Waits for nobody."
-__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'device_count', 'empty', 'grid_dim', 'is_available', 'lane_id', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']
+__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'device_count', 'empty', 'fence', 'grid_dim', 'is_available', 'lane_id', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']

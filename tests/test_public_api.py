@@ -78,7 +78,10 @@ def test_the_parameters_of_an_intrinsic_are_those_of_its_record() -> None:
     assert str(inspect.signature(sk.fma)) == "(x, y, z)"
     assert str(inspect.signature(sk.syncwarp)) == "(mask=4294967295)"
     assert str(inspect.signature(sk.cuda.thread_idx)) == "(axis='x')"
-    assert repr(sk.atomic_cas) == "<stagekit intrinsic atomic_cas(pointer, expected, desired)>"
+    assert (
+        repr(sk.atomic_cas)
+        == "<stagekit intrinsic atomic_cas(pointer, expected, desired, order='relaxed', scope='gpu')>"
+    )
     assert "cube root" in pydoc.render_doc(sk.cbrt)
 
 

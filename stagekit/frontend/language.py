@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import math
@@ -19,7 +20,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, Loc, called, counted, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, conditions, effects
+from stagekit.frontend import arrays, conditions, effects, ordered
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -82,6 +83,8 @@ def bind(
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
+        if "order" in signature.parameters and "sem" in kwargs:
+            hint = f"`sem=` is called `order=` here: {name}{signature}"
         parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
         raise site.error(BadCall(f"`{name}`: {error}", hint or f"{name}{inspect.Signature(parameters)}")) from None
 
@@ -125,20 +128,27 @@ def _mask(site: Site, mask: Any) -> Value | None:
 
 
 @elementwise
-def load(site: Site, pointer: Any, mask: Any = None, other: Any = None) -> Any:
+def load(site: Site, pointer: Any, mask: Any = None, other: Any = None, *, order: Any = None, scope: Any = None) -> Any:
     """The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.
 
     mask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number
-    that the dtype holds. Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded.
+    that the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)
+    or "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". Refused as BAD_OPERANDS: what is no
+    pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
-    return _load(site, pointer, mask, other, None, None)
+    if order is None and scope is None:
+        return _load(site, pointer, mask, other, functools.partial(effects.load, site))
+    return _load(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
 
 
-def _load(site: Site, pointer: Any, mask: Any, other: Any, count: int | None, align: int | None) -> Number:
+def _load(
+    site: Site, pointer: Any, mask: Any, other: Any, emit: Callable[..., Value], count: int | None = None
+) -> Number:
+    """Return what `emit` makes of the pointer, the mask, and the number or vector of `count` for where the mask is off."""
     address = _pointer(site, "load", pointer)
     on = _mask(site, mask)
     if on is None:
-        return Number(effects.load(site, address.value, count=count, align=align))
+        return Number(emit(address.value))
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
@@ -148,7 +158,7 @@ def _load(site: Site, pointer: Any, mask: Any, other: Any, count: int | None, al
     otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
     if count is not None and not isinstance(otherwise.type, Vector):
         otherwise = site.tracer.builder.splat(otherwise, count)
-    return Number(effects.load(site, address.value, on, otherwise, count=count, align=align))
+    return Number(emit(address.value, on, otherwise))
 
 
 def _holds_exactly(dtype: DType, fill: Any) -> bool:
@@ -161,21 +171,25 @@ def _holds_exactly(dtype: DType, fill: Any) -> bool:
 
 
 @elementwise
-def store(site: Site, pointer: Any, value: Any, mask: Any = None) -> None:
+def store(site: Site, pointer: Any, value: Any, mask: Any = None, *, order: Any = None, scope: Any = None) -> None:
     """Write `value`, converted to the element's dtype, to where `pointer` points; to a tile of pointers, a tile or one number.
 
-    mask: a bool, or a tile of bools. Where it is false, nothing is written. Refused as BAD_OPERANDS: what is no pointer or no
-    number.
+    mask: a bool, or a tile of bools. Where it is false, nothing is written. order: for what other threads read meanwhile:
+    "relaxed", "release" (what came earlier stays in front of it) or "seq_cst". scope: of the threads that read it, as in `load`.
+    Refused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
-    _store(site, pointer, value, mask, None)
+    if order is None and scope is None:
+        _store(site, pointer, value, mask, functools.partial(effects.store, site))
+    else:
+        _store(site, pointer, value, mask, functools.partial(ordered.store, site, order, scope))
 
 
-def _store(site: Site, pointer: Any, value: Any, mask: Any, align: int | None) -> None:
+def _store(site: Site, pointer: Any, value: Any, mask: Any, emit: Callable[..., None]) -> None:
     address = _pointer(site, "store", pointer)
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
     on = _mask(site, mask)
-    effects.store(site, address.value, site.tracer.arithmetic.to_value(value, address.dtype), on, align)
+    emit(address.value, site.tracer.arithmetic.to_value(value, address.dtype), on)
 
 
 @elementwise
@@ -270,13 +284,14 @@ def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = No
 
     align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.
     """
-    return _load(site, pointer, mask, other, count, align)
+    emit = functools.partial(effects.load, site, count=count, align=align)
+    return _load(site, pointer, mask, other, emit, count)
 
 
 @staged
 def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
     """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
-    _store(site, pointer, value, mask, align)
+    _store(site, pointer, value, mask, functools.partial(effects.store, site, align=align))
 
 
 @staged

@@ -56,10 +56,16 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
 
 def _emitted(site: Site, spec: Intrinsic, operands: list[Value], params: tuple[Any, ...]) -> Sequence[Value]:
     call = site.tracer.builder.call
-    pointers = [v for v in operands if isinstance(v.type, Pointer)] if Effect.WRITE in spec.effects else []
-    return (
-        effects.act(site, lambda: call(spec, operands, params), pointers) if pointers else call(spec, operands, params)
-    )
+    acts = not _ACTING.isdisjoint(spec.effects)
+    pointers = [v for v in operands if isinstance(v.type, Pointer)] if acts else []
+    if pointers:
+        return effects.act(site, lambda: call(spec, operands, params), pointers)
+    if acts and Effect.COLLECTIVE not in spec.effects:  # a fence, of every thread
+        effects.begin_statement(site)
+    return call(spec, operands, params)
+
+
+_ACTING = frozenset({Effect.WRITE, Effect.ORDER})
 
 
 # -- binding ------------------------------------------------------------------------------------------------------------
@@ -70,40 +76,46 @@ def bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -
     if not kwargs and not spec.params and len(args) == len(spec.args):
         return args, ()
     names = [*spec.args, *(p.name for p in spec.params)]
+    elsewhere = {other: name for param in spec.params for other, name in param.elsewhere.items() if name in names}
     given = dict(zip(names, args))
     count = len(spec.args) - len(spec.defaults)
     defaults = dict(zip(spec.args[count:], spec.defaults))
     defaults.update({p.name: p.default for p in spec.params if p.default is not ...})
     bound = {**defaults, **given, **kwargs}
-    problem = _binding_problem(names, len(args), kwargs, bound)
+    problem = _binding_problem(names, len(args), kwargs, bound, elsewhere)
     if problem:
         raise site.error(BadCall(f"`{spec.name}` {problem}", spec.call))
-    params = tuple(_param(site, spec, p, bound[p.name]) for p in spec.params)
+    params = tuple(checked_param(site, spec.name, spec.call, p, bound[p.name]) for p in spec.params)
     return [bound[name] for name in spec.args], params
 
 
-def _binding_problem(names: list[str], count: int, kwargs: dict[str, Any], bound: dict[str, Any]) -> str | None:
+def _binding_problem(
+    names: list[str], count: int, kwargs: dict[str, Any], bound: dict[str, Any], elsewhere: Mapping[str, str]
+) -> str | None:
     """Return what is wrong with a call that gives `count` arguments by position; None where nothing is."""
     if count > len(names):
         return f"takes {counted(len(names), 'argument')}, got {count}"
     for name in kwargs:
         if name not in names:
-            return f"has no argument `{name}` {suggest(name, names)}".rstrip()
+            nearest = f"(it is called `{elsewhere[name]}` here)" if name in elsewhere else suggest(name, names)
+            return f"has no argument `{name}` {nearest}".rstrip()
         if name in names[:count]:
             return f"got `{name}` twice"
     missing = [name for name in names if name not in bound]
     return f"needs {', '.join(f'`{n}`' for n in missing)}" if missing else None
 
 
-def _param(site: Site, spec: Intrinsic, param: Param, value: Any) -> Any:
-    """Return the value of a compile-time parameter, which must be one of its choices."""
-    what = f"`{param.name}` of `{spec.name}`"
+def checked_param(site: Site, name: str, call: str, param: Param, value: Any) -> Any:
+    """Return the value of a compile-time parameter, which must be one of its choices. call: how it is called, for the error."""
+    what = f"`{param.name}` of `{name}`"
     if holds_run_time(value):
         raise site.needs_static(what, value, "give a Python value")
     if not param.allows(value):
         choices = ", ".join(map(repr, param.choices)) if isinstance(param.choices, tuple) else param.choices.__name__
         message = f"{what} is {shown(value)}, it must be one of: {choices}"
-        raise site.error(BadCall(message, spec.call))
+        if isinstance(value, str) and value in param.elsewhere:
+            message += f"; {value!r} is called {param.elsewhere[value]!r} here"
+        raise site.error(BadCall(message, call))
     return value
 
 

@@ -10,6 +10,9 @@
 one array, one of them writes, and it is not certain that each element is touched by one thread alone. What a fragment of the
 library does is one statement, which orders its own accesses.
 
+*With an order*: what a release, or a fence, has to come behind is complete in all threads, and no thread goes on from an
+acquire, or a fence, before it is; whatever the addresses.
+
 *Arguments* are taken for different arrays where the launcher can see whether they are: each pair that would need a barrier
 otherwise is an `Apart`. A launch for which one does not hold runs code in which any two arguments may meet.
 
@@ -28,6 +31,7 @@ from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.intrinsics import registry
+from stagekit.intrinsics.sync import ordering
 from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
 from stagekit.ir.affine import Sum, Sums, Term, meets
 from stagekit.ir.core import has_effect
@@ -156,7 +160,8 @@ class _Access:
 
     is_first: the first thread alone does it. where: an address, whose constant does not count. masks: by the constant of an
     address, the masks under which it is touched. siblings: all accesses of the statement; none for one of an earlier iteration.
-    is_store: it stores, and nothing in the statement waits for other threads.
+    is_store: it stores, and nothing in the statement waits for other threads. acquires, releases: later accesses of all threads
+    stay behind it, earlier ones in front of it.
     """
 
     arrays: frozenset[Value]
@@ -166,6 +171,8 @@ class _Access:
     loc: Loc
     siblings: list[_Access]
     is_store: bool
+    acquires: bool = False
+    releases: bool = False
     masks: dict[int, set[Mask]] = field(default_factory=dict)
 
 
@@ -266,6 +273,11 @@ class _Order:
         siblings: list[_Access] = []
         waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside)
         for op, is_first, mask in self.accessing(inside, False, ()):
+            acquires, releases = ordering(op)
+            if acquires or releases:
+                nowhere = frozenset[Value]()
+                order = _Access(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
+                found.setdefault((is_first, acquires, releases), order)
             for pointer in flow.pointers_of(op):
                 if pointer.type.space is Space.LOCAL:  # type: ignore[union-attr]
                     continue
@@ -279,7 +291,7 @@ class _Order:
                     siblings.append(found[key])
                 for element in range(where.constant, where.constant + _width(op)):
                     found[key].masks.setdefault(element, set()).add(mask)
-        return siblings
+        return list(found.values())
 
     def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
         """Return the ops that access memory, whether the first thread alone does them, and what else must hold for it."""
@@ -309,7 +321,11 @@ class _Order:
 
     def may_meet(self, a: _Access, b: _Access) -> bool:
         """Return whether the later access `b` may touch what another thread touches by `a`, and one of them writes."""
-        if not (a.writes or b.writes) or (a.is_first and b.is_first):
+        if a.is_first and b.is_first:
+            return False
+        if a.acquires or b.releases:
+            return True
+        if not (a.writes or b.writes):
             return False
         pairs = [pair for pair in itertools.product(a.arrays, b.arrays) if self.could_overlap(*pair)]
         if not pairs:
@@ -402,6 +418,8 @@ def _union(*lists: list[_Access]) -> list[_Access]:
             each.arrays,
             each.writes,
             each.is_first,
+            each.acquires,
+            each.releases,
             each.where,
             tuple(each.masks),
             id(each) if each.siblings else None,
@@ -436,6 +454,10 @@ def _defined(block: Block) -> Iterator[Value]:
 def _reason(a: _Access, b: _Access) -> str:
     """Return in words why threads wait between the accesses `a` and `b`."""
     here, there = place_of_user(b.loc) or b.loc, place_of_user(a.loc) or a.loc
+    if a.acquires:
+        return f"line {here.line}: a barrier behind what line {there.line} acquires"
+    if b.releases:
+        return f"line {here.line}: a barrier before it releases what other threads did in line {there.line}"
     name = next((array.name for array in (a.arrays & b.arrays) or b.arrays if array.name), "memory")
     did, does = ("wrote" if a.writes else "read"), ("writes" if b.writes else "reads")
     return f"line {here.line}: a barrier before it {does} `{name}`, which other threads {did} in line {there.line}"

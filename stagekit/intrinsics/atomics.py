@@ -6,10 +6,10 @@ The hardware does integers (8 to 64 bits) and the addition of float32 and float6
     atomic_exchange(p, v: f32) ->  the same on the bits, as uint32
     atomic_max(p, v: f32)      ->  while the bits at p are not what was read: try again with maximum(read, v)
 
-Order: relaxed; use a fence or a barrier to order other accesses. Float minimum and maximum propagate NaN, as
-`minimum` and `maximum` do. A floating-point sum depends on the order in which threads arrive.
+Float minimum and maximum propagate NaN, as `minimum` and `maximum` do. A floating-point sum depends on the order in which
+threads arrive. `atomic_load` and `atomic_store` are what `load` and `store` with an order are made of.
 
-Source: PTX ISA, section atom; LLVM Language Reference, atomicrmw and cmpxchg.
+Source: PTX ISA, sections atom, ld and st; LLVM Language Reference, atomicrmw, cmpxchg, load and store.
 """
 
 from __future__ import annotations
@@ -20,8 +20,22 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.intrinsics import rounding
 from stagekit.intrinsics.families import ByDtype
+from stagekit.intrinsics.order import ORDERS, SCOPE, order_param
 from stagekit.intrinsics.registry import define, sig
-from stagekit.ir import TARGETS, Builder, CompareKind, Effect, Expand, Intrinsic, Native, Pointer, Scalar, Space, Value
+from stagekit.ir import (
+    TARGETS,
+    Builder,
+    CompareKind,
+    Effect,
+    Expand,
+    Intrinsic,
+    Native,
+    Pointer,
+    Scalar,
+    Sig,
+    Space,
+    Value,
+)
 
 Combine = Callable[[Builder, Value, Value], Value]
 Results = tuple[Value, ...]
@@ -40,7 +54,7 @@ def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, *values = args
         place, word = _as_bits(b, pointer)
-        old = b.call_one(spec(), (place, *(b.bitcast(v, word) for v in values)))
+        old = b.call_one(spec(), (place, *(b.bitcast(v, word) for v in values)), params)
         return (b.bitcast(old, Scalar(pointer.type.dtype)),)
 
     return Expand(build)
@@ -59,7 +73,7 @@ def _retry(combine: Combine) -> Expand:
         seen = Value(word)
         with b.block((seen,)) as before:
             changed = b.bitcast(combine(b, b.bitcast(seen, value.type), value), word)
-            found = b.call_one(atomic_cas, (place, seen, changed))
+            found = b.call_one(atomic_cas, (place, seen, changed), params)
             b.condition(b.compare(CompareKind.NE, found, seen), found)
         latest = Value(word)
         with b.block((latest,)) as after:
@@ -79,6 +93,7 @@ def _atomic(name: str, by_dtype: ByDtype, doc: str, source: str, *values: str) -
         sigs=tuple(
             sig([Pointer(d, s), *[d] * (len(args) - 1)], d) for d in by_dtype for s in (Space.GLOBAL, Space.SHARED)
         ),
+        params=(order_param(*ORDERS), SCOPE),
         effects=frozenset({Effect.READ, Effect.WRITE}),
         lower=dict.fromkeys(TARGETS, by_dtype),
         doc=f"{doc} Returns the element from before.",
@@ -100,7 +115,7 @@ def _extremum(spec: Intrinsic) -> Combine:
 
 def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
     pointer, value = args
-    return b.call(atomic_add, (pointer, b.neg(value)))
+    return b.call(atomic_add, (pointer, b.neg(value)), params)
 
 
 atomic_cas: Intrinsic = _atomic(
@@ -156,4 +171,31 @@ atomic_exchange: Intrinsic = _atomic(
     {**_integers(Native.ATOMIC_EXCHANGE), **_floats(_on_bits(lambda: atomic_exchange))},
     "Replace the element by `value`.",
     "PTX ISA, atom.exch",
+)
+
+
+_ACCESSED = (*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES)
+_PLACES = [Pointer(dtype, space) for dtype in _ACCESSED for space in (Space.GLOBAL, Space.SHARED)]
+
+atomic_load = define(
+    name="atomic_load",
+    public_in=(),
+    args=("pointer",),
+    params=(order_param("relaxed", "acquire", "seq_cst"), SCOPE),
+    sigs=tuple(sig([place], place.dtype) for place in _PLACES),
+    effects=frozenset({Effect.READ, Effect.ORDER}),
+    lower=dict.fromkeys(TARGETS, Native.ATOMIC_LOAD),
+    doc="Read the element in one indivisible step.",
+    source="PTX ISA, ld.relaxed, ld.acquire",
+)
+atomic_store = define(
+    name="atomic_store",
+    public_in=(),
+    args=("pointer", "value"),
+    params=(order_param("relaxed", "release", "seq_cst"), SCOPE),
+    sigs=tuple(Sig((place, Scalar(place.dtype)), ()) for place in _PLACES),
+    effects=frozenset({Effect.WRITE, Effect.ORDER}),
+    lower=dict.fromkeys(TARGETS, Native.ATOMIC_STORE),
+    doc="Write the element in one indivisible step.",
+    source="PTX ISA, st.relaxed, st.release",
 )

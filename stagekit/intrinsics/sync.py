@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stagekit.intrinsics.order import SCOPE, acquires, order_param, releases
 from stagekit.intrinsics.registry import define
-from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Type, Value
+from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Op, Sig, Type, Value, ops
 
 _FENCE = frozenset({Effect.READ, Effect.WRITE})
 _WARP_BARRIER = _FENCE | {Effect.COLLECTIVE}
 _BLOCK_BARRIER = _WARP_BARRIER | {Effect.SYNC}
 _EVERYWHERE = ("stagekit", "stagekit.cuda")
-
-SCOPES = ("block", "device", "system")
 
 
 def _block_barrier(name: str, native: Native, doc: str, instruction: str, *result: Type) -> Intrinsic:
@@ -76,14 +75,14 @@ syncwarp = define(
 )
 fence = define(
     name="fence",
-    public_in=(),
+    public_in=_EVERYWHERE,
     args=(),
-    params=(Param("scope", SCOPES, "device"),),
+    params=(order_param("acq_rel", "seq_cst", default="acq_rel"), SCOPE),
     sigs=(Sig((), ()),),
     effects=_FENCE,
     lower=dict.fromkeys(TARGETS, Native.FENCE),
-    doc='Order this thread\'s earlier reads and writes before its later ones, as seen by "block", "device" or "system".',
-    source="PTX ISA, membar / fence",
+    doc="Order this thread's memory accesses as seen by the threads of `scope`. Waits for nobody.",
+    source="PTX ISA, fence",
 )
 
 
@@ -91,7 +90,7 @@ def _fence(name: str, scope: str, seen_by: str, instruction: str) -> Intrinsic:
     """Define `fence` with a fixed scope."""
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-        return b.call(fence, (), (scope,))
+        return b.call(fence, (), ("seq_cst", scope))
 
     return define(
         name=name,
@@ -106,5 +105,17 @@ def _fence(name: str, scope: str, seen_by: str, instruction: str) -> Intrinsic:
 
 
 threadfence_block = _fence("threadfence_block", "block", "the threads of its block", "membar.cta")
-threadfence = _fence("threadfence", "device", "all threads of the device", "membar.gl")
-threadfence_system = _fence("threadfence_system", "system", "all devices and the host", "membar.sys")
+threadfence = _fence("threadfence", "gpu", "all threads of the device", "membar.gl")
+threadfence_system = _fence("threadfence_system", "sys", "all devices and the host", "membar.sys")
+
+_FENCES = (fence, threadfence_block, threadfence, threadfence_system)
+
+
+def ordering(op: Op) -> tuple[bool, bool]:
+    """Return whether later accesses stay behind `op`, and whether earlier ones stay in front of it."""
+    if not isinstance(op, ops.IntrinsicOp) or not (op.spec.params or op.spec in _FENCES):
+        return False, False
+    if op.spec in _FENCES:
+        return True, True
+    order = dict(zip([param.name for param in op.spec.params], op.params)).get("order", "relaxed")
+    return acquires(order), releases(order)

@@ -229,7 +229,7 @@ def _is_of_each_thread(op: Op) -> bool:
 
 # effects of ops whose results depend on their operands and the thread alone
 _COMPUTED = frozenset({Effect.VARYING})
-_FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE, Effect.WRITE})
+_FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE, Effect.WRITE, Effect.ORDER})
 
 
 def meets(a: Sum, b: Sum, threads: int) -> bool:

@@ -274,8 +274,9 @@ class Builder:
         return self._many(ops.Breakpoint, {"operands_": operands, "scene": scene})
 
     def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
-        """Call an intrinsic; argument types must match one of its signatures exactly."""
-        return self._many(ops.IntrinsicOp, {"spec": spec, "args": tuple(args), "params": tuple(params)})
+        """Call an intrinsic; argument types must match one of its signatures exactly. params: its defaults if left out."""
+        given = tuple(params) or spec.default_params
+        return self._many(ops.IntrinsicOp, {"spec": spec, "args": tuple(args), "params": given})
 
     def call_one(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> Value:
         (value,) = self.call(spec, args, params)

@@ -52,6 +52,7 @@ class Effect(Enum):
     COLLECTIVE = (
         "collective"  # its result depends on other threads of the warp or block: it must not move across control flow
     )
+    ORDER = "order"  # another thread may change what it reads, or it orders other accesses: it stays where it is
     HOST = "host"  # seen from outside: print, assert
     VARYING = "varying"  # pure, but differs from thread to thread (thread index, lane)
 

@@ -34,11 +34,15 @@ class Sig(NamedTuple):
 
 
 class Param(NamedTuple):
-    """A compile-time parameter, such as `axis`: its name, what it may be, and its default (`...`: none)."""
+    """A compile-time parameter, such as `axis`: its name, what it may be, and its default (`...`: none).
+
+    elsewhere: what other systems call it, or a choice of it, with the name here; for error texts.
+    """
 
     name: str
     choices: tuple[Any, ...] | type
     default: Any = ...
+    elsewhere: Mapping[str, str] = {}
 
     def allows(self, value: Any) -> bool:
         if isinstance(self.choices, tuple):
@@ -69,6 +73,8 @@ class Native(Enum):
     VOTE_ALL = "vote_all"
     MATCH_ANY = "match_any"
     ACTIVE_MASK = "active_mask"
+    ATOMIC_LOAD = "atomic_load"  # args: pointer -> value; params of all atomics: order, scope
+    ATOMIC_STORE = "atomic_store"  # args: pointer, value
     ATOMIC_ADD = "atomic_add"  # args: pointer, value -> old value
     ATOMIC_SUB = "atomic_sub"
     ATOMIC_MIN = "atomic_min"
@@ -78,7 +84,7 @@ class Native(Enum):
     ATOMIC_XOR = "atomic_xor"
     ATOMIC_EXCHANGE = "atomic_exchange"
     ATOMIC_CAS = "atomic_cas"  # args: pointer, expected, desired -> old value
-    FENCE = "fence"  # params: scope
+    FENCE = "fence"  # params: order, scope
 
 
 class Llvm(NamedTuple):
@@ -189,6 +195,11 @@ class Intrinsic:
         given |= {param.name: empty if param.default is ... else param.default for param in self.params}
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in given.items()])
+
+    @functools.cached_property
+    def default_params(self) -> tuple[Any, ...]:
+        """The compile-time parameters of a call that gives none."""
+        return tuple([param.default for param in self.params])
 
     @property
     def call(self) -> str:

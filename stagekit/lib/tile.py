@@ -308,17 +308,17 @@ def _both(valid: Traced, mask: Traced | None) -> Traced | None:
 
 
 @sk._direct
-def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None) -> Tile:
+def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
     rows = zip(tile.elements_of(pointer), tile.elements_of(mask), tile.elements_of(other), tile.valid())
-    return tile.like([sk.load(p, mask=_both(valid, m), other=o) for p, m, o, valid in rows])
+    return tile.like([sk.load(p, mask=_both(valid, m), other=o, **order) for p, m, o, valid in rows])
 
 
 @sk._direct
-def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None) -> None:
+def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
     for p, x, m, valid in zip(tile.elements_of(pointer), tile.elements_of(value), tile.elements_of(mask), tile.valid()):
-        sk.store(p, x, mask=_both(valid, m))
+        sk.store(p, x, mask=_both(valid, m), **order)
 
 
 @sk._direct
@@ -328,16 +328,16 @@ def _is_atomic(function: Any) -> bool:
 
 
 @sk._kernel_only
-def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None) -> Tile:
+def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None, **order: Any) -> Tile:
     """Return the old values; 0 where there is no element or `mask` is false."""
     rows = zip(tile.elements_of(mask), tile.valid(), *[tile.elements_of(a) for a in args])
-    return tile.like([_atomic_where(_both(valid, m), function, row) for m, valid, *row in rows])
+    return tile.like([_atomic_where(_both(valid, m), function, row, order) for m, valid, *row in rows])
 
 
-def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced]) -> Traced:
+def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced], order: dict[str, Any]) -> Traced:
     if allowed is None:
-        return function(*args)
+        return function(*args, **order)
     old = args[0].dtype(0)
     if allowed:
-        old = function(*args)
+        old = function(*args, **order)
     return old

@@ -219,7 +219,14 @@ def is_computed(spec: Intrinsic, context: PassContext) -> bool:
 
 
 @pytest.mark.parametrize(
-    "call", ["ballot_sync(%m, %go) : u32", "atomic_add(%A, %n) : i64", "any_sync(%m, %go) : bool", "activemask() : u32"]
+    "call",
+    [
+        "ballot_sync(%m, %go) : u32",
+        'atomic_add(%A, %n) {params=("relaxed", "gpu")} : i64',
+        'atomic_load(%A) {params=("relaxed", "gpu")} : i64',
+        "any_sync(%m, %go) : bool",
+        "activemask() : u32",
+    ],
 )
 def test_what_looks_at_others_is_not_reused(call: str) -> None:
     twice = f"%0 = intrinsic.{call} %1 = intrinsic.{call}"

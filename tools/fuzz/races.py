@@ -97,6 +97,13 @@ class Drawing:
     def wide(self, depth: int) -> list[Tree]:
         return [["wide", self.place()]]
 
+    def ordered(self, depth: int) -> list[Tree]:
+        """A load, a store or an update with an order and a scope."""
+        kind, order = self.pick(
+            (("load", "acquire"), ("store", "release"), ("update", "acq_rel"), ("update", "release"))
+        )
+        return [[kind, *self._told(), self.pick((order, order, "relaxed", "seq_cst")), self._scope()]]
+
     def fence(self, depth: int) -> list[Tree]:
         return [["fence", self.pick(("device", "device", "block"))]]
 
@@ -117,7 +124,7 @@ class Drawing:
     def tell(self, depth: int) -> list[Tree]:
         """Threads, or one of them, hand over what they or another wrote."""
         told = [self.pick(("seen", "swap", "compare")), *self._told(), self.random.randrange(2)]
-        hand_over = [*self._perhaps(Drawing.fence, depth), told]
+        hand_over = self.pick(([*self._perhaps(Drawing.fence, depth), told], self.ordered(depth)))
         one: Tree = ["if", self.pick(("thread", "block", "warp")), self.random.randrange(3), hand_over, []]
         before = self._perhaps(self.pick((Drawing.barrier, Drawing.syncwarp)), depth) if depth == 0 else []
         return [*self._data(), *before, *self.pick((hand_over, [one]))]
@@ -128,6 +135,8 @@ class Drawing:
         if depth == 0 and self.random.random() < 0.5:
             one: Tree = ["if", "thread", self.random.randrange(3), [["seen", *self._told(), 0]], []]
             return [one, self.pick((["barrier"], ["syncwarp", _FULL])), *after]
+        if self.random.random() < 0.5:
+            return [["acquired", *self._told(), self.pick(("relaxed", "acquire", "acquire")), self._scope(), after]]
         return [["told", *self._told(), after]]
 
     def _perhaps(self, form: _Form, depth: int) -> list[Tree]:
@@ -140,12 +149,17 @@ class Drawing:
         one: Tree = ["if", self.pick(("thread", "thread", "below")), self.random.randrange(2), [access], []]
         return [self.pick((access, one, one))]
 
+    def _scope(self) -> str:
+        return self.pick(("gpu", "gpu", "gpu", "block"))
+
     def _told(self) -> list[Any]:
         return [self.array(), self.flag()]
 
 
 _Form = Callable[[Drawing, int], list[Tree]]
-_PLAIN: tuple[_Form, ...] = (Drawing.read, Drawing.read, Drawing.write, Drawing.write, Drawing.atomic, Drawing.fence)
+_PLAIN: tuple[_Form, ...] = (
+    *(Drawing.read, Drawing.read, Drawing.write, Drawing.write, Drawing.atomic, Drawing.fence, Drawing.ordered),
+)
 _NESTED: tuple[_Form, ...] = (
     *(*_PLAIN, Drawing.syncwarp, Drawing.branch, Drawing.tell, Drawing.ask),
     Drawing.ask,
@@ -201,6 +215,10 @@ _CONDITIONS = {
 }
 
 
+def _how(order: str, scope: str) -> str:
+    return f'order="{order}", scope="{scope}"'
+
+
 def _told_by(call: str) -> Callable[..., list[str]]:
     return lambda array, place, number: [f"v += sk.{call.format(f'{array} + {_at(place)}', number)}"]
 
@@ -215,16 +233,26 @@ _TEXT: dict[str, Callable[..., list[str]]] = {
     "seen": _told_by("atomic_add({}, {})"),
     "swap": _told_by("atomic_exchange({}, {})"),
     "compare": _told_by("atomic_cas({}, {}, 1)"),
+    "load": lambda array, place, order, scope: [f"v += sk.load({array} + {_at(place)}, {_how(order, scope)})"],
+    "store": lambda array, place, order, scope: [
+        f"sk.store({array} + {_at(place)}, block * T + tid, {_how(order, scope)})"
+    ],
+    "update": lambda array, place, order, scope: [
+        f"v += sk.atomic_add({array} + {_at(place)}, 1, {_how(order, scope)})"
+    ],
     "wide": lambda place: [f"sk.atomic_add(g.ptr.to(sk.int64) + {_at(place)} // 2, 1)"],
-    "fence": lambda scope: ["sk.threadfence_block()" if scope == "block" else "sk.threadfence()"],
+    "fence": lambda scope: ["sk.threadfence_block()" if scope == "block" else "sk.fence()"],
     "barrier": lambda: ["sk.syncthreads()"],
     "syncwarp": lambda mask: [f"sk.syncwarp({mask})"],
-    **dict.fromkeys(("if", "loop", "told"), lambda *_: []),
+    **dict.fromkeys(("if", "loop", "told", "acquired"), lambda *_: []),
 }
 
 
 _ARMS: dict[str, Callable[..., Sequence[tuple[str, list[Tree]]]]] = {
     "if": lambda kind, number, yes, no: ((f"if {_CONDITIONS[kind].format(number)}:", yes), ("else:", no)),
     "loop": lambda count, body: ((f"for _ in range({count}):", body),),
+    "acquired": lambda array, place, order, scope, body: (
+        (f"if sk.load({array} + {_at(place)}, {_how(order, scope)}) != 0:", body),
+    ),
     "told": lambda array, place, body: ((f"if sk.atomic_add({array} + {_at(place)}, 0) != 0:", body),),
 }

@@ -51,14 +51,26 @@ class Thread:
 
 
 class Access(NamedTuple):
-    """One access of one unit by one thread. moment: how many accesses the thread has made. stored: the bits, of a write."""
+    """One access of one unit by one thread. moment: how many accesses the thread has made. stored: the bits, of a write.
+
+    order, scope: of an atomic, or a load or store with an order. Others have "" and stand for themselves.
+    """
 
     thread: int
+    block: int
     moment: int
     role: Role
     size: int
     stored: bytes
     is_seen: bool
+    order: str
+    scope: Scope
+    in_global: bool
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is an atomic that may store."""
+        return bool(self.order) and self.role != "read"
 
 
 Place = tuple[Any, int]  # an arena, and a unit or a byte of it
@@ -88,7 +100,9 @@ class ExactRaces(Watcher):
             bits = stored[lane].tobytes()
             for first in range(0, size, unit):
                 part = bits[first : first + unit]
-                now = Access(thread, clock[thread], role, size, part, touch.access.is_seen)
+                access = touch.access
+                how = access.is_seen, access.order, access.scope, access.space is Space.GLOBAL
+                now = Access(thread, thread >> self.launch.tag_shift, clock[thread], role, size, part, *how)
                 place = touch.allocation.arena, (start + first) // unit
                 if place not in self.racy and self._races(place, now):
                     self.racy.add(place)
@@ -106,9 +120,9 @@ class ExactRaces(Watcher):
         seen = (
             i for i, each in enumerate(earlier) if each.role == "atomic" and each.is_seen and self._is_over(each, now)
         )
-        behind = -1 if now.role == "atomic" else max(seen, default=-1)
+        behind = -1 if now.order else max(seen, default=-1)
         return any(
-            _conflict(each, now) and not self._is_over(each, now) and not (each.role == "atomic" and i <= behind)
+            _conflict(each, now) and not self._is_over(each, now) and not (each.changes and i <= behind)
             for i, each in enumerate(earlier)
         )
 
@@ -121,18 +135,26 @@ class ExactRaces(Watcher):
                 del self.messages[other, low, high]
 
     def updated(self, touch: Touch, is_written: Any) -> None:
-        size = touch.access.dtype.itemsize
+        size, order, scope = touch.access.dtype.itemsize, touch.access.order, touch.access.scope
         flags = np.broadcast_to(is_written, len(touch.indices())).tolist()
         for (number, start), writes in zip(self._lanes(touch), flags, strict=True):
             thread, block = self.threads[number], number >> self.launch.tag_shift
             key = touch.allocation.arena, start, start + size
             message = self.messages.setdefault(key, {})
             if touch.access.is_seen:
-                thread.found_device = merged(thread.found_device, message.get("device", {}))
-                thread.found_block = merged(thread.found_block, message.get(block, {}))
+                of_device = {} if scope == "block" else message.get("device", {})
+                if order in ("acquire", "acq_rel", "seq_cst"):
+                    thread.clock = merged(thread.clock, of_device, message.get(block, {}))
+                else:
+                    thread.found_device = merged(thread.found_device, of_device)
+                    thread.found_block = merged(thread.found_block, message.get(block, {}))
             if writes:
-                message["device"] = merged(message.get("device", {}), thread.fenced_device)
-                message[block] = merged(message.get(block, {}), thread.fenced_block)
+                if touch.access.role == "write":
+                    message.clear()
+                own = thread.clock if order in ("release", "acq_rel", "seq_cst") else {}
+                if scope != "block":
+                    message["device"] = merged(message.get("device", {}), thread.fenced_device, own)
+                message[block] = merged(message.get(block, {}), thread.fenced_block, own)
 
     # -- edges --------------------------------------------------------------------------------------------------------
 
@@ -177,6 +199,7 @@ class ExactRaces(Watcher):
 def _conflict(x: Access, y: Access) -> bool:
     if x.thread == y.thread or x.role == y.role == "read":
         return False
-    if x.role == y.role == "atomic":
-        return x.size != y.size
-    return not (x.role == y.role == "write" and x.stored == y.stored)
+    if x.order and y.order:
+        return x.size != y.size or ("block" in (x.scope, y.scope) and x.block != y.block and x.in_global)
+    is_plain = not (x.order or y.order)
+    return not (is_plain and x.role == y.role == "write" and x.stored == y.stored)

@@ -1,4 +1,4 @@
-"""Atomics: one lane after another. Shared memory belongs to one OS thread at a time, so there they are plain accesses.
+"""Atomics: one lane after another. Shared memory belongs to one OS thread at a time, so there updates are plain accesses.
 
 Where all lanes add to one address and nobody reads the old value, the lanes are summed first (integers: exact).
 """
@@ -26,7 +26,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     dtype, one = pointer_type.dtype, scalar_pointer(warp, pointer_type, address_of(pointer))
     is_used = op.result in warp.kernel.used
     if one and not is_used and native in _COMBINABLE and dtype.is_integer:
-        _update(warp, native, pointer_type, one, [_combined(warp, native, dtype, values[0])])
+        _update(warp, op, native, one, [_combined(warp, native, dtype, values[0])])
         return
     inputs = [per_lane(warp, arg.type, form) for arg, form in zip(op.args, (pointer, *values), strict=True)]
     old = for_each_lane(
@@ -34,18 +34,56 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         warp.mask,
         inputs,
         scalar_type(dtype) if is_used else "",
-        lambda scalars: _update(warp, native, pointer_type, scalars[0], scalars[1:]),
+        lambda scalars: _update(warp, op, native, scalars[0], scalars[1:]),
     )
     warp[op.result] = Varying(old or "zeroinitializer", unknown(dtype))
 
 
-def _update(warp: Warp, native: Native, pointer: Pointer, place: str, values: list[str]) -> str:
+def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    (pointer,) = op.args
+    assert isinstance(pointer.type, Pointer)
+    dtype = pointer.type.dtype
+    held, how = scalar_type(dtype), f"{_order(op)}, align {dtype.itemsize}"
+
+    def load(place: str) -> str:
+        return warp.w.emit(f"load atomic {held}, ptr {place} {how}")
+
+    one = scalar_pointer(warp, pointer.type, address_of(warp[pointer]))
+    if one:
+        warp[op.result] = Uniform(load(one), unknown(dtype))
+        return
+    inputs = [per_lane(warp, pointer.type, warp[pointer])]
+    found = for_each_lane(warp, warp.mask, inputs, held, lambda scalars: load(scalars[0]))
+    warp[op.result] = Varying(found, unknown(dtype))
+
+
+def emit_atomic_store(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    dtype = op.args[0].type.dtype
+    held, how = scalar_type(dtype), f"{_order(op)}, align {dtype.itemsize}"
+
+    def store(scalars: list[str]) -> str:
+        warp.w.line(f"store atomic {held} {scalars[1]}, ptr {scalars[0]} {how}")
+        return ""
+
+    for_each_lane(warp, warp.mask, [per_lane(warp, arg.type, warp[arg]) for arg in op.args], "", store)
+
+
+def _order(op: ops.IntrinsicOp) -> str:
+    """Return the order of an atomic as LLVM spells it. Every scope may span OS threads: a block is one, which costs nothing."""
+    order: str = op.params[0]
+    return "monotonic" if order == "relaxed" else order
+
+
+def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values: list[str]) -> str:
     """Write one lane's step; return the old value."""
+    pointer, order = op.args[0].type, _order(op)
+    assert isinstance(pointer, Pointer)
     if pointer.space is Space.SHARED:
         return _plain_update(warp, native, pointer.dtype, place, values)
-    w, held, order = warp.w, scalar_type(pointer.dtype), "monotonic"
+    w, held = warp.w, scalar_type(pointer.dtype)
     if native is Native.ATOMIC_CAS:
-        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {order}")
+        failed = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {failed}")
         return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
     return w.emit(f"atomicrmw {arith.atomic_operation(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stagekit import dtypes
 from stagekit.backends.host import collective
-from stagekit.backends.host.atomics import emit_atomic
+from stagekit.backends.host.atomics import emit_atomic, emit_atomic_load, emit_atomic_store
 from stagekit.backends.host.forms import LANES, Form, Linear, number
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import for_each_lane
@@ -61,8 +61,8 @@ def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     """Write a fence between OS threads. A block is one, and a warp is in lockstep: within them nothing is needed."""
-    if native is Native.FENCE and op.params[0] != "block":
-        warp.w.line("fence seq_cst")
+    if native is Native.FENCE and op.params[1] != "block":
+        warp.w.line(f"fence {op.params[0]}")
 
 
 # -- functions --------------------------------------------------------------------------------------------------------
@@ -111,4 +111,6 @@ _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.MATCH_ANY: collective.emit_match_any,
     Native.ACTIVE_MASK: collective.emit_active_mask,
     **{native: emit_atomic for native in Native if native.value.startswith("atomic_")},
+    Native.ATOMIC_LOAD: emit_atomic_load,
+    Native.ATOMIC_STORE: emit_atomic_store,
 }

@@ -46,6 +46,7 @@ def read(team: Team, address: AnyPointers, mask: Array | None, access: Access) -
         for watcher in team.launch.watchers:
             watcher.access(touch, None)
         values = touch.view.elements[touch.index]
+        _note_order(touch, False)
         if access.dtype.kind == "bool":
             values = values != 0  # any byte but 0 is True
         if touch.lanes is None or (isinstance(address, Pointers) and not isinstance(values, np.ndarray)):
@@ -59,14 +60,23 @@ def read(team: Team, address: AnyPointers, mask: Array | None, access: Access) -
 
 def write(team: Team, address: AnyPointers, value: Any, mask: Array | None, access: Access) -> None:
     """Store `value` for the lanes of `mask`; where several store to one element, the last lane wins."""
-    team.launch.writes += 1
     for touch in touches(team, address, mask, access):
         stored = touch.pick(value)
         for watcher in team.launch.watchers:
             watcher.access(touch, stored)
         if isinstance(stored, np.ndarray) and not isinstance(touch.index, np.ndarray):
             stored = stored[-1]
-        touch.view.elements[touch.index] = stored
+        elements, index = touch.view.elements, touch.index
+        # a loop that stores what is there, as the programs of blocks do to share what they poll, may still wait in vain
+        team.launch.writes += not team.rounds or bool(np.any(elements[index] != stored))
+        elements[index] = stored
+        _note_order(touch, True)
+
+
+def _note_order(touch: Touch, is_written: bool) -> None:
+    """Tell watchers of an access with an order that it is done."""
+    for watcher in touch.team.launch.watchers if touch.access.order else ():
+        watcher.updated(touch, is_written)
 
 
 def touches(team: Team, address: AnyPointers, mask: Array | None, access: Access) -> Iterator[Touch]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.backends.interp.access import touches
+from stagekit.backends.interp.access import read, touches, write
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Built, Compiler
-from stagekit.backends.interp.team import Team, Values
+from stagekit.backends.interp.team import Access, Team, Values
 from stagekit.ir import BinaryKind, Native, ops, semantics
 
 
@@ -106,6 +106,36 @@ def _at_once(atomic: Atomic, elements: Array, index: Array, values: Array) -> Ar
     return found
 
 
+def fence_first(team: Team, access: Access) -> None:
+    """Let the active lanes pass the fence in front of an access that is sequentially consistent."""
+    for watcher in team.launch.watchers if access.order == "seq_cst" else ():
+        watcher.fence(team, access.scope)
+
+
+def build_load(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the step of a load with an order."""
+    access = c.access(op, "read", op.args[0])
+    result, pointer = c.numbers((op.result, *op.args))
+
+    def step(values: Values, team: Team) -> None:
+        fence_first(team, access)
+        values[result] = read(team, values[pointer], team.mask, access)
+
+    return (step,)
+
+
+def build_store(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the step of a store with an order."""
+    access = c.access(op, "write", op.args[0])
+    pointer, value = c.numbers(op.args)
+
+    def step(values: Values, team: Team) -> None:
+        fence_first(team, access)
+        write(team, values[pointer], values[value], team.mask, access)
+
+    return (step,)
+
+
 def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     """Build the step of an atomic."""
     access = c.access(op, "atomic", op.args[0])
@@ -114,6 +144,7 @@ def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     add_up = None if access.is_seen else atomic.add_up
 
     def step(values: Values, team: Team) -> None:
+        fence_first(team, access)
         found: Any = np.zeros(team.lanes, access.dtype.numpy)
         given = [team.spread(values[n]) for n in operands]
         operand = given[0] if len(given) == 1 else np.stack(given, axis=1)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagekit.backends.interp.analysis import native_of
-from stagekit.backends.interp.atomics import ATOMICS, build_atomic
+from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_store
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step
@@ -153,7 +153,7 @@ def _syncwarp(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
 def _fence(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     def step(values: Values, team: Team) -> None:
         for watcher in team.launch.watchers:
-            watcher.fence(team, op.params[0])
+            watcher.fence(team, op.params[1])
 
     return (step,)
 
@@ -259,6 +259,8 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.MATCH_ANY: _of_team(_match_any),
     Native.ACTIVE_MASK: _of_team(lambda team: team.from_warps(bit_sets(team.active_rows())[:, None])),
     **dict.fromkeys(ATOMICS, build_atomic),
+    Native.ATOMIC_LOAD: build_load,
+    Native.ATOMIC_STORE: build_store,
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}

@@ -5,8 +5,9 @@
     syncwarp         all that the lanes did which met there; a shuffle or a vote orders nothing
     message          a lane passes a fence, then updates an element by an atomic; the result of another lane's atomic shows that
                      update, or a later one of the chain of atomics that goes on from it, and that lane passes a fence: what came
-                     before the first fence is ordered before what comes after the second. The two fences must reach each other:
-                     they are of one block, or neither has the scope "block"
+                     before the first fence is ordered before what comes after the second. An access that releases is its own
+                     fence in front, one that acquires its own fence behind. Sender and receiver must reach each other: they are
+                     of one block, or none of the fences and accesses has the scope "block"
 
 The order is transitive. Fences are sequentially consistent, as `membar` is, so either of the two may stand behind a barrier or a
 `syncwarp` from its atomic, in another thread. A barrier also completes what atomics of its block have found, as CUDA's own
@@ -31,7 +32,7 @@ import numpy as np
 
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Program
-from stagekit.backends.interp.team import WARP_SHIFT, LaunchState, Scope, Team, Touch, Watcher, bit_sets
+from stagekit.backends.interp.team import WARP_SHIFT, Access, LaunchState, Scope, Team, Touch, Watcher, bit_sets
 from stagekit.ir import Native
 from stagekit.limits import WARP
 
@@ -93,6 +94,10 @@ class Scoped(NamedTuple):
 
     device: Known = NOTHING
     block: Known = NOTHING
+
+    def within(self, scope: Scope) -> Scoped:
+        """Return what of it an access of this scope tells or finds."""
+        return Scoped(NOTHING, self.block) if scope == "block" else self
 
     def joined(self, other: Scoped) -> Scoped:
         """Return both together; `self` where `other` adds nothing."""
@@ -242,8 +247,8 @@ class Clocks(Watcher):
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
-        self.has_fence = program.has(Native.FENCE)
-        self.knows_lanes = self.has_fence or program.has(Native.WARP_BARRIER)
+        self.has_messages = program.has(Native.FENCE) or any(a.acquires or a.releases for a in program.accesses)
+        self.knows_lanes = self.has_messages or program.has(Native.WARP_BARRIER)
         self.teams: dict[Team, Clock] = {}
         self.blocks: dict[int, _Block] = {}
         self.messages: dict[Any, dict[tuple[int, int], _Message]] = {}
@@ -307,36 +312,54 @@ class Clocks(Watcher):
         return self.blocks.setdefault(tag >> self.shift, _Block(self._path))
 
     def updated(self, touch: Touch, is_written: Any) -> None:
-        messages = self.messages.get(touch.allocation.arena)
-        if not self.has_fence or not (messages or self.blocks):
+        access, messages = touch.access, self.messages.get(touch.allocation.arena)
+        if not self.has_messages or not (messages or self.blocks or access.releases):
             return
         messages = self.messages.setdefault(touch.allocation.arena, {})
-        size = touch.access.dtype.itemsize
+        size, clock = access.dtype.itemsize, self.of(touch.team)
         starts = touch.indices() * size + (touch.allocation.arena_start + touch.phase)
         flags = np.broadcast_to(is_written, starts.shape)
-        for tag, start, writes in zip(
-            touch.pick(touch.team.tag).tolist(), starts.tolist(), flags.tolist(), strict=True
+        lanes = (
+            Epochs(touch.team.tag, *clock) if touch.lanes is None else Epochs(touch.team.tag, *clock).at(touch.lanes)
+        )
+        for i, (tag, start, writes) in enumerate(
+            zip(lanes.thread.tolist(), starts.tolist(), flags.tolist(), strict=True)
         ):
             place = start, start + size
-            if touch.access.is_seen and place in messages:
-                self._find(messages[place], tag)
+            if access.is_seen and place in messages:
+                self._find(access, messages[place], tag)
             if writes:
-                self._tell(messages, place, tag)
+                told = self._told(access, tag, lanes, i)
+                if access.role == "write":
+                    messages.pop(place, None)  # of another lane of this store
+                if told.block is not NOTHING:
+                    messages.setdefault(place, _Message()).add(tag >> self.shift, told)
+        if access.releases:
+            self.teams[touch.team] = clock._replace(time=clock.time + 1)
 
-    def _find(self, message: _Message, tag: int) -> None:
-        """Let a lane find a message by an atomic."""
-        block = self._block_of(tag)
-        learnt = block.of(tag)
-        found = learnt.found.joined(message.to(tag >> self.shift))
-        if found is not learnt.found:
-            block.table(tag >> WARP_SHIFT)[tag % WARP] = learnt._replace(found=found)
+    def _find(self, access: Access, message: _Message, tag: int) -> None:
+        """Let a lane find a message by an access: at once if it acquires, else for its next fence."""
+        block, here = self._block_of(tag), message.to(tag >> self.shift)
+        learnt, here = block.of(tag), here.within(access.scope)
+        if access.acquires:
+            changed = learnt._replace(known=join(join(learnt.known, here.device), here.block))
+        else:
+            changed = learnt._replace(found=learnt.found.joined(here))
+        if changed.known is not learnt.known or changed.found is not learnt.found:
+            block.table(tag >> WARP_SHIFT)[tag % WARP] = changed
 
-    def _tell(self, messages: dict[tuple[int, int], _Message], place: tuple[int, int], tag: int) -> None:
-        """Let an atomic of a lane add what it tells of to the message at a place (its bytes)."""
-        block = self.blocks.get(tag >> self.shift)
+    def _told(self, access: Access, tag: int, lanes: Epochs, i: int) -> Scoped:
+        """Return what an access of a lane tells of: what its fences allow, and if it releases, all that is ordered before it."""
+        block, path = self.blocks.get(tag >> self.shift), self._path(tag)
         learnt = Learnt() if block is None else block.of(tag)
-        if learnt.own[1] or learnt.fenced.block is not NOTHING:
-            messages.setdefault(place, _Message()).add(tag >> self.shift, learnt.told(self._path(tag)))
+        told = learnt.told(path)
+        if access.releases:
+            now = lanes.at(np.array([i]))
+            time, warp, of_block = (int(np.ravel(each)[0]) for each in (now.time, now.warp, now.block))
+            floors = entry(path[:3], of_block, {path[3]: Known(warp, {})})
+            everything = join(join(learnt.known, floors), entry(path, time + 1))
+            told = told.joined(Scoped(everything, everything))
+        return told.within(access.scope)
 
     def access(self, touch: Touch, value: Any) -> None:
         """Drop the messages that a plain store overwrites: it is no part of a chain."""

@@ -179,9 +179,12 @@ class Compiler:
         if not isinstance(kind, Pointer):
             raise InternalError(f"{op.mnemonic} through {kind}")
         is_seen = any(map(self.uses.is_used, op.results))
-        stated = (op.align, op.covers) if isinstance(op, ops.Load | ops.Store) else ()
+        stated: dict[str, Any] = (
+            {"align": op.align, "covers": op.covers} if isinstance(op, ops.Load | ops.Store) else {}
+        )
+        order = dict(zip(("order", "scope"), op.params)) if isinstance(op, ops.IntrinsicOp) else {}
         number, axes = len(self.accesses) + 1, self._axes_of(pointer)
-        access = Access(number, role, kind.dtype, kind.space, op.loc, axes, is_seen, *stated)
+        access = Access(number, role, kind.dtype, kind.space, op.loc, axes, is_seen, **stated, **order)
         self.accesses.append(access)
         return access
 

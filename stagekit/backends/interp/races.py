@@ -1,13 +1,14 @@
 """Data races: each access of an element is compared with the accesses of it that came before, by other threads.
 
 Two accesses of different threads race if neither is ordered before the other (`order.py`), unless both read, both are atomics of
-the same bytes, or both store the same bits. Shadow memory per arena, one entry per unit of the smallest element accessed in
-that space:
+the same bytes whose scopes hold the other thread, or both store the same bits. A load or store with an order is an atomic. Shadow
+memory per arena, one entry per unit of the smallest element accessed in that space:
 
     reads      a crowd: the threads that read it, none of which is ordered before a later one
     writes     a crowd: those that stored the value that is there; `replaced`: those that stored the value before
     atomics    a crowd: the last one whose result the kernel uses, and what came after it. What is ordered behind such an atomic
                is ordered behind all that it follows at that element, as its result depends on them
+    loads      a crowd: the threads that loaded it with an order, which no atomic races with
 
 A thread that is ordered before a newcomer may be forgotten: what races with it races with the newcomer. Of stores that holds only
 for another value than the newcomer's, so two crowds are kept. Threads are tags (`LaunchState.tag_shift`).
@@ -260,15 +261,37 @@ class Crowd:
         return self.roll
 
 
-Part = Literal["read", "write", "replaced", "atomic", 1, 2, 4, 8]
+class Kind(NamedTuple):
+    """What atomics must have in common, or they race: the width in bytes, and a scope that holds both.
+
+    in_block: the scope is the block. loads: they only load; these do not race with each other.
+    """
+
+    width: int
+    in_block: bool
+    loads: bool
+
+
+Part = Literal["read", "write", "replaced", "atomic", "load"] | Kind
 Shadow = defaultdict[Part, Crowd]
-"""The crowds of one arena, each made when a thread first joins. A number: the atomics of this width in bytes, of several."""
+"""The crowds of one arena, each made when a thread first joins. A kind: where there are atomics that might race."""
 
 _RIVALS: dict[Part, tuple[Part, ...]] = {
     "read": ("write", "atomic"),
-    "write": ("read", "atomic"),
+    "write": ("read", "atomic", "load"),
     "atomic": ("write", "read"),
+    "load": ("write",),
 }
+
+
+def _part(access: Access) -> Part:
+    if access.order and access.role != "atomic":
+        return "load" if access.role == "read" else "atomic"
+    return access.role
+
+
+def _kind(access: Access) -> Kind:
+    return Kind(access.dtype.itemsize, access.scope == "block" and access.space is Space.GLOBAL, access.role == "read")
 
 
 class Races(Watcher):
@@ -280,16 +303,19 @@ class Races(Watcher):
         self.shadows: dict[Any, Shadow] = {}
         self.constant_arenas = _constant_arenas(launch, program)
         sizes: dict[Space, set[int]] = defaultdict(set)
-        atomic_sizes: dict[Space, set[int]] = defaultdict(set)
+        self.kinds: dict[Space, set[Kind]] = defaultdict(set)
         for access in self.accesses:
-            for some in (sizes, atomic_sizes) if access.role == "atomic" else (sizes,):
-                some[access.space].add(access.dtype.itemsize)
+            sizes[access.space].add(access.dtype.itemsize)
+            if access.order:
+                self.kinds[access.space].add(_kind(access))
         starts = [a.arena_start for a in launch.allocations]
         self.unit_bytes = {space: math.gcd(*given, *starts) for space, given in sizes.items()}
-        self.has_mixed_atomics = {space for space, given in atomic_sizes.items() if len(given) > 1}
+        self.mixed = {
+            s for s, some in self.kinds.items() if any(k.in_block for k in some) or len({k.width for k in some}) > 1
+        }
 
     def access(self, touch: Touch, value: Any) -> None:
-        arena, role = touch.allocation.arena, touch.access.role
+        arena, part = touch.allocation.arena, _part(touch.access)
         if arena.space is Space.LOCAL or arena in self.constant_arenas:
             return
         now, shadow = self._now(touch), self.shadows.get(arena)
@@ -297,15 +323,17 @@ class Races(Watcher):
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
             make_crowd = functools.partial(Crowd, units, self.clocks, arena.space is Space.SHARED)
             shadow = self.shadows[arena] = defaultdict(make_crowd)
-        for rival in _RIVALS[role]:
+        for rival in _RIVALS[part]:
             if (crowd := shadow.get(rival)) is not None:
                 self._report(now, crowd.rivals(now))
-        if role == "write":
+        if part == "write":
             self._write(shadow, now, value)
-        elif role == "read":
-            shadow["read"].join(now, shadow["read"].is_over(now))
+        elif part == "atomic" and touch.access.is_seen:
+            shadow[part].begin(now)
         else:
-            self._update(shadow, now)
+            shadow[part].join(now, shadow[part].is_over(now))
+        if touch.access.order and touch.access.space in self.mixed:
+            self._compare_kinds(shadow, now)
 
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         """Forget the rolls of shared memory, all of whose crowds are over."""
@@ -332,20 +360,19 @@ class Races(Watcher):
         lanes = np.repeat(lanes, pieces)
         return Now(touch, units, epochs.at(lanes), lanes)
 
-    def _update(self, shadow: Shadow, now: Now) -> None:
-        """Record atomics. Those of another width than earlier ones conflict with them."""
-        atomics, access = shadow["atomic"], now.touch.access
-        if access.is_seen:
-            atomics.begin(now)
-        else:
-            atomics.join(now, atomics.is_over(now))
-        if access.space in self.has_mixed_atomics:
-            for width in (1, 2, 4, 8):
-                crowd = shadow[width]
-                if width == access.dtype.itemsize:
-                    crowd.join(now, crowd.is_over(now))
-                else:
-                    self._report(now, crowd.rivals(now))
+    def _compare_kinds(self, shadow: Shadow, now: Now) -> None:
+        """Report atomics of another width than earlier ones, and those whose scope leaves the other thread out."""
+        mine, shift = _kind(now.touch.access), self.clocks.shift
+        shadow[mine].join(now, shadow[mine].is_over(now))  # first, since threads of one touch may be of several blocks
+        for theirs in self.kinds[now.touch.access.space]:
+            may_race = theirs.width != mine.width or theirs.in_block or mine.in_block
+            if not may_race or (theirs.loads and mine.loads):
+                continue
+            rivals = shadow[theirs].rivals(now)
+            if theirs.width == mine.width:
+                is_elsewhere = rivals.threads >> shift != now.epochs.thread[rivals.entries] >> shift
+                rivals = rivals.only(np.flatnonzero(is_elsewhere))
+            self._report(now, rivals)
 
     def _write(self, shadow: Shadow, now: Now, value: Any) -> None:
         writes, units = shadow["write"], now.units

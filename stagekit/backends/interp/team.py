@@ -21,6 +21,7 @@ from stagekit.backends.interp.memory import Allocation, Array, View, in_lane
 from stagekit.backends.interp.options import Options
 from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.dtypes import DType
+from stagekit.intrinsics.order import acquires, releases
 from stagekit.ir import Space
 from stagekit.limits import WARP
 
@@ -29,7 +30,7 @@ AXES = "xyz"
 
 Values = list[Any]
 Role = Literal["read", "write", "atomic"]
-Scope = Literal["block", "device", "system"]
+Scope = Literal["block", "gpu", "sys"]
 
 
 # -- a launch ---------------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ class Access:
     """An op of the kernel that accesses memory.
 
     number: its position among all of them, from 1. axes: of `A[i, j]`. is_seen: whether the kernel uses what is read. align,
-    covers: as the op states them.
+    covers: as the op states them. order, scope: of an atomic, or of a load or store that has them; "" and "gpu" for plain ones.
     """
 
     number: int
@@ -298,6 +299,16 @@ class Access:
     is_seen: bool
     align: int | None = None
     covers: int = 1
+    order: str = ""
+    scope: Scope = "gpu"
+
+    @property
+    def acquires(self) -> bool:
+        return acquires(self.order)
+
+    @property
+    def releases(self) -> bool:
+        return releases(self.order)
 
 
 class Touch(NamedTuple):
@@ -344,7 +355,7 @@ class Watcher:
         """Observe lanes that touch memory. value: what they store, one per such lane or a scalar; None for a read."""
 
     def updated(self, touch: Touch, is_written: Any) -> None:
-        """Observe that lanes have updated memory by an atomic. is_written: whether they stored, one for all or one per lane."""
+        """Observe that lanes have accessed memory with an order. is_written: whether they stored, one for all or one per lane."""
 
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         """Observe a block barrier. teams: those of some blocks. here: of each of their blocks, whether its threads are there."""

@@ -74,29 +74,56 @@ _WHOLE_WARP = (("i32", str(WARP - 1)),)  # the last lane that a shuffle may read
 _NO_LIMIT = (("i32", "0"),)  # for `up`, which reads lanes below
 
 
-def _fence(e: Emitter, scope: str) -> str:
-    return e.w.call("void", f"llvm.nvvm.membar.{_FENCES[scope]}", [])
+# -- what is ordered --------------------------------------------------------------------------------------------------
+
+_SCOPES = {"block": 'syncscope("block") ', "gpu": 'syncscope("device") ', "sys": ""}
+_PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
 
 
-_FENCES = {"block": "cta", "device": "gl", "system": "sys"}
+def _order(order: str, scope: str) -> str:
+    """Return an order as LLVM spells it."""
+    return _SCOPES[scope] + ("monotonic" if order == "relaxed" else order)
 
 
-# -- atomics ----------------------------------------------------------------------------------------------------------
+def _fence(e: Emitter, op: ops.IntrinsicOp) -> str:
+    order, scope = op.params
+    if order == "seq_cst":
+        return e.w.call("void", f"llvm.nvvm.membar.{_FENCES[scope]}", [])
+    e.w.line(f"fence {_order(order, scope)}")
+    return ""
 
-_ORDER = 'syncscope("device") monotonic'
+
+_FENCES = {"block": "cta", "gpu": "gl", "sys": "sys"}
+
+
+def _load(e: Emitter, op: ops.IntrinsicOp) -> str:
+    (pointer,) = op.args
+    order = f"{_order(*op.params)}{_align(pointer.type.dtype)}"
+    return e.w.emit(f"load atomic {e.type(op.result)}, {e.typed(pointer)} {order}")
+
+
+def _store(e: Emitter, op: ops.IntrinsicOp) -> str:
+    pointer, value = op.args
+    e.w.line(f"store atomic {e.typed(value)}, {e.typed(pointer)} {_order(*op.params)}{_align(pointer.type.dtype)}")
+    return ""
 
 
 def _atomic(native: Native) -> Rule:
-    """Return the rule for one `atomicrmw`. LLVM makes compare-and-swap loops of the widths that the hardware lacks."""
+    """Return the rule for one `atomicrmw`. LLVM makes compare-and-swap loops of the widths that the hardware lacks.
+
+    Of those that it makes one instruction of it forgets order and scope, so they are written as PTX.
+    """
 
     def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
         pointer, value = op.args
         dtype = pointer.type.dtype
+        if op.params != ("relaxed", "gpu") and (dtype.bits >= 32 or native in _BITWISE):
+            return _ptx_atomic(e, op, native)
         held, operand = e.pair(value)
         if dtype is bfloat16:  # everywhere else an i16 of its bits, which LLVM cannot add as floats
             held, operand = "bfloat", e.w.emit(f"bitcast i16 {operand} to bfloat")
         verb = arith.atomic_operation(native, dtype)
-        old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_ORDER}{_align(dtype)}")
+        old = e.w.emit(f"atomicrmw {verb} {e.typed(pointer)}, {held} {operand} {_order(*op.params)}{_align(dtype)}")
         return e.w.emit(f"bitcast bfloat {old} to i16") if held == "bfloat" else old
 
     return rule
@@ -105,8 +132,53 @@ def _atomic(native: Native) -> Rule:
 def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> str:
     pointer, expected, desired = map(e.typed, op.args)
     dtype = op.args[0].type.dtype
-    pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {_ORDER} monotonic{_align(dtype)}")
+    failed = {"acquire": "acquire", "acq_rel": "acquire", "seq_cst": "seq_cst"}.get(op.params[0], "monotonic")
+    pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {_order(*op.params)} {failed}{_align(dtype)}")
     return e.w.emit(f"extractvalue {{ {e.type(op.result)}, i1 }} {pair}, 0")
+
+
+def _ptx_atomic(e: Emitter, op: ops.IntrinsicOp, native: Native) -> str:
+    """Write an atomic with an order and a scope."""
+    pointer, value = op.args
+    dtype = pointer.type.dtype
+    if dtype.bits >= 32:
+        return _ptx(e, op, native, e.typed(pointer), _ptx_type(native, dtype), e.pair(value))
+    # of the 32-bit word around it, the other bits are left alone
+    held, operand = e.pair(value)
+    place, address = e.type(pointer), e.w.emit(f"ptrtoint {e.typed(pointer)} to i64")
+    word = e.w.emit(f"inttoptr i64 {e.w.emit(f'and i64 {address}, -4')} to {place}")
+    shift = e.w.emit(f"trunc i64 {e.w.emit(f'shl i64 {address}, 3')} to i32")
+    shift = e.w.emit(f"and i32 {shift}, 24")
+    bits = e.w.emit(f"shl i32 {e.w.emit(f'zext {held} {operand} to i32')}, {shift}")
+    if native is Native.ATOMIC_AND:
+        ones = e.w.emit(f"shl i32 {(1 << dtype.bits) - 1}, {shift}")
+        bits = e.w.emit(f"or i32 {bits}, {e.w.emit(f'xor i32 {ones}, -1')}")
+    old = e.w.emit(f"lshr i32 {_ptx(e, op, native, f'{place} {word}', 'b32', ('i32', bits))}, {shift}")
+    return e.w.emit(f"trunc i32 {old} to {held}")
+
+
+def _ptx(e: Emitter, op: ops.IntrinsicOp, native: Native, place: str, type_: str, value: tuple[str, str]) -> str:
+    """Write the instruction. PTX has `seq_cst` as a fence in front of `acq_rel`."""
+    order, scope = op.params
+    if order == "seq_cst":
+        e.w.line(f"fence {_order(order, scope)}")
+    space = op.args[0].type.space.value  # type: ignore[union-attr]
+    verb = "exch" if native is Native.ATOMIC_EXCHANGE else native.value.removeprefix("atomic_")
+    sem = "acq_rel" if order == "seq_cst" else order
+    text = f"atom.{sem}.{_PTX_SCOPES[scope]}.{space}.{verb}.{type_} $0, [$1], $2;"
+    register = {"float": "f", "double": "d", "i64": "l"}.get(value[0], "r")
+    constraints = f"={register},l,{register},~{{memory}}"
+    return e.w.emit(f'call {value[0]} asm sideeffect "{text}", "{constraints}"({place}, {" ".join(value)})')
+
+
+_BITWISE = (Native.ATOMIC_AND, Native.ATOMIC_OR, Native.ATOMIC_XOR)
+
+
+def _ptx_type(native: Native, dtype: DType) -> str:
+    if native in _BITWISE or native is Native.ATOMIC_EXCHANGE:
+        return f"b{dtype.bits}"
+    is_extremum = native in (Native.ATOMIC_MIN, Native.ATOMIC_MAX)
+    return f"{'f' if dtype.is_float else 's' if dtype.is_signed and is_extremum else 'u'}{dtype.bits}"
 
 
 def _align(dtype: DType) -> str:
@@ -136,5 +208,7 @@ NATIVES: Mapping[Native, Rule] = {
     Native.ACTIVE_MASK: _call("i32", "llvm.nvvm.activemask"),
     **{native: _atomic(native) for native in Native if native.value.startswith("atomic_")},
     Native.ATOMIC_CAS: _compare_and_swap,
-    Native.FENCE: _along(_fence),
+    Native.ATOMIC_LOAD: _load,
+    Native.ATOMIC_STORE: _store,
+    Native.FENCE: _fence,
 }

@@ -286,8 +286,11 @@ def _lanes(what: str, pointer: OraclePointer, mask: Any, *values: Any) -> tuple[
     return np.broadcast_to(pointer.places, shape), np.broadcast_to(is_on, shape), extent
 
 
-def load(pointer: Any, mask: Any = None, other: Any = None) -> OracleValue:
-    """Return what is at a pointer or a tile of pointers; where `mask` is off, `other` (default 0), and memory is not touched."""
+def load(pointer: Any, mask: Any = None, other: Any = None, order: Any = None, scope: Any = None) -> OracleValue:
+    """Return what is at a pointer or a tile of pointers; where `mask` is off, `other` (default 0), and memory is not touched.
+
+    Programs run one after another, so every access has the strongest order.
+    """
     at = pointer_of(pointer)
     places, is_on, extent = _lanes("load", at, mask, other)
     found = np.array(np.broadcast_to(elements_in(0 if other is None else other, at.dtype), places.shape))
@@ -296,7 +299,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None) -> OracleValue:
     return value_of(found[0] if extent is None else found, at.dtype)
 
 
-def store(pointer: Any, value: Any, mask: Any = None) -> None:
+def store(pointer: Any, value: Any, mask: Any = None, order: Any = None, scope: Any = None) -> None:
     """Write a number or a tile, converted to the dtype of the elements, where `mask` is on."""
     at = pointer_of(pointer)
     places, is_on, extent = _lanes("store", at, mask, value)
