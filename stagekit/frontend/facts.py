@@ -205,6 +205,7 @@ class Facts:
             value = op.operand
         if value not in self.arguments or isinstance(value.type, Pointer):
             raise Unanswerable(f"a result of arithmetic may wrap, and {divisor} is no power of two")
+        _check_on_host(value)
         return self._take([{(value,): 1}], divisor)
 
     def _by_unknowns(self, found: Polynomial) -> dict[Product, dict[Product, int]]:

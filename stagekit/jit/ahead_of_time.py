@@ -81,7 +81,7 @@ def compile(kernel: Any, target: str | None = None) -> Any:
     if target is not None:
         check_target(target)
     if found.has_known_types and (target == "cuda" or (target == "cpu" and found.fixed_block)):
-        _compile_every_entry(found, target, None, None)
+        found.compile(target)
     return found if target is None else BoundKernel(found, target)
 
 

@@ -195,17 +195,20 @@ def test_conditions_may_be_put_together():
         lambda x, n: sk.speculate(x + sk.cuda.thread_idx("x"), multiple_of=16),
         lambda x, n: sk.speculate(n * 0.5 > 1),
         lambda x, n: sk.speculate(n * 3, multiple_of=3),
+        lambda x, n: sk.speculate(n % 3 == 0),
     ],
-    ids=["memory", "thread", "address of a thread", "float", "may wrap"],
+    ids=["memory", "thread", "address of a thread", "float", "may wrap", "uint64"],
 )
-def test_what_arguments_do_not_decide_is_refused(ask):
+def test_what_arguments_do_not_decide_is_refused(ask, request):
+    number = np.uint64(4) if "uint64" in request.node.name else 4
+
     @sk.jit
     def kernel(x, n):
         if ask(x, n):
             sk.store(x, 1)
 
     with pytest.raises(sk.StagingError, match="NOT_OF_ARGUMENTS"):
-        kernel[1, 1](np.zeros(4, np.float32), 4)
+        kernel[1, 1](np.zeros(4, np.float32), number)
 
 
 # -- kernels --------------------------------------------------------------------------------------------------------------
