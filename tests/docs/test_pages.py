@@ -28,6 +28,7 @@ from types import ModuleType
 import pytest
 
 import stagekit as sk
+from tools import placement
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -175,3 +176,8 @@ def _leads_somewhere(page: Path, target: str) -> bool:
 def _anchors_of(file: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_pictures_of_placement_are_as_kernels_tell() -> None:
+    """`python -m tools.placement` draws them."""
+    assert [] == [path.name for path, text in placement.pictures().items() if path.read_text(encoding="utf-8") != text]
