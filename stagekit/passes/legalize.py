@@ -7,7 +7,7 @@
 Casts left: among bool, integers, f32 and f64; f16 from and to f32, f16 to f64; bf16 from and to f32. For all others both
 targets run the same integer code, so that results are the same bits and no compiler runtime library is called.
 On cuda, vectors of f16, and from compute capability 9.0 on of bf16, keep +, - and *: instructions do them that round once, as
-the way through f32 does.
+the way through f32 does. Vectors of f8 become f16 by an instruction from then on.
 
 Relies on: intrinsics already expanded (they make such arithmetic). Keeps: meaning, bit for bit. Linear in the number of ops.
 Sources: `ir/semantics.py` for the meaning; for rounding twice safely, Boldo and Melquiond, "Emulation of FMA and correctly
@@ -43,9 +43,8 @@ _LEGAL_NARROW_CASTS = {
 
 def legalize(fn: Function, context: PassContext) -> Function:
     """Replace ops that the emitter does not know by ops that it knows."""
-    return rewrite(
-        fn, {Binary: functools.partial(_binary, packed=_packed(context)), Unary: _unary, Compare: _compare, Cast: _cast}
-    )
+    binary, cast = (functools.partial(rule, capability=context.capability) for rule in (_binary, _cast))
+    return rewrite(fn, {Binary: binary, Unary: _unary, Compare: _compare, Cast: cast})
 
 
 def is_legal_cast(source: DType, target: DType) -> bool:
@@ -56,17 +55,20 @@ def is_legal_cast(source: DType, target: DType) -> bool:
 def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
     """Return why `legalize` would not leave `op` as it is, or None."""
     what = op.result.type if isinstance(op, Cast) else op.kind
-    return _objection(_packed(context), op.mnemonic, what, op.operands()[0].type)
+    return _objection(context.capability, op.mnemonic, what, op.operands()[0].type)
 
 
 @functools.cache
-def _objection(packed: tuple[DType, ...], mnemonic: str, what: Any, operand: Type) -> str | None:
+def _objection(capability: int, mnemonic: str, what: Any, operand: Type) -> str | None:
     """Return what `illegal` does. what: the kind of an op, or the type that a cast gives."""
-    if isinstance(operand, Pointer) or _is_packed(what, operand, packed):
+    if isinstance(operand, Pointer) or _is_packed(what, operand, capability):
         return None
     dtype = operand.dtype
     if mnemonic == Cast.mnemonic:
-        return None if is_legal_cast(dtype, what.dtype) else f"cast of {dtype.short} to {what.dtype.short}"
+        is_unpacked = unpacks_float8(operand, capability) and what.dtype is float16
+        return (
+            None if is_unpacked or is_legal_cast(dtype, what.dtype) else f"cast of {dtype.short} to {what.dtype.short}"
+        )
     is_formula = what in _FLOAT_BINARY and dtype.is_float
     return f"{mnemonic} of {dtype.short}" if is_formula or not _is_plain(dtype) else None
 
@@ -86,20 +88,23 @@ _FLOAT_BINARY: dict[BinaryKind, Callable[[Term, Term], Term]] = {
 _PACKED = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL)
 
 
-def _packed(context: PassContext) -> tuple[DType, ...]:
-    """Return the dtypes of which the target computes two lanes by one instruction. Source: PTX ISA, add, sub, mul."""
-    if context.target != "cuda":
-        return ()
-    return (float16, bfloat16) if context.capability >= 90 else (float16,)
+_PACKED_SINCE = {float16: 75, bfloat16: 90}
 
 
-def _is_packed(kind: Any, operand: Type, packed: tuple[DType, ...]) -> bool:
-    return kind in _PACKED and isinstance(operand, Vector) and operand.dtype in packed
+def _is_packed(kind: Any, operand: Type, capability: int) -> bool:
+    """Return whether cuda has an instruction for two lanes of `kind` at once. Source: PTX ISA, add, sub, mul."""
+    since = _PACKED_SINCE.get(operand.dtype) if isinstance(operand, Vector) and kind in _PACKED else None
+    return since is not None and capability >= since
 
 
-def _binary(op: Binary, b: Builder, *, packed: tuple[DType, ...]) -> Replacement:
+def unpacks_float8(operand: Type, capability: int) -> bool:
+    """Return whether cuda converts two lanes of `operand` to float16 by one instruction. Source: PTX ISA, cvt."""
+    return capability >= 90 and isinstance(operand, Vector) and operand.dtype in _FLOAT8
+
+
+def _binary(op: Binary, b: Builder, *, capability: int) -> Replacement:
     dtype = op.lhs.type.dtype
-    if not dtype.is_float or _is_packed(op.kind, op.lhs.type, packed):
+    if not dtype.is_float or _is_packed(op.kind, op.lhs.type, capability):
         return None
     formula = _FLOAT_BINARY.get(op.kind)
     if formula is None and _is_plain(dtype):
@@ -127,10 +132,13 @@ def _compare(op: Compare, b: Builder) -> Replacement:
 # -- casts ------------------------------------------------------------------------------------------------------------
 
 
-def _cast(op: Cast, b: Builder) -> Replacement:
+def _cast(op: Cast, b: Builder, *, capability: int) -> Replacement:
     source, target = op.operand.type.dtype, op.result.type.dtype
     if is_legal_cast(source, target):
         return None
+    if unpacks_float8(op.operand.type, capability):
+        half = Term(b, op.operand).cast(float16)  # which holds every float8
+        return None if target is float16 else (_from_plain(half.cast(float32), target).value,)
     return (_from_plain(_to_plain(Term(b, op.operand)), target).value,)
 
 

@@ -23,6 +23,7 @@ from stagekit.ir import BinaryKind, Block, Function, Llvm, Op, Scalar, UnaryKind
 from stagekit.ir.rewriter import Rewriter
 from stagekit.passes import PassContext
 from stagekit.passes.expand import lowering
+from stagekit.passes.legalize import unpacks_float8
 
 Lanes = tuple[Value, ...]
 
@@ -47,7 +48,10 @@ _KEPT: dict[type[Op], Callable[[Any, PassContext], bool]] = {
     ops.Unary: lambda op, _: op.operand.type.dtype in (_FLOATS if op.kind is UnaryKind.NEG else (bool_, *_WORDS)),
     ops.Compare: lambda op, _: op.lhs.type.dtype in (*_FLOATS, *_WORDS),
     ops.Select: lambda op, _: op.result.type.dtype in _HELD,
-    ops.Cast: lambda op, _: (op.operand.type.dtype, op.result.type.dtype) in _CASTS,
+    ops.Cast: lambda op, context: (
+        (op.operand.type.dtype, op.result.type.dtype) in _CASTS
+        or (unpacks_float8(op.operand.type, context.capability) and op.result.type.dtype in _FLOATS)
+    ),
     ops.Bitcast: lambda op, _: op.operand.type.dtype in _HELD and op.result.type.dtype in _HELD,
     ops.IntrinsicOp: lambda op, context: (
         op.args[0].type.dtype in (float32, float64) and isinstance(lowering(op, context), Llvm)

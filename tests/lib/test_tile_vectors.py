@@ -70,7 +70,7 @@ def conversions(a, out, EXTENT: sk.constexpr, TO: sk.constexpr):
 
 
 @each_place
-@each_number
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL_DTYPES if d is not dtypes.bool_], ids=lambda d: d.short)
 def test_conversions_of_vectors_are_those_of_numbers(place, dtype: DType) -> None:
     x = np.resize(exact.samples(dtype, EXTENT, 3), EXTENT)
     for target in dtypes.ARITHMETIC_DTYPES:
@@ -134,6 +134,22 @@ def test_floats_of_16_bits_are_computed_two_at_a_time(dtype: DType, pairs: str, 
 
         assert [bool(each) for each in steps] == [capability >= since] * 3
         assert ("add.rn.f32" in ptx) == (capability < since)
+
+
+@pytest.mark.parametrize("dtype", [sk.float8_e4m3fn, sk.float8_e5m2], ids=lambda d: d.short)
+def test_float8_becomes_a_wider_float_two_at_a_time(dtype: DType) -> None:
+    @sk.jit
+    def kernel(a, half, single):
+        at = sk.arange(0, 8 * 1024)
+        x = sk.load(a + at)
+        sk.store(half + at, x.to(sk.float16))
+        sk.store(single + at, x.to(sk.float32))
+
+    kernel = kernel.specialize(a=sk.Pointer(dtype), half=sk.Pointer(sk.float16), single=sk.Pointer(sk.float32))
+    for capability in (89, 90):
+        ptx = kernel.compile("cuda", capability=capability).code.decode()
+
+        assert ("cvt.rn.f16x2" in ptx) == (capability >= 90)
 
 
 @sk.jit

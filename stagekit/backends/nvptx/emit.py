@@ -23,7 +23,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
-from stagekit.ir import Op, Space, Value, Vector, ops
+from stagekit.ir import Op, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
@@ -73,12 +73,15 @@ def _select(e: Emitter, op: ops.Select) -> None:
 
 def _cast(e: Emitter, op: ops.Cast) -> None:
     source, target, a = _dtype(op.operand), _dtype(op.result), e.operands[op.operand]
+    count = lanes_of(op.operand.type)
     if source.is_float and target.is_integer:
         e.operands[op.result] = _float_to_integer(e.w, source, target, a)
-    elif source is dtypes.bfloat16 and isinstance(op.operand.type, Vector):
-        e.operands[op.result] = _bfloats_to_floats(e.w, op.operand.type.count, a)
+    elif source is dtypes.bfloat16 and count:
+        e.operands[op.result] = _bfloats_to_floats(e.w, count, a)
+    elif source in _UNPACKING and count:
+        e.operands[op.result] = _unpacked(e.w, source, count, a)
     else:
-        e.operands[op.result] = arith.cast(e.w, source, target, lanes_of(op.operand.type), a)
+        e.operands[op.result] = arith.cast(e.w, source, target, count, a)
 
 
 def _bfloats_to_floats(w: Writer, count: int, a: str) -> str:
@@ -93,6 +96,20 @@ def _bfloats_to_floats(w: Writer, count: int, a: str) -> str:
     order = ", ".join(f"i32 {lane // 2 + lane % 2 * (count // 2)}" for lane in range(count))
     bits = w.emit(f"shufflevector {words} {even}, {words} {odd}, <{count} x i32> <{order}>")
     return w.emit(f"bitcast <{count} x i32> {bits} to <{count} x float>")
+
+
+_UNPACKING = {dtypes.float8_e4m3fn: "e4m3x2", dtypes.float8_e5m2: "e5m2x2"}
+
+
+def _unpacked(w: Writer, source: DType, count: int, a: str) -> str:
+    """Convert vectors from float8 to float16, two lanes at a time."""
+    words, found = w.emit(f"bitcast <{count} x i8> {a} to <{count // 2} x i16>"), "poison"
+    for pair in range(count // 2):
+        word = w.emit(f"extractelement <{count // 2} x i16> {words}, i64 {pair}")
+        halves = w.call("<2 x half>", f"llvm.nvvm.{_UNPACKING[source]}.to.f16x2.rn", [("i16", word)])
+        bits = w.emit(f"bitcast <2 x half> {halves} to i32")
+        found = w.emit(f"insertelement <{count // 2} x i32> {found}, i32 {bits}, i64 {pair}")
+    return w.emit(f"bitcast <{count // 2} x i32> {found} to <{count} x half>")
 
 
 def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
