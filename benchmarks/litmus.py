@@ -76,6 +76,18 @@ def atomic_get(p: Any) -> Any:
     return sk.atomic_add(p, 0)
 
 
+def by_order(store_order: str, load_order: str, scope: str = "gpu") -> tuple[Any, Any]:
+    """Return a store and a load with an order."""
+
+    def put(p: Any, value: int) -> None:
+        sk.store(p, value, order=store_order, scope=scope)
+
+    def get(p: Any) -> Any:
+        return sk.load(p, order=load_order, scope=scope)
+
+    return put, get
+
+
 def message(put: Any, get: Any, send: Any, receive: Any) -> Body:
     """x = 1, then y = 1; the other reads y, then x."""
 
@@ -154,18 +166,18 @@ def disagreement(put: Any, get: Any, fence: Any) -> Body:
     return body
 
 
-def chain(fence: Any) -> Body:
+def chain(fence: Any, send: str = "relaxed", receive: str = "relaxed") -> Body:
     """x = 1, then a bit of y; another adds a bit to y without a fence; the last reads y, then x."""
 
     def body(role: Any, x: Any, y: Any, z: Any, see: Any) -> None:
         if role == 0:
             plain_put(x, 1)
             fence()
-            sk.atomic_or(y, 1)
+            sk.atomic_or(y, 1, order=send)
         elif role == 1:
             sk.atomic_or(y, 2)
         else:
-            flags = sk.atomic_or(y, 0)
+            flags = sk.load(y, order=receive)
             fence()
             data = plain_get(x)
             see(0, flags)
@@ -218,7 +230,21 @@ NO_DATA = frozenset({(1, 0), (3, 0)})  # the flag is seen, what was stored befor
 
 def tests() -> Iterator[Litmus]:
     atomics, plain = (atomic_put, atomic_get), (plain_put, plain_get)
-    wide, near = sk.threadfence, sk.threadfence_block
+    wide, near, light = sk.threadfence, sk.threadfence_block, sk.fence
+    relaxed, ordered, strongest = (
+        by_order(*both) for both in (("relaxed",) * 2, ("release", "acquire"), ("seq_cst",) * 2)
+    )
+    for name, pair, bad in (
+        ("relaxed", relaxed, frozenset[Outcome]()),
+        ("release and relaxed", by_order("release", "relaxed"), frozenset[Outcome]()),
+        ("relaxed and acquire", by_order("relaxed", "acquire"), frozenset[Outcome]()),
+        ("release and acquire", ordered, NO_DATA),
+        ("release and acquire of the block", by_order("release", "acquire", "block"), frozenset[Outcome]()),
+    ):
+        yield Litmus(f"message, {name}", 2, 2, message(*pair, nothing, nothing), bad)
+    yield Litmus("message, relaxed, light fences", 2, 2, message(*relaxed, light, light), NO_DATA)
+    in_block = message(*by_order("release", "acquire", "block"), nothing, nothing)
+    yield Litmus("message in a block, release and acquire", 2, 2, in_block, NO_DATA, in_block=True)
     yield Litmus("message, plain, no fences", 2, 2, message(*plain, nothing, nothing))
     yield Litmus("message, atomics, no fences", 2, 2, message(*atomics, nothing, nothing))
     yield Litmus("message, atomics, sender's fence", 2, 2, message(*atomics, wide, nothing))
@@ -230,15 +256,26 @@ def tests() -> Iterator[Litmus]:
         yield Litmus(f"{name}, plain, no fences", 2, 2, body(*plain, nothing))
         yield Litmus(f"{name}, atomics, no fences", 2, 2, body(*atomics, nothing))
         yield Litmus(f"{name}, atomics, fences", 2, 2, body(*atomics, wide), frozenset({bad}))
+        yield Litmus(f"{name}, relaxed", 2, 2, body(*relaxed, nothing))
+        yield Litmus(f"{name}, relaxed, fences", 2, 2, body(*relaxed, wide), frozenset({bad}))
+        is_forbidden = body is load_buffering
+        yield Litmus(
+            f"{name}, release and acquire", 2, 2, body(*ordered, nothing), frozenset({bad} if is_forbidden else ())
+        )
+        yield Litmus(f"{name}, seq_cst", 2, 2, body(*strongest, nothing), frozenset({bad}))
     disagree = frozenset({(1, 0, 1, 0)})
     yield Litmus("readers that disagree, plain", 4, 4, disagreement(*plain, nothing))
     yield Litmus("readers that disagree, atomics, no fences", 4, 4, disagreement(*atomics, nothing))
     yield Litmus("readers that disagree, atomics, fences", 4, 4, disagreement(*atomics, wide), disagree)
+    yield Litmus("readers that disagree, release and acquire", 4, 4, disagreement(*ordered, nothing))
+    yield Litmus("readers that disagree, seq_cst", 4, 4, disagreement(*strongest, nothing), disagree)
+    yield Litmus("chain at one element, release and acquire", 3, 2, chain(nothing, "release", "acquire"), NO_DATA)
     yield Litmus("chain at one element, no fences", 3, 2, chain(nothing))
     yield Litmus("chain at one element, fences", 3, 2, chain(wide), NO_DATA)
     yield Litmus("chain of two elements, none between", 3, 2, passed_on(wide, nothing))
     yield Litmus("chain of two elements, all fences", 3, 2, passed_on(wide, wide), NO_DATA)
-    yield Litmus("coherence, atomics", 2, 2, coherence(*atomics), frozenset({(1, 0), (2, 0), (2, 1)}))
+    for name, pair in (("atomics", atomics), ("relaxed", relaxed), ("release and acquire", ordered)):
+        yield Litmus(f"coherence, {name}", 2, 2, coherence(*pair), frozenset({(1, 0), (2, 0), (2, 1)}))
 
 
 # -- on a machine -----------------------------------------------------------------------------------------------------
