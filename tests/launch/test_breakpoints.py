@@ -261,7 +261,7 @@ def values_of(stop: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_interpreter_shows_what_the_program_holds_in_cpython(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    case = blocks.draw(seed, blocks.SETTLED)
+    case = blocks.draw(seed, blocks.ALL)
     stops: Seen = []
     monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(values_of(dict(sys._getframe(1).f_locals))))
 

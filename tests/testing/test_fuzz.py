@@ -20,7 +20,6 @@ from stagekit.ir import BinaryKind, semantics
 from stagekit.testing.oracle import programs
 from tools.fuzz import blocks, parallel, staging_run, staging_types
 from tools.fuzz.__main__ import main
-from tools.fuzz.blocks import FEATURES
 from tools.fuzz.blocks_run import BlocksFuzzer
 from tools.fuzz.fuzzers import FUZZERS
 from tools.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
@@ -81,7 +80,7 @@ def test_what_ever_failed_is_right_on_the_gpu(name: str, path: Path) -> None:
 
 def test_a_short_run_of_every_feature_has_a_meaning_in_cpython() -> None:
     """Most programs have one, and those that have none are counted by the reason."""
-    fuzzer = BlocksFuzzer(frozenset(FEATURES))
+    fuzzer = BlocksFuzzer()
 
     outcome = run(fuzzer, 10_000, 200, (), None)
 

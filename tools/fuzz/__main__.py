@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stagekit import cuda
 from tools.fuzz.arithmetic_run import ArithmeticFuzzer
-from tools.fuzz.blocks import FEATURES, SETTLED
+from tools.fuzz.blocks import FEATURES
 from tools.fuzz.blocks_run import BlocksFuzzer
 from tools.fuzz.fleet import Fleet, Plan
 from tools.fuzz.fuzzers import FUZZERS
@@ -66,7 +66,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 def _make(options: argparse.Namespace) -> Callable[[], Fuzzer]:
     make = FUZZERS[options.fuzzer]
     if options.features is not None:
-        return functools.partial(BlocksFuzzer, SETTLED | options.features)
+        return functools.partial(BlocksFuzzer, options.features)
     return make if options.expressions is None else functools.partial(ArithmeticFuzzer, options.expressions)
 
 

@@ -9,7 +9,7 @@ A case is a tree of statements, as JSON keeps it, and becomes a kernel in the la
 
 Arrays have roles, so that most programs have a meaning: the elements of an "in" array are only read, an "own" array has a
 part for each program, a "total" is updated by one atomic. Which programs have none is for the oracle to say.
-`FEATURES` are what a run draws beyond the rest; `SETTLED` are those that every target gets right.
+`FEATURES` are what a run may draw or leave out beside the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEATURES = {
     "alias": "arguments that share memory, in part or whole",
     "pointers": "a variable holds a tile of pointers, which a loop moves, also after an early return",
 }
-SETTLED = frozenset({"once", "order"})
+ALL = frozenset(FEATURES)
 
 _DTYPES = ("int32", "int64", "int16", "uint8", "uint32", "uint64", "float32", "float64", "float16", "bfloat16", "bool_")
 _SHARES = (20, 10, 5, 6, 6, 3, 20, 8, 6, 4, 6)

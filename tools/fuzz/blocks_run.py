@@ -15,7 +15,7 @@ import stagekit as sk
 from stagekit.dtypes import bool_, dtype_from_numpy
 from stagekit.runtime.errors import KernelAssertionError
 from stagekit.testing.oracle import NoMeaning, run_programs
-from tools.fuzz.blocks import SETTLED, Case, draw, dtype_named_here, kernel_text
+from tools.fuzz.blocks import ALL, Case, draw, dtype_named_here, kernel_text
 from tools.fuzz.harness import Problem
 from tools.fuzz.trees import replaced, smaller_bodies
 
@@ -29,7 +29,7 @@ class BlocksFuzzer:
     name = "blocks"
     suffix = ".json"
 
-    def __init__(self, features: frozenset[str] = SETTLED) -> None:
+    def __init__(self, features: frozenset[str] = ALL) -> None:
         self.counts: Counter[str] = Counter()
         self.features = features
 
