@@ -74,7 +74,20 @@ _SECTIONS = {
         "Values of a whole block, for block-level kernels, reductions and scans. Elementwise operations take tiles like numbers.",
         (
             *("arange", "full", "zeros", "reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin", "any", "all"),
-            *("count_nonzero", "cumsum", "cumprod", "reduce", "scan", "warp_reduce", "block_reduce"),
+            *(
+                "count_nonzero",
+                "cumsum",
+                "cumprod",
+                "reduce",
+                "scan",
+                "sort",
+                "argsort",
+                "topk",
+                "gather",
+                "histogram",
+                "warp_reduce",
+                "block_reduce",
+            ),
         ),
     ),
     "random numbers": (

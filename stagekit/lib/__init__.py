@@ -4,6 +4,7 @@ The modules import only `stagekit`'s public names, and their functions are stage
 `@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`.
 """
 
+from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import (
     argmax,
@@ -16,11 +17,12 @@ from stagekit.lib.reductions import (
     warp_reduce,
 )
 from stagekit.lib.scans import cumprod, cumsum, scan
+from stagekit.lib.sorting import argsort, sort, topk
 from stagekit.lib.tile import Tile, arange, full, zeros
 from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [
-    "Tile", "all", "any", "arange", "argmax", "argmin", "block_reduce", "count_nonzero", "cumprod", "cumsum", "full",
-    "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "warp_reduce",
-    "zeros",
+    "Tile", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "count_nonzero", "cumprod", "cumsum",
+    "full", "gather", "histogram", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
+    "reduce_sum", "scan", "sort", "topk", "warp_reduce", "zeros",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the functions of whole tiles mean for a kernel that CPython runs: reductions, scans, and what is made of them, by NumPy.
+"""What the functions of whole tiles mean for a kernel that CPython runs: reductions, scans, order and places, by NumPy.
 
 A user's combiner is called for one element after the other, in the order of their indices.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 import stagekit as sk
 from stagekit import dtypes
+from stagekit.backends.interp.findings import OutOfBounds
 from stagekit.diagnostics import Diagnostic
 from stagekit.dtypes import DType
 from stagekit.runtime.args import describe
@@ -187,6 +188,50 @@ def _by_numpy(function: Callable[[Array], Any], dtype: DType) -> Callable[..., O
     return run
 
 
+# -- order and places ---------------------------------------------------------------------------------------------------
+
+
+def _order(tile: Any, *, is_descending: bool) -> Array:
+    """Return the indices that sort a tile: -0.0 before 0.0, NaN last, turned round if descending; equal ones by their index."""
+    given = _tile(tile)
+    elements = given.elements.astype(np.float64) if given.dtype.is_float else given.elements
+    _, first = np.unique(elements, return_inverse=True)
+    rank = 2 * first + (given.dtype.is_float and ~np.signbit(elements))
+    rank[elements != elements] = 2 * len(rank)
+    return np.argsort(-rank if is_descending else rank, kind="stable")
+
+
+def _sort(_: Any, tile: OracleTile, descending: bool = False) -> OracleValue:
+    return value_of(_tile(tile).elements[_order(tile, is_descending=descending)], tile.dtype)
+
+
+def _argsort(_: Any, tile: OracleTile, descending: bool = False) -> OracleValue:
+    return value_of(_order(tile, is_descending=descending), dtypes.int64)
+
+
+def _topk(_: Any, tile: OracleTile, k: int, largest: bool = True) -> tuple[OracleValue, OracleValue]:
+    places = _order(tile, is_descending=largest)[:k]
+    return value_of(_tile(tile).elements[places], tile.dtype), value_of(places, dtypes.int64)
+
+
+def _gather(_: Any, tile: OracleTile, index: Any) -> OracleValue:
+    places, count = np.asarray(elements_in(index, dtypes.int64)), _tile(tile).extent
+    outside = places[(places < 0) | (places >= count)]
+    if outside.size:
+        first, limit = int(outside.flat[0]), f", which has {count}"
+        offset = first * tile.dtype.itemsize
+        raise NoMeaning(
+            OutOfBounds("reads", "tile", f"element {first} of a tile", limit, "shared", first, count, offset)
+        )
+    return value_of(tile.elements[places], tile.dtype)
+
+
+def _histogram(_: Any, tile: OracleTile, bins: int, mask: Any = None) -> OracleValue:
+    on = np.broadcast_to(True if mask is None else elements_in(mask, dtypes.bool_), (_tile(tile).extent,))
+    counted = [int(x) for x in tile.elements[on] if 0 <= int(x) < bins]
+    return value_of(np.bincount(counted, minlength=bins), dtypes.int32)
+
+
 TILES: dict[Any, Callable[..., Any]] = {
     sk.reduce: _reduce,
     sk.scan: _scan,
@@ -199,5 +244,10 @@ TILES: dict[Any, Callable[..., Any]] = {
     sk.argmin: _by_numpy(np.argmin, dtypes.int64),
     sk.any: _by_numpy(np.any, dtypes.bool_),
     sk.all: _by_numpy(np.all, dtypes.bool_),
+    sk.sort: _sort,
+    sk.argsort: _argsort,
+    sk.topk: _topk,
+    sk.gather: _gather,
+    sk.histogram: _histogram,
     sk.count_nonzero: _by_numpy(np.count_nonzero, dtypes.int32),
 }

@@ -1,0 +1,101 @@
+"""Elements of a tile that move to other threads, through shared memory: gather, and the counts of a histogram.
+
+reversed_x = sk.gather(x, BLOCK - 1 - i)
+counts = sk.histogram(x % 10, 10)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stagekit as sk
+from stagekit.lib.layout import WARP, Layout
+from stagekit.lib.reductions import require_tile
+from stagekit.lib.tile import Tile, Traced
+
+_ADD, _AND, _LESS, _AT_LEAST = map(sk._operation, ("+", "&", "<", ">="))
+
+
+def wait(threads: int) -> None:
+    """Wait for the block, by the barrier of a warp where that is all of it."""
+    if threads > WARP:
+        sk.syncthreads()
+    else:
+        sk.syncwarp((1 << threads) - 1)
+
+
+def indices_of(layout: Layout) -> list[tuple[Traced, Traced | None]]:
+    """Return for each element of a thread its index, and a mask: whether it exists, None where it does in every thread."""
+    first = layout.first()
+    masks = [None if exists is True else exists for exists in layout.valid()]
+    return [(_ADD(first, layout.offset(e)), mask) for e, mask in enumerate(masks)]
+
+
+def store_tile(array: Traced, tile: Tile) -> None:
+    """Write each element of a tile to its place in shared memory."""
+    for (index, mask), value in zip(indices_of(tile.layout), tile.elements):
+        sk.store(_ADD(array, index), value, mask=mask)
+
+
+def load_tile(array: Traced, like: Tile) -> Tile:
+    """Return the tile of what stands in shared memory at the index of each element."""
+    return like.like([sk.load(_ADD(array, index), mask=mask) for index, mask in indices_of(like.layout)])
+
+
+@sk._kernel_only
+@sk._direct
+def gather(tile: Tile, index: Any) -> Any:
+    """Return the elements of a tile at the indices of another tile, of any extent; at one index, a number.
+
+    An index outside the tile has no meaning; the checking interpreter finds it. NumPy calls this `tile[index]` and `take`.
+    """
+    require_tile("gather", tile)
+    dtype = index.dtype if isinstance(index, Tile) else sk._dtype_of(index) if hasattr(index, "dtype") else sk.int64
+    if not dtype.is_integer:
+        sk.static_assert(False, f"gather: an index must be an integer, got {dtype.name}")
+    if isinstance(index, int) and not 0 <= index < tile.extent:
+        sk.static_assert(False, f"gather: index {index} is outside a tile of {tile.extent}")
+    scratch = sk.alloc_shared((tile.extent,), tile.dtype)
+    store_tile(scratch, tile)
+    wait(tile.layout.threads)
+    if isinstance(index, Tile):
+        masks = [None if exists is True else exists for exists in index.valid()]
+        rows = zip(index.elements, masks)
+        found = index.like([sk.load(_ADD(scratch, place), mask=mask) for place, mask in rows])
+    else:
+        found = sk.load(_ADD(scratch, index))
+    wait(tile.layout.threads)  # in a loop, the next round writes to the same scratch
+    return found
+
+
+@sk._kernel_only
+@sk._direct
+def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
+    """Return the tile of `bins` int32 whose element b says how many elements of a tile of integers are b.
+
+    bins: a compile-time int. Elements that are not from 0 to below `bins` count nowhere, nor do those where `mask` is false.
+    NumPy calls this `bincount`.
+    """
+    require_tile("histogram", tile)
+    if not tile.dtype.is_integer:
+        sk.static_assert(False, f"histogram takes a tile of integers, got {tile.dtype.name}")
+    zeros = sk.zeros(bins, sk.int32)
+    threads, counts = zeros.layout.threads, sk.alloc_shared((zeros.extent,), sk.int32)
+    store_tile(counts, zeros)
+    wait(threads)
+    allowed = tile.valid() if mask is None else map(_both, tile.valid(), tile.elements_of(mask))
+    for value, on in zip(tile.elements, allowed):
+        is_inside = _both(_both(on, _LESS(value, zeros.extent)), _AT_LEAST(value, 0))
+        sk._choose(is_inside, lambda value=value: _count(_ADD(counts, value)), lambda: None)
+    wait(threads)
+    found = load_tile(counts, zeros)
+    wait(threads)  # in a loop, the next round writes zeros
+    return found
+
+
+def _count(place: Traced) -> None:
+    sk.atomic_add(place, 1)
+
+
+def _both(one: Traced, other: Traced) -> Traced:
+    return other if one is True else _AND(one, other)

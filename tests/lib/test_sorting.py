@@ -1,0 +1,128 @@
+"""Order and places within a tile, whatever the extent, the threads and the width of chunks: as NumPy has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit.testing import NoMeaning, run_in_python
+from tests.lib.test_scans import _fresh, placed
+from tests.places import each_place, on_gpu, run
+
+
+@sk.jit
+def everything(x, up, down, places, best, at, turned, counts, one, BLOCK: sk.constexpr, K: sk.constexpr):
+    i, j = sk.arange(0, BLOCK), sk.arange(0, K)
+    tile = sk.load(x + i)
+    sk.store(up + i, sk.sort(tile))
+    sk.store(down + i, sk.sort(tile, descending=True))
+    sk.store(places + i, sk.argsort(tile))
+    values, indices = sk.topk(tile, K)
+    sk.store(best + j, values)
+    sk.store(at + j, indices)
+    sk.store(turned + i, sk.gather(tile, BLOCK - 1 - i))
+    for n in range(2):  # shared memory is used again
+        sk.store(counts + 7 * n + sk.arange(0, 7), sk.histogram(sk.int32(i % 9), 7, mask=i > n))
+    one[0] = sk.gather(tile, BLOCK // 2)
+
+
+def given_for(block: int, dtype: Any, seed: int = 0) -> list[np.ndarray]:
+    """Few different numbers, zeros of both signs and NaN."""
+    x = np.random.default_rng(seed).integers(-9, 9, block).astype(dtype)
+    if np.dtype(dtype).kind not in "biu":
+        x[seed % block] = np.nan
+        x[block // 2] = -0.0
+    k = max(1, block // 3)
+    ints = [np.zeros(block, np.int64), np.zeros(k, np.int64), np.zeros(14, np.int32)]
+    floats = [np.zeros(size, dtype) for size in (block, block, k, block, 1)]
+    return [x, floats[0], floats[1], ints[0], floats[2], ints[1], floats[3], ints[2], floats[4]]
+
+
+def check(found: list[np.ndarray], block: int, dtype: Any, seed: int = 0) -> None:
+    arrays = given_for(block, dtype, seed)
+    run_in_python(everything, (1,), *arrays, block, max(1, block // 3))
+    for mine, wanted in zip(found, arrays, strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+        if mine.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(mine), np.signbit(wanted))
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    block=st.integers(1, 80),
+    threads=st.sampled_from((4, 7, 20, 32, 33, 64, 96, 128)),
+    width=st.sampled_from((1, 2, 4, 8)),
+    dtype=st.sampled_from((np.float32, np.int32, np.uint8, np.float64, ml_dtypes.bfloat16)),
+)
+def test_every_placement_gives_numpys_order(block: int, threads: int, width: int, dtype: Any) -> None:
+    """In the checking interpreter, which also finds races and lanes and memory that are not there."""
+    with placed(threads, width):
+        watch = sk.sanitize(_fresh(everything), collect=True)
+        found = run(np.copy, watch[(1,)], given_for(block, dtype, block), block, max(1, block // 3))
+
+    assert list(watch.report.findings) == []
+    check(found, block, dtype, block)
+
+
+@each_place
+@pytest.mark.parametrize(("block", "dtype"), [(1, np.int16), (33, bool), (100, np.float16), (130, np.float32)], ids=str)
+def test_order_and_places_are_numpys(place: Any, block: int, dtype: Any) -> None:
+    found = run(place, everything[(1,)], given_for(block, dtype), block, max(1, block // 3))
+
+    check(found, block, dtype)
+    np.testing.assert_array_equal(found[1], np.sort(found[0]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("threads", [16, 33, 96, 128, 1024])
+@pytest.mark.parametrize("block", [7, 1000, 4096])
+def test_a_gpu_sorts(block: int, threads: int, width: int) -> None:
+    with placed(threads, width):
+        kernel = _fresh(everything)
+        found = run(on_gpu, kernel[(1,)], given_for(block, np.float32), block, max(1, block // 3))
+
+    check(found, block, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: sk.sort(3), "sort takes a tile"),
+        (lambda x: sk.topk(x, 10), "k must be a compile-time int from 1 to 9, got 10"),
+        (lambda x: sk.sort(sk.zeros(20_000, sk.int32)), "up to 16384 are sorted at once"),
+        (lambda x: sk.gather(x, 9), "index 9 is outside a tile of 9"),
+        (lambda x: sk.gather(x, sk.float32(x)), "an index must be an integer, got float32"),
+        (lambda x: sk.histogram(sk.float32(x), 3), "takes a tile of integers, got float32"),
+        (lambda x: sk.bincount(x), "here it is `sk.histogram"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_put_in_order_is_refused(call: Any, message: str) -> None:
+    @sk.jit
+    def kernel(x):
+        call(sk.load(x + sk.arange(0, 9)))
+
+    with pytest.raises(sk.StagingError, match=message):
+        kernel.specialize(x=sk.Pointer(sk.int32)).trace()
+
+
+@sk.jit
+def beyond(x, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(x + i, sk.gather(sk.load(x + i), i + 1))
+
+
+def test_an_index_outside_a_tile_is_found() -> None:
+    with pytest.raises(NoMeaning) as found:
+        run_in_python(beyond, (1,), np.zeros(40, np.int32), 40)
+    assert found.value.id == "OUT_OF_BOUNDS"
+
+    watch = sk.sanitize(beyond, collect=True)
+    watch[(1,)](np.zeros(40, np.int32), 40)
+    assert {finding.id for finding in watch.report.findings} == {"OUT_OF_BOUNDS"}
