@@ -8,13 +8,14 @@ from typing import Literal
 
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.signature import LaunchSpec, Signature
 
 Style = Literal["block", "thread", "entry"]
 """What stands in a launch's brackets: a grid ("block"), a grid and a block ("thread"), or nothing ("entry")."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RecordSite:
     """One `print` or `assert` of a kernel. Its records hold one 8-byte value per dtype, floats as float64 bits."""
 

@@ -36,7 +36,6 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -47,6 +46,7 @@ from stagekit import config
 from stagekit.artifact import Artifact, RecordSite
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
 from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.frozen import frozen
 from stagekit.hostexpr import HostOp, Slot
 from stagekit.signature import (
     ArraySpec,
@@ -85,7 +85,7 @@ def entry_name(kind: str, *words: str) -> str:
     return f"{kind}-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Entry:
     """One file. used_s: when it was last used, in seconds since the epoch."""
 
@@ -215,7 +215,7 @@ class NoDiskCache(Diagnostic):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refused:
     """Why there is no cache, in words. is_wanted: the user switched it off."""
 

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from stagekit.diagnostics import Diagnostic, called, counted, hide_frames
+from stagekit.frozen import frozen
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -28,7 +29,7 @@ class NotConvertible(Diagnostic):
     help: ClassVar[str] = "a dtype converts a number or an array of numbers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FloatFormat:
     """How a float lays out its bits below the sign: an exponent with `bias`, then `fraction_bits`.
 

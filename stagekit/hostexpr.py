@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from stagekit.dtypes import int64
+from stagekit.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Slot:
     """The value of parameter slot `index` (`signature.ParamSlot`)."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class HostOp:
     """`kind` is a key of `KINDS`."""
 

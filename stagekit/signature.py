@@ -7,17 +7,17 @@ its address and those sizes and strides that are not fixed; a scalar gives itsel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ArraySpec:
     """An array argument. shape: per axis an exact size (int), a host expression that must hold, or None for any size.
 
@@ -42,7 +42,7 @@ class ArraySpec:
         return f"{self.name}: Tensor(({sizes}{',' if len(self.shape) == 1 else ''}), {self.dtype.name})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PointerSpec:
     """An array of any shape and strides, taken by its address alone."""
 
@@ -55,7 +55,7 @@ class PointerSpec:
         return f"{self.name}: Pointer({self.dtype.name})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ScalarSpec:
     """A number, converted to `dtype` by correct rounding; an integer that does not fit is refused."""
 
@@ -66,7 +66,7 @@ class ScalarSpec:
         return f"{self.name}: {self.dtype.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NoneSpec:
     """An optional parameter that this specialisation fixed to None."""
 
@@ -92,7 +92,7 @@ def place_of(spec: ArgSpec, kind: str, axis: int) -> int:
     return {"size": 1 + axis, "stride": 1 + rank + axis}.get(kind, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ParamSlot:
     """One native kernel parameter: the address, one size (elements), one element stride, or the value of argument `argument`."""
 
@@ -124,7 +124,7 @@ class KernelEntry(StrEnum):
     OVERLAPPING = "overlapping"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Fact:
     """What code takes for granted of its arguments. holds: not 0 where it does. text: the same in words.
 
@@ -159,7 +159,7 @@ def choose(facts: Sequence[Fact], hold: Sequence[int]) -> Choice:
     return Choice(entry, f"the {entry} entry, since this does not hold: {'; '.join(fact.text for fact in failed)}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
@@ -186,7 +186,7 @@ class Signature:
         return tuple(s.name for s in self.specs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LaunchSpec:
     """A launch that the kernel computes itself: grid (blocks), block (threads) per axis x, y, z, and dynamic shared bytes."""
 

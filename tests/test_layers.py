@@ -22,6 +22,7 @@ GROUND = (
     "display",
     "config",
     "dtypes",
+    "frozen",
     "hostexpr",
     "signature",
     "artifact",

@@ -19,6 +19,7 @@ from stagekit.backends.errors import LibdeviceMissing
 from stagekit.backends.llvm import llvm
 from stagekit.backends.llvm.writer import Module
 from stagekit.diagnostics import InternalError, Loc, StagekitError
+from stagekit.frozen import frozen
 
 
 def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> None:
@@ -48,7 +49,7 @@ def _parsed(path: str) -> _Library:
     return _Library(module, {v.name: str(v) for v in module.global_variables})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _Part:
     """A function, declaration or global variable of the library, as text. `needs`: the names that the text mentions."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from stagekit.backends.errors import PtxRefused, ToolFailed, ToolMissing
 from stagekit.diagnostics import StagekitError, counted
 from stagekit.display import ShownAsText
+from stagekit.frozen import frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Resources:
     shared_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Assembled:
     """Machine code for the architecture that the PTX names. warnings: lines of ptxas, such as 'wgmma serialized'."""
 

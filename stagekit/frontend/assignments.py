@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from stagekit.frontend.numbers import OPERATORS
 from stagekit.frontend.operators import in_place
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import Array, Scope, holds_run_time
+from stagekit.frozen import frozen
 
 
 def trace_assign(frame: Frame, node: ast.Assign) -> None:
@@ -105,7 +105,7 @@ def _unbind(frame: Frame, target: ast.expr) -> None:
 # -- targets ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Assignable:
     """Something that can be assigned to, its object and index already evaluated."""
 

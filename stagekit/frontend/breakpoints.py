@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stagekit import dtypes
@@ -23,6 +22,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import SizeExpr
 from stagekit.frontend.tracer import CAPTURE
 from stagekit.frontend.values import Address, Array, Number, Poison, holds_run_time
+from stagekit.frozen import frozen
 from stagekit.ir import Value
 
 
@@ -45,7 +45,7 @@ class Stopped(Protocol):
 Show = Callable[[Stopped], Any]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Scene:
     """A place at which a kernel stops. first_line: of its function. args, kwargs: of `sys.breakpointhook`."""
 

@@ -22,10 +22,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from stagekit.dtypes import DType, bool_, uint64
+from stagekit.frozen import frozen
 from stagekit.hostexpr import KINDS, HostExpr, HostOp, Slot
 from stagekit.ir import BinaryKind, Builder, Op, Pointer, Scalar, Value, flow, ops
 from stagekit.ir.intervals import Intervals
@@ -44,7 +44,7 @@ class Polynomial(NamedTuple):
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Multiple:
     """The fact that a sum of products of arguments is a multiple of `divisor`."""
 
@@ -52,7 +52,7 @@ class Multiple:
     divisor: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Predicate:
     """The fact that an expression of the arguments is not 0, in the words of the user's line."""
 

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,6 +43,7 @@ from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
+from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Effect, Function, Native, Op, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
@@ -72,7 +72,7 @@ class ArgumentsApart(NamedTuple):
     equal: Equal
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class KernelRequest:
     """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
@@ -91,7 +91,7 @@ class KernelRequest:
     apart: tuple[ArgumentsApart, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Traced:
     """The result of a trace: everything that the driver needs to compile and launch.
 

@@ -12,7 +12,6 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from stagekit.frontend.overloads import chosen
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
+from stagekit.frozen import frozen
 from stagekit.ir import Effect, Intrinsic, Space, Type, Value, Vector, has_effect
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
@@ -519,7 +519,7 @@ def constexpr_value(site: Site, value: Any) -> Any:
 # -- launches -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class StagedLaunch:
     """`LaunchConfig(...)` inside a kernel: sizes may be run-time values."""
 

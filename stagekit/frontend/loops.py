@@ -37,13 +37,14 @@ from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alo
 from stagekit.frontend.numbers import is_numeric, own_type
 from stagekit.frontend.tracer import VALUE, Assigned, BecomesRunTime, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
+from stagekit.frozen import frozen
 from stagekit.ir import Pointer, Type, Value, of_dtype
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
 _ONLY_WIDENING = 8  # the round from which types only widen, so that they cannot alternate for ever
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LeafType:
     """The type of one carried IR value. is_weak: it was made from literals only so far."""
 

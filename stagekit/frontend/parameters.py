@@ -15,7 +15,6 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from stagekit.diagnostics import counted, shown
@@ -24,6 +23,7 @@ from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeErro
 from stagekit.frontend.markers import MAX_ALIGN, Dynamic, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
 from stagekit.frontend.source import Snapshot, without_warnings
 from stagekit.frontend.tracer import suggest
+from stagekit.frozen import frozen
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
 NOTHING_KNOWN: Mapping[str, Any] = {}
@@ -34,7 +34,7 @@ MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
 # -- what a call passes -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ArrayArg:
     """The type of an array argument, without its sizes."""
 
@@ -43,12 +43,12 @@ class ArrayArg:
     is_contiguous: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ScalarArg:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NoneArg:
     pass
 
@@ -56,7 +56,7 @@ class NoneArg:
 ArgType = ArrayArg | ScalarArg | NoneArg
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Parameter:
     """One parameter of the Python function."""
 

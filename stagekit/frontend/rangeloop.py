@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit import dtypes
@@ -23,12 +22,13 @@ from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
+from stagekit.frozen import frozen
 from stagekit.ir import CompareKind, Value
 from stagekit.ir.intervals import Interval
 from stagekit.ir.trips import Trips
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LoopRange:
     """The numbers of a run-time `for`. start, stop, step: values of `dtype`, int64 or uint64.
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
+from stagekit.frozen import frozen
 from stagekit.intrinsics import registry
 from stagekit.intrinsics.sync import ordering
 from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
@@ -60,7 +61,7 @@ class Apart(NamedTuple):
     may_be_same: Equal
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Sequential:
     """What `sequential` makes. waits: why there is each barrier, in words."""
 

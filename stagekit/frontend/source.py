@@ -19,13 +19,14 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeVar
 
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.forks import new_lock
 from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingError, UnsupportedSyntax
+from stagekit.frozen import frozen
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 Scope = ast.FunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -46,7 +47,7 @@ def remembered(function: Callable[..., R]) -> Callable[..., R]:
     return answer
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Source:
     """A parsed function. `names` are those it binds itself, by Python's scoping rules."""
 
@@ -65,7 +66,7 @@ class Source:
         return Loc(self.file, *span, self.name, call_site, iteration)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Names:
     """The names that one scope binds: its own, and those that it declares `nonlocal`."""
 
@@ -73,7 +74,7 @@ class Names:
     nonlocal_: frozenset[str]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Snapshot:
     """The text of a function as it was when `take` was called. Nothing is parsed yet.
 

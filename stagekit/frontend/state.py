@@ -19,13 +19,14 @@ import types
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, ValuesView
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
 
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import CaptureTooLarge
+from stagekit.frozen import frozen
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
@@ -51,7 +52,7 @@ def _refuse_large(value: Any, nbytes: int) -> None:
 # -- digests --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class ById:
     """The token of an object that counts by identity. It keeps the object alive, so that its id is not reused."""
 

@@ -40,6 +40,7 @@ from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
 from stagekit.frontend.values import Number, Poison, Scope, is_fixed
+from stagekit.frozen import frozen
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Value
 from stagekit.ir.intervals import Intervals
@@ -50,7 +51,7 @@ MAX_DEPTH = 1_000  # calls in each other, as in Python
 MAX_NESTING = 2_000  # run-time branches and loops in each other
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class TraceOptions:
     """The options of a specialisation that tracing looks at."""
 
@@ -63,7 +64,7 @@ class TraceOptions:
     op_budget: int = OP_BUDGET
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Assumed:
     """What a trace takes for granted from its start. block_threads: of a block that tiles count on, None where there is none."""
 
@@ -90,7 +91,7 @@ class BecomesRunTime(Exception):
 Assigned = dict[Any, tuple[Location, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class WholeBlock:
     """`user` was called for a block of exactly `threads` threads."""
 
@@ -99,7 +100,7 @@ class WholeBlock:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Checkpoint:
     """A point of a trace that it can return to. lengths: of the lists that only grow."""
 
@@ -379,7 +380,7 @@ class Frame:
         raise self.error(NestingBudget("calls stand", f"{self.depth} deep in each other{often}", hint), node)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LoopFlags:
     """The names of a loop's flags in `Frame.control`."""
 

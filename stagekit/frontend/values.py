@@ -20,6 +20,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
 from stagekit.frontend.state import stored
+from stagekit.frozen import frozen
 from stagekit.ir import Pointer, Value
 
 
@@ -65,7 +66,7 @@ class Number(_RunTime):
         return self.value.type.dtype  # the type is a scalar or a vector
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@frozen(eq=False, repr=False)
 class Address(_RunTime):
     """A run-time pointer to elements of `dtype`."""
 
@@ -83,7 +84,7 @@ class Address(_RunTime):
 Extent = int | Number
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@frozen(eq=False, repr=False)
 class Array(_RunTime):
     """A view of memory: `base` address, and per axis a size and a stride in elements. Immutable."""
 
@@ -103,7 +104,7 @@ class Array(_RunTime):
         return len(self.shape)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class Poison:
     """A variable without a single value: using it raises the error. `notes` quote the lines that disagree."""
 
@@ -114,7 +115,7 @@ class Poison:
         return StagingError(self.diagnostic, loc, self.notes)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class Partial(Poison):
     """A variable that some path leaves without a value.
 
@@ -127,7 +128,7 @@ class Partial(Poison):
     exits: frozenset[int]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class StagedRange(_RunTime):
     """`range(...)` with run-time bounds or an unroll factor; its loop is a run-time loop.
 
@@ -141,7 +142,7 @@ class StagedRange(_RunTime):
     forward: StagedRange | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class StaticRange:
     """`static_range(...)`: its loop is unrolled."""
 
@@ -160,7 +161,7 @@ class Generator:
     running: Any = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class BoundMethod:
     """A method of a stand-in (`x.to`) or of a container (`xs.append`) that the tracer carries out itself."""
 
@@ -187,7 +188,7 @@ class Scope:
         return None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # as the type checker takes a function in a field of `@frozen` for a method
 class Closure:
     """A function defined inside the traced code, with the scope it was defined in.
 
@@ -217,7 +218,7 @@ def escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Text:
     """An f-string with run-time values in it, usable in `print`, `assert` and `static_assert` only."""
 

@@ -9,10 +9,10 @@ A formula makes only core ops and calls of records by name. Two terms never comp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.intrinsics.registry import by_name
 from stagekit.ir import semantics
 from stagekit.ir.builder import Builder
@@ -33,7 +33,7 @@ def _operator(
     return apply
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class Term:
     """A value, and the builder that appends what is computed from it."""
 

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 from stagekit.diagnostics import Loc
+from stagekit.frozen import frozen
 from stagekit.ir.types import Type
 
 
@@ -81,7 +82,7 @@ def body() -> Any:
     return field(metadata={"kind": "body"})
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@frozen(eq=False)
 class Block:
     """A list of ops without branches, with parameters; the last op is a terminator (`is_terminator`)."""
 
@@ -225,7 +226,7 @@ def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -
     return declare
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Function:
     """One kernel: its parameters, its body, and what the targets must know about it.
 

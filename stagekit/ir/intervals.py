@@ -13,17 +13,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import ops
 from stagekit.ir.core import Block, Op, Value, walk
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Interval:
     """lo <= value <= hi, and `multiple` divides the value (0 divides only 0)."""
 

@@ -26,13 +26,13 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 
@@ -40,7 +40,7 @@ _INDENT = "  "
 _NO_NOTES: Mapping[Op, str] = {}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Spelling:
     """How ops of one class are written. selector: the attribute that follows the mnemonic, with its type.
 

@@ -22,6 +22,7 @@ from stagekit.diagnostics import StagekitError, shown
 from stagekit.forks import new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.state import holds
+from stagekit.frozen import frozen
 from stagekit.runtime import native_process
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
@@ -47,7 +48,7 @@ def guards_of(captures: Captures) -> CaptureGuards:
     return CaptureGuards(others, (lambda: all(map(holds, asked))) if asked else None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Member:
     """One entry of several. group: equal for all that can share a launcher. signature: of the quick entry."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from stagekit.frozen import frozen
 from stagekit.ir import Function
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PassContext:
     """All that a pass knows besides the function. capability: cuda only, ten times the version, else 0."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, StagekitError
+from stagekit.frozen import frozen
 from stagekit.ir import Function, Op, Vector, ops
 from stagekit.ir.printer import print_function
 from stagekit.ir.typing import types_of
@@ -118,7 +118,7 @@ class VerifyEach:
         self.verified = fn
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Dump:
     """Print stages as they pass by. stages: names, or `all`. folder: where files go, None for stderr.
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc, StagekitError, hide_frames, public_class, shown
+from stagekit.frozen import frozen
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.runtime import errors
 from stagekit.runtime.errors import LaunchError
@@ -67,7 +68,7 @@ class LaunchSize(NamedTuple):
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LaunchRequest:
     """What the brackets ask for. size: a size, or a function that computes it from the arguments by name; None without brackets.
 

@@ -19,7 +19,6 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy as np
 from stagekit import config
 from stagekit import native_tables as tables
 from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.frozen import frozen
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
 from stagekit.runtime import views
 from stagekit.signature import KernelEntry
@@ -303,7 +303,7 @@ Guard = tuple[str, Any, Any, Any]
 """What each call compares: (kind, holder, key, seen), as `native_tables.GUARD_KINDS` says. seen: ABSENT if there is nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CaptureGuards:
     """What a native launcher checks before each launch: that all that its tracer read outside the kernel is as it was.
 
@@ -314,7 +314,7 @@ class CaptureGuards:
     ask: Callable[[], bool] | None = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LaunchParameter:
     """One parameter of a call. default: `...` if it has none. argument: which run-time argument it is; None for a constexpr,
     which must be `expected`. is_declared: its annotation fixes the dtype.
@@ -327,7 +327,7 @@ class LaunchParameter:
     expected: Any = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CallShape:
     """How a kernel is called. keyword_only: how many of the last parameters. guards: what each call checks, if anything."""
 
@@ -336,7 +336,7 @@ class CallShape:
     guards: CaptureGuards | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class State:
     """Words of a STATE by name. objects: words that are addresses of objects. keep: what must live as long as the STATE."""
 

@@ -12,7 +12,7 @@ once for each carried value, twice for a pointer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from stagekit import dtypes
@@ -23,13 +23,14 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import OpenPhi, open_phi
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.diagnostics import InternalError
+from stagekit.frozen import frozen
 from stagekit.ir import INDEX, Pointer, Type, Value
 from stagekit.ir.intervals import Interval
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Carried:
     """A value that an open loop carries: `form` is how the body sees it, `phi` the part of the form that changes."""
 

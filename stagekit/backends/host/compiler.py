@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.backends.host.blockflow import BlockFlow
@@ -31,6 +30,7 @@ from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.shared_memory import BumpAllocator, place_shared
 from stagekit.diagnostics import InternalError
+from stagekit.frozen import frozen
 from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
 from stagekit.native_tables import SCRATCH_ALIGN
@@ -69,7 +69,7 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
 MAX_STACK_BYTES = 64 * 1024  # for the LOCAL allocations of one warp; what does not fit goes to the scratch memory
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class HostCode:
     """object_code: an object file for this machine, with the symbol `entry` (see `entry.py`).
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.compute import against, are_small, compare, difference, is_plain
@@ -29,6 +28,7 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import BOOL, BinaryKind, CompareKind, Scalar, intervals
 from stagekit.ir.intervals import Interval
 from stagekit.ir.trips import Trips
@@ -39,7 +39,7 @@ _NEVER = truth(False)
 Trip = Trips[Form]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _Forms:
     """`ir.trips.LoopArithmetic` in one warp."""
 
@@ -105,7 +105,7 @@ class ScalarTrips:
 MAX_STEP = 1 << 62  # `remaining - step` stays in range
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Stride:
     """A loop of this kind. first, last: the lowest and highest offset of a lane that is on."""
 

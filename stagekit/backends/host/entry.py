@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
@@ -26,6 +25,7 @@ from stagekit.backends.host.warp import leave_unless
 from stagekit.backends.llvm.blocks import branch, count_up, when
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Module, Writer
+from stagekit.frozen import frozen
 from stagekit.ir import Function, Pointer, Scalar, Type, Value, walk
 from stagekit.ir.intervals import Interval
 from stagekit.limits import GRID_LIMITS
@@ -37,7 +37,7 @@ BIG_BLOCK_OPS = 400  # a larger block is a function, or LLVM would keep its cons
 _ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %scratch)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BlockFrame:
     """What the code of a block starts from. decided: comparisons that come out alike in all its threads, and how."""
 
@@ -48,7 +48,7 @@ class BlockFrame:
     decided: Mapping[Value, bool]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BlockRow:
     """The blocks `begin` to `past - 1` along x, at least one, with y and z fixed."""
 

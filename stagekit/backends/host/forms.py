@@ -15,13 +15,12 @@ lane that is off holds any value at all. `vectors` makes vectors of the other fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir.intervals import Interval
 from stagekit.limits import WARP
 
@@ -31,7 +30,7 @@ ALL_LANES = (1 << LANES) - 1
 Steps = tuple[int, ...]  # one number per lane
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Uniform:
     """`text`: an LLVM scalar. interval: of an integer, else None. A known integer is always spelt as a literal."""
 
@@ -43,7 +42,7 @@ class Uniform:
         return self.interval.constant if self.interval else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Linear:
     """`base + offsets[lane] + sum(coefficient * steps[lane])`, modulo 2**bits. At least one lane differs from another.
 
@@ -69,7 +68,7 @@ class Linear:
         return None if base is None or self.scaled else tuple(base + o for o in self.offsets)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Varying:
     """`text`: `<32 x T>`, or `<32 x i32>` for a 64-bit integer that `is_narrow`."""
 
@@ -86,7 +85,7 @@ class Varying:
         return arith.cast(w, dtypes.int32, dtype, LANES, self.text) if self.is_narrow else self.text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Mask:
     """`text`: `<32 x i1>`. any, all: scalars that say the same of all lanes, where they were cheap to make.
 
@@ -124,7 +123,7 @@ class Mask:
 Index = Uniform | Linear | Varying
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Gep:
     """`base` moved by `index` elements. base: a scalar pointer, or `<32 x ptr>` where lanes point into different arrays."""
 

@@ -14,13 +14,13 @@ followed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stagekit.backends.host.compute import scalar_compare
 from stagekit.backends.host.forms import Form, Uniform, known, number
 from stagekit.backends.host.linear import extended_scalar, scalar
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, CompareKind, Function, Native, Op, Scalar, Value, intervals, ops, walk
 from stagekit.ir.intervals import IntegerAnalysis, Interval, makers
 from stagekit.ir.ops import BELOW
@@ -29,7 +29,7 @@ MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost li
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Bounds:
     """low <= value <= high in every thread of the row. The same object twice: one value for all of them."""
 
@@ -45,7 +45,7 @@ def _point(value: Uniform) -> Bounds:
     return Bounds(value, value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Decided:
     """outcomes: of comparisons, in every thread of the row, if the scalar `condition` holds."""
 
@@ -53,7 +53,7 @@ class Decided:
     condition: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RowSpan:
     """The threads of a row of blocks. block: threads per axis; blocks: the range of block indices per axis."""
 

@@ -17,7 +17,6 @@ Only by a number that is not positive each lane divides for itself.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from stagekit import dtypes
 from stagekit.backends.host import linear
@@ -31,6 +30,7 @@ from stagekit.backends.llvm.blocks import branch, phi
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, CompareKind, intervals, ops
 from stagekit.ir.intervals import Interval
 
@@ -155,7 +155,7 @@ def _by_positive(warp: Warp, kind: BinaryKind, dtype: DType, a: Linear, b: Unifo
     return w.emit(f"add {held} {_extended(warp, element, left)}, {added}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _LowestLane:
     """Quotient and remainder of the lowest lane, and how far the other lanes' dividends are above its own."""
 

@@ -8,17 +8,17 @@ A loop and not 32 copies: the code stays small, and the processor predicts it we
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from stagekit.backends.host.forms import LANES, Mask
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import KEEP_ROLLED, count_up, open_phi, unroll_hint
 from stagekit.backends.llvm.writer import Writer
+from stagekit.frozen import frozen
 
 UNROLLED_LANES = 4  # of what gives no result: atomic updates, two instructions each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PerLane:
     """An input of scalar code. element: its LLVM type. text: a vector, or one scalar for all lanes."""
 

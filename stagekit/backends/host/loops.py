@@ -15,7 +15,6 @@ A carried value that does not keep its form makes the loop be written again (`ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from stagekit.backends.host.carried import close_all, fit, open_all, prepare, until_it_fits
 from stagekit.backends.host.conditional import choose, run_masked, size_of
@@ -28,6 +27,7 @@ from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import OpenPhi, loop_metadata, open_phi, unroll_hint
 from stagekit.backends.llvm.types import llvm_type
 from stagekit.backends.llvm.writer import Writer
+from stagekit.frozen import frozen
 from stagekit.ir import BOOL, Op, Type, Value, ops
 
 MAX_COPIED_OPS = 240  # in all copies of the body of a strided loop; beyond, it is written once, masked
@@ -178,7 +178,7 @@ def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms
     return tuple(forwarded)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Kept:
     """What each lane had when it left the loop, as a phi that takes a lane's value until the lane is off."""
 

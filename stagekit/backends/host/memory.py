@@ -10,7 +10,7 @@ Nothing is read or written at the address of a lane that is off, however regular
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import (
@@ -38,6 +38,7 @@ from stagekit.backends.llvm.blocks import when
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops
 
 
@@ -153,7 +154,7 @@ def _known_lanes(on: Mask | None) -> tuple[int, Mask | None]:
     return (ALL_LANES, on) if known is None else (known, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _LoadedVector:
     """A vector of `count` elements: the lane `i` takes the one at `places[i]`, if any."""
 

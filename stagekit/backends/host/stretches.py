@@ -22,16 +22,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stagekit.backends.host.forms import LANES, Linear, Steps
+from stagekit.frozen import frozen
 
 MAX_STRETCHES = 8  # beyond it a gather is cheaper
 MAX_GAP = 4  # elements from one that is asked for to the next, within a stretch
 CACHED_PATTERNS = 512
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Stretch:
     """`count` elements, of which the lane `i` takes the one at `places[i]`, or none.
 

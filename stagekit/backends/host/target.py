@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.backends.llvm import llvm
+from stagekit.frozen import frozen
 
 OPTIMISATION_LEVEL = 2
 _NO_ELEMENT_BYTES = 16  # more than any element has
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class HostFeatures:
     """What of the processor changes the code that is written, beyond what LLVM does by itself.
 
@@ -27,7 +27,7 @@ class HostFeatures:
     has_half_conversions: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Processor:
     """name, features: as LLVM spells them (`znver4`, `+avx2,-avx512f`)."""
 

@@ -18,12 +18,13 @@ from stagekit.backends.host.linear import Regular, scalar
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
+from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Block, Op, Value, ops
 
 _LONGEST = 8  # bytes of an element
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LocalPlace:
     """Memory for one LOCAL allocation. base: the pointer for warp 0; warp_bytes: from one warp to the next."""
 
@@ -104,7 +105,7 @@ class KernelContext:
         return -(-count * size // _LONGEST) * _LONGEST // size if self.retypes_local else count
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SharedQuotient:
     """Where all lanes have one quotient: it, and their remainders. condition: the scalar that tells."""
 

@@ -9,7 +9,6 @@ Lanes that hit different elements go together. Where many lanes share few elemen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from stagekit.backends.interp.access import read, touches, write
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, Team, Values
+from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Native, ops, semantics
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Atomic:
     """One atomic operation.
 

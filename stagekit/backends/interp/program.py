@@ -10,7 +10,7 @@ Control flow, and whatever may have to wait for another warp, is a generator tha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from stagekit.backends.interp.team import Access, Axes, LaneIndexing, Role, Team
 from stagekit.backends.interp.uses import ALWAYS, Place, UseFinder
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.ir import Block, Effect, Function, Native, Op, Pointer, Value, flow, ops, semantics
 
 Step = Callable[[Values, Team], None]
@@ -75,7 +76,7 @@ def execute(code: Code, values: Values, team: Team) -> Running:
             yield from control(values, team)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Program:
     """A function ready to run. constants: initial values by number. shared: the allocations of each block, by number.
 

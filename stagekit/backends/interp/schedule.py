@@ -21,6 +21,7 @@ from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.program import Arrive, Program, Running, Turn, execute
 from stagekit.backends.interp.team import LaunchState, Team
+from stagekit.frozen import frozen
 from stagekit.ir import Op, Space
 from stagekit.limits import WARP
 
@@ -31,7 +32,7 @@ _DYNAMIC_ALIGN = 16  # bytes, of dynamic shared memory
 _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Group:
     """Blocks started side by side, as `teams` teams. messages_before: how many prints and failures came before theirs."""
 

@@ -21,6 +21,7 @@ from stagekit.backends.interp.memory import Allocation, Array, View, in_lane
 from stagekit.backends.interp.options import Options
 from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.dtypes import DType
+from stagekit.frozen import frozen
 from stagekit.intrinsics.order import acquires, releases
 from stagekit.ir import Space
 from stagekit.limits import WARP
@@ -255,7 +256,7 @@ class LaneIndexing(NamedTuple):
         return len(self.shape) == 1 and not self.is_view
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Axes:
     """The indexing that an access was written as. Each index is compared with its own axis: one past its end may hit another row.
 
@@ -282,7 +283,7 @@ class Axes:
         return None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Access:
     """An op of the kernel that accesses memory.
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stagekit.backends.interp.access import both
+from stagekit.frozen import frozen
 from stagekit.ir import PURE, Block, Function, Op, Value, ops, walk
 
 Conditions = frozenset[tuple[Value, bool]]  # each value must be what its bool says
@@ -29,7 +29,7 @@ _QUESTIONS = ("isnan", "isfinite")  # what a program asks before it uses a value
 _MAX_ALTERNATIVES = 8  # of more, what all have in common is left: the check may then fire where the value is not used
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False)
 class Place:
     """One block in which a result counts: `after` which op every condition is known (or the block, before its first op)."""
 

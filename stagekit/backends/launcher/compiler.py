@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -41,6 +41,7 @@ from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.toolchain import identity
 from stagekit.cache import cached_code, open_store
 from stagekit.dtypes import ALL_DTYPES, DType, int64, uint64
+from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr, Slot, slots_in
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import (
@@ -68,7 +69,7 @@ ENTRY = "stagekit_launcher"
 # What a launcher is made from ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CallParameter:
     """One parameter of the call. argument: which run-time argument it is, or None for a constexpr.
 
@@ -81,7 +82,7 @@ class CallParameter:
     constant: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LauncherRequest:
     """All that the machine code of a launcher depends on.
 

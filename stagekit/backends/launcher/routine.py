@@ -18,7 +18,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from stagekit import native_tables as tables
@@ -26,6 +25,7 @@ from stagekit.backends.launcher.registers import PTR, Fields, Reg, Type, type_te
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Module, Writer
 from stagekit.dtypes import DType, bool_, int32, int64
+from stagekit.frozen import frozen
 
 T = TypeVar("T")
 """What an arm of a branch results in: a value, several, or nothing."""
@@ -265,7 +265,7 @@ class Routine:
 # Functions that all launchers share -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SupportFunction:
     """A function of `support/`. write: writes its body, given the routine and the parameters as values."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from stagekit.backends.llvm.writer import Writer
+from stagekit.frozen import frozen
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def _phi_text(type_: str, incoming: Sequence[tuple[str, str]]) -> str:
     return f"{type_} {', '.join(f'[ {value}, %{label} ]' for value, label in incoming)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OpenPhi:
     """A phi at the head of a loop. init: its operand from the block `entry`; what comes back is told to `close`."""
 

@@ -16,18 +16,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stagekit import dtypes
 from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type, scalar_type
 from stagekit.dtypes import DType, number_as
+from stagekit.frozen import frozen
 from stagekit.ir import Space, Type
 
 FAST_FLAGS = "reassoc nsz arcp contract afn "
 """What `fastmath=True` allows. Not `nnan` and `ninf`: a kernel that masks with -inf or tests for NaN stays meaningful."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Abilities:
     """What the writers of a module may rely on.
 

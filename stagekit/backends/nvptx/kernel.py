@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
@@ -16,11 +15,12 @@ from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import SPACES, Emitter
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
+from stagekit.frozen import frozen
 from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, ops, walk
 from stagekit.ir.intervals import Intervals, makers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CudaCode:
     """PTX, and the LLVM text it came from.
 

@@ -7,11 +7,11 @@ memory of the launch: all of them lie at its beginning, and what the caller of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stagekit.backends.llvm.types import memory_type
 from stagekit.backends.llvm.writer import Module
 from stagekit.backends.shared_memory import BumpAllocator, alignment, place_shared
+from stagekit.frozen import frozen
 from stagekit.ir import Function, ops
 
 STATIC_LIMIT_BYTES = 48 * 1024
@@ -21,7 +21,7 @@ _DYNAMIC = "stagekit_dynamic_shared"
 _DYNAMIC_ALIGN = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SharedPlan:
     """operands: LLVM operand per allocation. static_bytes: what the code itself reserves. dynamic_bytes: what every launch
     must add for the kernel's own allocations. uses_dynamic: the kernel reads what the caller of a launch asks for.

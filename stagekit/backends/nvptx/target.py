@@ -7,11 +7,11 @@ version that has it: 8.0 (drivers of CUDA 12.0) up to Hopper.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.diagnostics import InternalError
+from stagekit.frozen import frozen
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -27,7 +27,7 @@ _SHARED_LIMIT_KIB = {
 _CODEGEN_LEVEL = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class GpuTarget:
     """A compute capability (times ten)."""
 
