@@ -8,6 +8,7 @@ defines the run-time ops, so folding and running agree bit for bit.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -137,6 +138,20 @@ def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     return common or a, not a_insists
 
 
+@functools.cache
+def _computed_in(symbol: str, met: DType, is_weak: bool) -> tuple[DType, str]:
+    """Return the dtype in which operands are computed that meet in `met`; and why they are not, or nothing."""
+    dtype = met
+    if symbol == "/":
+        dtype = dtypes.float64 if is_weak else true_divide_dtype(met)
+    elif met is dtypes.bool_ and symbol not in _BOOL_TOO:
+        dtype = dtypes.int32
+    is_bitwise = symbol in _INTEGER_ONLY
+    if is_bitwise and dtype.is_float:
+        return dtype, "bit operations need integers"
+    return dtype, f"{dtype.name} is for storage: convert it" if dtype.is_storage_only else ""
+
+
 def converted(value: Any, dtype: DType) -> Static:
     """Return `dtype(value)` of a number that is known, or of an array of them, an explicit conversion: integers wrap."""
     if is_literal(value):  # one of a user's class counts by its value alone
@@ -202,16 +217,10 @@ class Arithmetic:
     def operand_dtype(self, symbol: str, left: Numeric, right: Numeric) -> tuple[DType, bool]:
         """Return the dtype in which `left symbol right` is computed, and whether the result is weak."""
         dtype, is_weak = meet(left, right, self.builder.loc)
-        if symbol == "/":
-            dtype = dtypes.float64 if is_weak else true_divide_dtype(dtype)
-        elif dtype is dtypes.bool_ and symbol not in _BOOL_TOO:
-            dtype = dtypes.int32
-        is_bitwise = symbol in _INTEGER_ONLY
-        if dtype.is_storage_only or (is_bitwise and dtype.is_float):
-            hint = "bit operations need integers" if is_bitwise else f"{dtype.name} is for storage: convert it"
-            raise StagingError(
-                BadOperands(symbol, f"{describe_type(left)} and {describe_type(right)}", hint), self.builder.loc
-            )
+        dtype, hint = _computed_in(symbol, dtype, is_weak)
+        if hint:
+            what = f"{describe_type(left)} and {describe_type(right)}"
+            raise StagingError(BadOperands(symbol, what, hint), self.builder.loc)
         return dtype, is_weak
 
     def binary(self, symbol: str, left: Numeric, right: Numeric) -> Number | Static:

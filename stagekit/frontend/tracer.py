@@ -303,7 +303,8 @@ class Frame:
     iteration: tuple[str, ...] = ()
     control: dict[str, Any] = field(default_factory=dict)
     loops: list[LoopFlags] = field(default_factory=list)
-    locs: dict[Any, Loc] = field(default_factory=dict)
+    locs: dict[Any, Loc] = field(default_factory=dict)  # in the iteration `located`
+    located: tuple[str, ...] = ()
     doubts: list[StagingError] | None = None  # the errors of a loop's round, which a wrong type may have caused
     is_per_thread: bool = False  # each thread acts for itself: in the library's fragments, and in those marked so
 
@@ -321,10 +322,11 @@ class Frame:
         return self.depth == 0 or location.container is self.scope.variables or location.container is self.control
 
     def loc(self, node: Any) -> Loc:
-        key = (node, self.iteration)
-        found = self.locs.get(key)
+        if self.located is not self.iteration:
+            self.locs, self.located = {}, self.iteration
+        found = self.locs.get(node)
         if found is None:
-            found = self.locs[key] = self.source.loc(node, self.call_site, self.iteration)
+            found = self.locs[node] = self.source.loc(node, self.call_site, self.iteration)
         return found
 
     def flags(self) -> list[str]:

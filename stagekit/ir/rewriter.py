@@ -44,22 +44,27 @@ class Rewriter:
         return block if rewritten == block.ops else Block(block.params, rewritten)
 
     def ops(self, ops: Iterable[Op]) -> None:
-        """Rewrite `ops` into the block under construction. An op without a rule goes there at once."""
-        keep, mapping, rules = self.builder.current.ops.append, self.mapping, self.rules
+        """Rewrite `ops` into the block under construction."""
         for each in ops:
-            if each.BODY_FIELDS or type(each) in rules:
+            if each.BODY_FIELDS:
                 self.op(each)
             else:
-                keep(each.with_operands(mapping) if mapping else each)
+                self.simple(each)
 
     def op(self, op: Op) -> None:
-        if op.BODY_FIELDS:
-            op = op.with_bodies([self.block(b) for b in op.bodies()])
+        """Rewrite an op that may have bodies, and those first."""
+        self.simple(op.with_bodies([self.block(b) for b in op.bodies()]) if op.BODY_FIELDS else op)
+
+    def simple(self, op: Op) -> None:
+        """Rewrite an op whose bodies are done. One without a rule goes into the block at once."""
         if self.mapping:
             op = op.with_operands(self.mapping)
         rule = self.rules.get(type(op))
+        if rule is None:
+            self.builder.current.ops.append(op)
+            return
         self.builder.loc = op.loc
-        replacement = rule(op, self.builder) if rule else None
+        replacement = rule(op, self.builder)
         if replacement is None:
             self.builder.current.ops.append(op)
         elif replacement is not op.results:

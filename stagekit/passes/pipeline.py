@@ -18,7 +18,6 @@ from stagekit.diagnostics import InternalError, StagekitError
 from stagekit.frozen import frozen
 from stagekit.ir import Function, Op, Vector, ops
 from stagekit.ir.printer import print_function
-from stagekit.ir.typing import types_of
 from stagekit.ir.verifier import Legal, verify
 from stagekit.passes import Pass, PassContext
 from stagekit.passes import expand as expanding
@@ -76,8 +75,12 @@ def legal(context: PassContext) -> Legal:
 
     def objection(op: Op) -> str | None:
         rule = rules.get(type(op))
-        reason = rule(op, context) if rule else None
-        return reason or (scalarizing.illegal(op, context) if Vector in map(type, types_of(op.results)) else None)
+        if rule and (reason := rule(op, context)):
+            return reason
+        for result in op.results:
+            if type(result.type) is Vector:
+                return scalarizing.illegal(op, context)
+        return None
 
     return objection
 
