@@ -23,9 +23,9 @@ from typing import Any
 from stagekit.dtypes import ALL_DTYPES, DType, FloatFormat, bfloat16, float16, float32, float64, int32, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Pointer, Type, UnaryKind, Value, Vector, walk
+from stagekit.ir import BinaryKind, Builder, Function, Op, Pointer, Type, UnaryKind, Value, Vector, walk
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
-from stagekit.ir.rewriter import rewrite
+from stagekit.ir.rewriter import Rule, rewrite
 from stagekit.passes import PassContext
 
 Replacement = Sequence[Value] | None
@@ -44,7 +44,7 @@ _LEGAL_NARROW_CASTS = {
 def legalize(fn: Function, context: PassContext) -> Function:
     """Replace ops that the emitter does not know by ops that it knows."""
     binary, cast = (functools.partial(rule, capability=context.capability) for rule in (_binary, _cast))
-    rules = {Binary: binary, Unary: _unary, Compare: _compare, Cast: cast}
+    rules: dict[type[Op], Rule] = {Binary: binary, Unary: _unary, Compare: _compare, Cast: cast}
     is_legal = not any(type(op) in rules and illegal(op, context) for op in walk(fn.body))
     return fn if is_legal else rewrite(fn, rules)
 
@@ -54,9 +54,9 @@ def is_legal_cast(source: DType, target: DType) -> bool:
     return (_is_plain(source) and _is_plain(target)) or (source, target) in _LEGAL_NARROW_CASTS
 
 
-def illegal(op: Binary | Unary | Compare | Cast, context: PassContext) -> str | None:
+def illegal(op: Any, context: PassContext) -> str | None:
     """Return why `legalize` would not leave `op` as it is, or None."""
-    what, operand = (op.result.type, op.operand) if type(op) is Cast else (op.kind, op.operands()[0])
+    what, operand = (op.result.type, op.operand) if isinstance(op, Cast) else (op.kind, op.operands()[0])
     return _objection(context.capability, op.mnemonic, what, operand.type)
 
 

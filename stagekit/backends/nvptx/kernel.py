@@ -101,9 +101,7 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
 
 def _bind_parameters(e: Emitter, fn: Function) -> str:
     """Bind the parameters of `fn` and return the text of their list; a bool arrives as a byte."""
-    aligns = itertools.chain(
-        fn.attribute("align", ()), itertools.repeat(0)
-    )  # no alignment for a parameter that a pass has added
+    aligns = itertools.chain(fn.attribute("align", ()), itertools.repeat(0))  # 0: of a parameter that a pass has added
     texts = []
     for index, (value, align) in enumerate(zip(fn.params, aligns)):
         name, is_bool = f"%p{index}", value.type == BOOL
