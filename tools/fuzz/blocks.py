@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from stagekit.dtypes import DType, bool_, dtype_named, int32, int64, promote
+from stagekit.dtypes import DType, bool_, dtype_named, float32, int32, int64, promote
 from tools.fuzz.harness import NotACase
 from tools.fuzz.trees import Tree
 
@@ -447,6 +447,8 @@ class Drawing:
         found = self.memory("in") if "alias" not in self.features or "order" in self.features else None
         if found is not None and self.random.random() < 0.25:
             return self.load(x, *found), dtype_named_here(found[1][1])
+        if self.random.random() < 0.15:
+            return self.rearranged(x, self.tile(x, depth - 1))
         right = self.tile(x, depth - 1) if self.random.random() < 0.7 else self.scalar(depth - 1)
         return self.combined(self.tile(x, depth - 1), right, lambda: self.comparison(self.tile(x, 1), self.tile(x, 0)))
 
@@ -473,17 +475,38 @@ class Drawing:
     def integer_scalar(self) -> Tree:
         return ["cast", "int32", self.scalar(1)[0]]
 
+    def rearranged(self, x: int, tile: Typed) -> Typed:
+        """Draw what a function of whole tiles makes of one: each element depends on others. Sums are as in `reduction`."""
+        value, dtype = tile
+        kind = self.random.choice(("cumsum", "follow", "sort", "gather", "rand", "randint"))
+        is_flagged = self.random.random() < 0.5
+        if kind == "cumsum":
+            return ["cumsum", self.exact(tile, dtype.name) if dtype.is_float else value, is_flagged], _wide(dtype)
+        if kind == "follow":
+            return ["follow", ["cast", "int32", value], ["cast", "int32", self.tile(x, 0)[0]], is_flagged], int32
+        if kind == "sort" and self.extents[x] <= _MOST_SORTED:
+            return ["sort", value, is_flagged], dtype
+        if kind == "rand":
+            return ["rand", self.random.randint(0, 2**40), ["cast", "int64", value]], float32
+        if kind == "randint":
+            return ["randint", ["n"], ["cast", "int64", value], self.random.randint(-9, 9)], int64
+        return ["gather", value, ["bin", "%", ["cast", "int64", self.tile(x, 1)[0]], ["lit", self.extents[x]]]], dtype
+
     def reduction(self) -> Typed:
         """Sums of floats are of small integers, so that they are exact in any order."""
-        value, dtype = self.tile(self.extent(), 1)
-        kind = self.random.choice(("sum", "max", "min"))
+        x = self.extent()
+        value, dtype = self.tile(x, 1)
+        kind = self.random.choice(
+            ("sum", "sum", "max", "min", "argmax", "argmin", "any", "all", "count_nonzero", "last")
+        )
+        if kind == "last":
+            return ["last", ["cast", "int32", value], ["cast", "int32", self.tile(x, 0)[0]]], int32
+        if kind in _OF_PLACES:
+            return ["whole", kind, value], _OF_PLACES[kind]
         if kind != "sum":
             return ["reduce", kind, value], dtype
         value = self.exact((value, dtype), dtype.name) if dtype.is_float else value
-        wide = (
-            dtype if dtype.is_float or dtype.bits >= 32 else dtype_named("uint32" if dtype.kind == "uint" else "int32")
-        )
-        return ["reduce", kind, value], wide
+        return ["reduce", kind, value], _wide(dtype)
 
     def exact(self, value: Typed, dtype: str) -> Tree:
         """A number of `dtype`, of a float dtype a small integer."""
@@ -524,6 +547,15 @@ class Drawing:
         if b[0] != "lit" and promote(a_dtype, b_dtype) is None:
             b = ["cast", spelled(a_dtype), b]
         return ["cmp", self.random.choice(_COMPARISONS), a, b]
+
+
+_MOST_SORTED = 200  # elements: a longer network takes long to compile
+_OF_PLACES = {"argmax": int64, "argmin": int64, "any": bool_, "all": bool_, "count_nonzero": int32}
+
+
+def _wide(dtype: DType) -> DType:
+    """Return the dtype of a sum of elements of `dtype`."""
+    return dtype if dtype.is_float or dtype.bits >= 32 else dtype_named("uint32" if dtype.kind == "uint" else "int32")
 
 
 _Form = Callable[[Drawing], list[Tree] | None]
@@ -573,6 +605,10 @@ def mixed(n, x):
         if k == 1:
             x = x * n
     return -x
+
+
+def follow(p, q):
+    return p[0] * q[0], p[1] * q[0] + q[1]
 
 
 @sk.jit
@@ -636,6 +672,14 @@ _VALUES: dict[str, Callable[..., str]] = {
     "where": lambda c, a, b: f"sk.where({_of(c)}, {_of(a)}, {_of(b)})",
     "call": lambda name, *args: f"{name}({', '.join(_of(a) if isinstance(a, list) else str(a) for a in args)})",
     "reduce": lambda kind, a: f"sk.reduce_{kind}({_of(a)})",
+    "whole": lambda name, a: f"sk.{name}({_of(a)})",
+    "last": lambda a, b: f"sk.reduce(({_of(a)}, {_of(b)}), follow)[1]",
+    "cumsum": lambda a, is_reversed: f"sk.cumsum({_of(a)}, reverse={is_reversed})",
+    "follow": lambda a, b, is_reversed: f"sk.scan(({_of(a)}, {_of(b)}), follow, reverse={is_reversed})[1]",
+    "sort": lambda a, is_turned: f"sk.sort({_of(a)}, descending={is_turned})",
+    "gather": lambda a, index: f"sk.gather({_of(a)}, {_of(index)})",
+    "rand": lambda seed, a: f"sk.rand({seed}, {_of(a)})",
+    "randint": lambda seed, a, low: f"sk.randint({_of(seed)}, {_of(a)}, {low}, {low + 10})",
     "load": lambda name, index, mask, other: f"sk.load({name} + {_of(index)}{_masked(mask, other)})",
     "through": lambda p, mask: f"sk.load({p}{_masked(mask)})",
     "at": lambda name, index: f"{name}[{_of(index)}]",

@@ -86,7 +86,20 @@ class BlocksFuzzer:
 
 def _parts(tree: Any) -> Iterator[Any]:
     """A part of an expression in its place; a mask left out."""
-    if tree and tree[0] in ("bin", "cmp", "where", "cast", "neg", "call", "load", "or"):
+    if tree and tree[0] in (
+        "bin",
+        "cmp",
+        "where",
+        "cast",
+        "neg",
+        "call",
+        "load",
+        "or",
+        "cumsum",
+        "follow",
+        "sort",
+        "gather",
+    ):
         yield from (part for part in tree[1:] if isinstance(part, list))
     if tree and tree[0] == "load" and tree[4] is not None:
         yield [*tree[:4], None]
