@@ -58,6 +58,12 @@ class Combiner:
             return self(self.filled(a, exists), b)
         return self.chosen(exists, lambda: self(a, b), b)
 
+    def after_each(self, a: list[Values], b: list[Values], exists: Exists) -> list[Values]:
+        """Return each of `a` combined with its partner in `b`; the one of `b` alone where those of `a` are missing."""
+        if exists is True or self.identity is not None:
+            return [self(self.filled(x, exists), y) for x, y in zip(a, b)]
+        return list(sk._choose(exists, lambda: tuple(map(self, a, b)), lambda: tuple(b)))
+
     def before(self, a: Values, b: Values, exists: Exists) -> Values:
         """Return `a` combined with `b`; `a` alone where `b` is missing."""
         if exists is True or self.identity is not None:
@@ -168,14 +174,14 @@ class Row:
             return self.holds if condition is True else condition
         return _AND(condition, self.holds)
 
-    def scan(self, combiner: Combiner, value: Values) -> Values:
-        """Return the combination of what the lanes of this warp hold up to this one."""
+    def scan(self, combiner: Combiner, values: list[Values]) -> list[Values]:
+        """Return for each of some values the combination of what the lanes of this warp hold up to this one."""
         distance = 1
         while distance < min(self.count, WARP):
-            earlier, exists = self.neighbour(value, distance)
-            value = combiner.after(earlier, value, exists)
+            pairs = [self.neighbour(value, distance) for value in values]
+            values = combiner.after_each([earlier for earlier, _ in pairs], values, pairs[0][1])
             distance *= 2
-        return value
+        return values
 
     @property
     def is_last_of_warp(self) -> Exists:
@@ -256,7 +262,12 @@ class Scan:
         self.totals = (len(chunks) - 1) * self.warps + chunks[-1].row.warps
         last = 0 if row.is_reversed else width - 1
         self.in_threads = [chunk.scan(combiner) for chunk in chunks]
-        self.in_warps = [chunk.row.scan(combiner, own[last]) for chunk, own in zip(chunks, self.in_threads)]
+        rows = [(chunk.row, own[last]) for chunk, own in zip(chunks, self.in_threads)]
+        self.in_warps = [
+            value
+            for same, group in itertools.groupby(rows, key=lambda each: each[0])  # all but the last are one row
+            for value in same.scan(combiner, [value for _, value in group])
+        ]
 
     def results(self) -> list[Values]:
         """Return for each element of this thread the combination of everything up to it."""
