@@ -89,14 +89,12 @@ _KINDS: dict[type, str] = {
 
 def parts_of(value: Any) -> list[Any] | None:
     """Return the items of a value that joins item by item; None for a value that is a leaf."""
-    if type(value) in (tuple, list):
+    if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return list(value)
     if type(value) is dict:
         return list(value.values())
     if isinstance(value, Array):
         return [value.base, *value.shape, *value.strides]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return list(value)
     if _is_plain_object(value):
         return [getattr(value, name) for name in stored(value)]
     return None

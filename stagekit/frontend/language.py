@@ -89,12 +89,8 @@ def bind(
         raise site.error(BadCall(f"`{name}`: {error}", hint or f"{name}{inspect.Signature(parameters)}")) from None
 
 
-def staged(run: Callable[..., Any]) -> Staged:
-    return Staged(run, is_elementwise=False)
-
-
-def elementwise(run: Callable[..., Any]) -> Staged:
-    return Staged(run, is_elementwise=True)
+staged = functools.partial(Staged, is_elementwise=False)
+elementwise = functools.partial(Staged, is_elementwise=True)
 
 
 def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:

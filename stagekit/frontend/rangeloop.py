@@ -212,8 +212,7 @@ def holds(tracer: Tracer, iterable: StagedRange, number: Any, loc: Loc) -> Numbe
     value, start, stop = (Number(tracer.arithmetic.to_value(each, dtype)) for each in given)
     reached, before = (ast.GtE, ast.Lt) if step > 0 else (ast.LtE, ast.Gt)
     found: Value = builder.and_(
-        tracer.arithmetic.compare(reached, value, start).value,
-        tracer.arithmetic.compare(before, value, stop).value,
+        tracer.arithmetic.compare(reached, value, start).value, tracer.arithmetic.compare(before, value, stop).value
     )
     if abs(step) == 1:
         return Number(found)

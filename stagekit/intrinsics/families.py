@@ -60,13 +60,7 @@ def everywhere(lowering: Lowering | ByDtype) -> Lowerings:
 
 
 def define_exact(
-    name: str,
-    args: tuple[str, ...],
-    lowering: ByDtype,
-    evaluate: Meaning,
-    doc: str,
-    source: str,
-    **fields: Any,
+    name: str, args: tuple[str, ...], lowering: ByDtype, evaluate: Meaning, doc: str, source: str, **fields: Any
 ) -> Intrinsic:
     """Define a function whose arguments and result have one dtype, exact, with the same lowering on every target.
 

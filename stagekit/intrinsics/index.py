@@ -22,12 +22,7 @@ _AXIS_NUMBER = (Param("axis", (0, 1, 2), 0),)
 
 
 def _index(
-    name: str,
-    lowering: Native | Expand,
-    bounds: tuple[int, int] | None,
-    doc: str,
-    source: str,
-    **fields: Any,
+    name: str, lowering: Native | Expand, bounds: tuple[int, int] | None, doc: str, source: str, **fields: Any
 ) -> Intrinsic:
     """Define an index, found in `stagekit.cuda` unless `fields`, more of the record's, say otherwise."""
     places = {"public_in": ("stagekit.cuda",), **fields}

@@ -141,10 +141,7 @@ mulhi = define(
     name="mulhi",
     args=("x", "y"),
     sigs=each_dtype(INTEGER_DTYPES, 2),
-    lower={
-        "cuda": {**_MULHI, int64: Llvm("llvm.nvvm.mulhi.ll"), uint64: Llvm("llvm.nvvm.mulhi.ull")},
-        "cpu": _MULHI,
-    },
+    lower={"cuda": {**_MULHI, int64: Llvm("llvm.nvvm.mulhi.ll"), uint64: Llvm("llvm.nvvm.mulhi.ull")}, "cpu": _MULHI},
     evaluate=reference.on_python_ints(lambda bits, x, y: (x * y) >> bits),
     doc="The upper half of the product of two integers, which has twice their width.",
     source="PTX ISA, mul.hi",

@@ -197,9 +197,7 @@ OP_CLASSES: dict[str, type[Op]] = {}
 
 
 @dataclass_transform(
-    eq_default=False,
-    kw_only_default=True,
-    field_specifiers=(operand, optional_operand, operand_list, attribute, body),
+    eq_default=False, kw_only_default=True, field_specifiers=(operand, optional_operand, operand_list, attribute, body)
 )
 def op(mnemonic: str, *, is_terminator: bool = False, effects: Effects = PURE) -> Callable[[OpClass], OpClass]:
     """Declare a core op: make the class a dataclass, derive its tables of fields, and register its mnemonic.

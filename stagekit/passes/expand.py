@@ -62,12 +62,8 @@ class _Expander(Rewriter):
         """Let what is said of an index name the values that there are now."""
         if op.indexed is None or not self.mapping:
             return None
-
-        def current(part: Any) -> Any:
-            return self.mapping.get(part, part)
-
-        parts = (tuple(map(current, parts)) for parts in op.indexed[1:])
-        return builder.append(op.replace(indexed=Indexed(op.indexed.array, *parts)))
+        parts: Any = op.indexed[1:]
+        return builder.append(op.replace(indexed=Indexed(op.indexed.array, *map(self.values, parts))))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

@@ -45,8 +45,7 @@ def legalize(fn: Function, context: PassContext) -> Function:
     """Replace ops that the emitter does not know by ops that it knows."""
     binary, cast = (functools.partial(rule, capability=context.capability) for rule in (_binary, _cast))
     rules: dict[type[Op], Rule] = {Binary: binary, Unary: _unary, Compare: _compare, Cast: cast}
-    is_legal = not any(type(op) in rules and illegal(op, context) for op in walk(fn.body))
-    return fn if is_legal else rewrite(fn, rules)
+    return rewrite(fn, rules) if any(type(op) in rules and illegal(op, context) for op in walk(fn.body)) else fn
 
 
 def is_legal_cast(source: DType, target: DType) -> bool:

@@ -76,12 +76,7 @@ def machine_for(processor: Processor, level: int = OPTIMISATION_LEVEL) -> Any:
     """Return a new LLVM target machine, for an engine, which frees it, or for a caller that needs its own."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=processor.name,
-        features=processor.features,
-        opt=level,
-        reloc="pic",
-        codemodel="jitdefault",
-        jit=True,
+        cpu=processor.name, features=processor.features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
     )
 
 

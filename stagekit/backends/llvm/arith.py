@@ -165,12 +165,7 @@ _INTEGER_OPCODES = {
     BinaryKind.OR: "or",
     BinaryKind.XOR: "xor",
 }
-FLOAT_OPCODES = {
-    BinaryKind.ADD: "fadd",
-    BinaryKind.SUB: "fsub",
-    BinaryKind.MUL: "fmul",
-    BinaryKind.DIV: "fdiv",
-}
+FLOAT_OPCODES = {BinaryKind.ADD: "fadd", BinaryKind.SUB: "fsub", BinaryKind.MUL: "fmul", BinaryKind.DIV: "fdiv"}
 
 
 def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: str) -> str:

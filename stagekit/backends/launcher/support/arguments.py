@@ -7,19 +7,7 @@ from functools import partial
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function
-from stagekit.dtypes import (
-    ALL_DTYPES,
-    DType,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint64,
-)
+from stagekit.dtypes import ALL_DTYPES, DType, bool_, float16, float32, float64, int32, int64, uint8, uint16, uint64
 
 _EXACT_IN_FLOAT64 = 1 << 53
 
