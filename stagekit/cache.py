@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import os
@@ -67,8 +66,7 @@ OWN_FOLDER = "stagekit-v1"
 _PRIVATE = 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAGIC = b"stagekit cache 1\n"
-_HEAD_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
-_SUFFIX = ".entry"
+_HEAD_BYTES = len(_MAGIC) + 32  # the bytes of a digest
 _ENTRY = re.compile(r"[a-z]+-[0-9a-f]{64}\.entry")
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.new")
 _MOST_BYTES = 1 << 28  # of an entry; code is never so large
@@ -82,7 +80,14 @@ _SAVES_BETWEEN_SCANS = 32
 
 def entry_name(kind: str, *words: str) -> str:
     """Return the name of an entry that follows from `words`. kind: lower-case letters."""
-    return f"{kind}-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()}"
+    return f"{kind}-{sha256(chr(0).join(words).encode()).hexdigest()}"
+
+
+def sha256(data: bytes) -> Any:
+    """Return the digest of `data` so far, as `hashlib` does, whose import takes 3 ms that only the disk needs."""
+    import hashlib
+
+    return hashlib.sha256(data)
 
 
 @frozen()
@@ -121,7 +126,7 @@ class EntryStore:
 
     def save(self, name: str, payload: bytes) -> bool:
         """Publish an entry, replacing one of that name. False where the folder cannot take it."""
-        if not _ENTRY.fullmatch(name + _SUFFIX):
+        if not _ENTRY.fullmatch(name + ".entry"):
             raise InternalError(f"{name!r} is no name of an entry")
         if len(payload) > _MOST_BYTES - _HEAD_BYTES:
             return False
@@ -140,7 +145,7 @@ class EntryStore:
 
     def entries(self) -> list[Entry]:
         """Return all entries, the one used last first."""
-        found = [Entry(p.name.removesuffix(_SUFFIX), s.st_size, s.st_mtime) for p, s in self._files(_ENTRY)]
+        found = [Entry(p.name.removesuffix(".entry"), s.st_size, s.st_mtime) for p, s in self._files(_ENTRY)]
         return sorted(found, key=lambda entry: -entry.used_s)
 
     def evict(self) -> None:
@@ -162,7 +167,7 @@ class EntryStore:
         return sum(_remove(self._path(entry.name)) for entry in self.entries())
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}{_SUFFIX}"
+        return self.folder / f"{name}.entry"
 
     def _files(self, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield the files whose whole name matches and that a store can have written."""
@@ -179,7 +184,7 @@ class EntryStore:
 
 
 def _checksum(name: str, payload: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + payload).digest()
+    return sha256(name.encode() + payload).digest()  # type: ignore[no-any-return]
 
 
 def _remove(path: Path) -> bool:
@@ -406,7 +411,7 @@ def versions() -> str | None:
 
     It is made when the disk is first used.
     """
-    found = hashlib.sha256("\n".join((sys.version, platform.machine(), np.__version__, ml_dtypes.__version__)).encode())
+    found = sha256("\n".join((sys.version, platform.machine(), np.__version__, ml_dtypes.__version__)).encode())
     loader = getattr(__spec__, "loader", None)
     archive = getattr(loader, "archive", None)  # the zip file that the package is imported from
     root = os.path.dirname(archive or __file__)

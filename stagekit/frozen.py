@@ -19,33 +19,29 @@ C = TypeVar("C", bound=type)
 def frozen(*, eq: bool = True, slots: bool = True, repr: bool = True) -> Callable[[C], C]:
     """Make a class a dataclass. eq: its objects are equal, and hash alike, where their fields are. repr: they show their fields.
 
-    slots: it has no `__dict__`. A method that the class has itself stays.
+    slots: it has no `__dict__`.
     """
 
     def make(cls: C) -> C:
-        own = vars(cls).keys()
         made: Any = dataclass(eq=False, repr=False, slots=slots)(cls)
-        if repr and "__repr__" not in own:
+        if repr:
             made.__repr__ = _shown
         if eq:
             made.__dataclass_params__.eq = True  # for whoever asks whether objects of equal fields are equal
-            _compare_by_fields(made, own)
+            _compare_by_fields(made)
         return made  # type: ignore[no-any-return]
 
     return make
 
 
-def _compare_by_fields(cls: Any, own: Any) -> None:
+def _compare_by_fields(cls: Any) -> None:
     names = [each.name for each in fields(cls) if each.compare]
     values: Callable[[Any], Any] = operator.attrgetter(*names) if names else (lambda record: ())
 
     def equal(record: Any, other: object) -> bool:
         return values(record) == values(other) if type(other) is type(record) else NotImplemented
 
-    if "__eq__" not in own:
-        cls.__eq__ = equal
-    if "__hash__" not in own:
-        cls.__hash__ = lambda record: hash(values(record))
+    cls.__eq__, cls.__hash__ = equal, lambda record: hash(values(record))
 
 
 def _shown(record: Any) -> str:

@@ -159,7 +159,7 @@ def choose(facts: Sequence[Fact], hold: Sequence[int]) -> Choice:
     return Choice(entry, f"the {entry} entry, since this does not hold: {'; '.join(fact.text for fact in failed)}")
 
 
-@frozen()
+@frozen(repr=False)
 class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 

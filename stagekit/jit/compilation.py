@@ -11,7 +11,6 @@ in the source count only where the code shows them (asserts, prints, line inform
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from stagekit import config
 from stagekit.artifact import Artifact
-from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, to_bytes, to_plain
+from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, sha256, to_bytes, to_plain
 from stagekit.diagnostics import Loc
 from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
@@ -190,6 +189,6 @@ def _write(artifact: Artifact) -> bytes | None:
 @functools.cache
 def _digest_of_file(path: str | None) -> str | None:
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
+        return sha256(Path(path).read_bytes()).hexdigest() if path else None
     except OSError:
         return ""
