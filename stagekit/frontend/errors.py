@@ -137,6 +137,12 @@ class JoinMismatch(Diagnostic):
     help = "{repair}"
 
 
+class PlainPolling(Diagnostic):
+    title = "A loop that waits by plain loads"
+    label = "nothing in this loop changes what it asks, and a plain load need not see what other threads store"
+    help = 'read it with an order: `sk.load(p, order="acquire")`, and write it by `sk.store(p, v, order="release")`'
+
+
 class LoopTypeChange(Diagnostic):
     title = "A loop changes a variable's type"
     label = "`{name}` is {before} before the loop and {after} at the end of its body"

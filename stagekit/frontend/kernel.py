@@ -30,6 +30,7 @@ from stagekit.frontend.errors import (
     KernelReturn,
     LaunchNotComputable,
     MixedStyles,
+    PlainPolling,
     StagingError,
     UnsupportedSyntax,
 )
@@ -38,6 +39,7 @@ from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_blo
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.polling import polling_loops
 from stagekit.frontend.sequential import Apart, Equal, Layout, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
@@ -277,6 +279,8 @@ class _Trace:
 
     def _finish(self) -> Traced:
         body = Block(tuple(self.params), tuple(self.builder.current.ops))
+        for loop in polling_loops(body):
+            raise StagingError(PlainPolling(), loop.loc)
         launch = self._launch(body)
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)

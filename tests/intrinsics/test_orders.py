@@ -273,3 +273,69 @@ def test_what_is_refused_says_what_it_is_called_here(call, texts):
         assert kernel.specialize().ir
 
     assert all(text in str(caught.value) for text in texts), str(caught.value)
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def flags_in_turn(flag, out):
+    """A loop inside the loop, and a value that the loop takes along."""
+    seen = flag[0]
+    while seen < 3:
+        seen = sk.int32(0)
+        for i in range(4):
+            seen += flag[i]
+    out[0] = seen
+
+
+def the_other_end(flag, out):
+    rounds = 0
+    while flag[1] == 0 or flag[0] == 0:
+        rounds += 1
+    out[0] = rounds
+
+
+@pytest.mark.parametrize("polls", [flags_in_turn, the_other_end])
+def test_a_loop_that_waits_by_plain_loads_is_refused(polls):
+    with pytest.raises(sk.StagekitError) as caught:
+        sk.jit(polls)[1, 1](np.ones(4, np.int32), np.zeros(1, np.int32))
+
+    assert "PLAIN_POLLING" == caught.value.id
+
+
+def a_search(flag, out):
+    i = 0
+    while flag[i] != 7:
+        i += 1
+    out[0] = i
+
+
+def a_list(flag, out):
+    at = flag[0]
+    while at != 7:
+        at = flag[at]
+    out[0] = at
+
+
+def a_wait_that_ends(flag, out):
+    rounds = 0
+    while flag[0] == 0 and rounds < 5:
+        rounds += 1
+    out[0] = rounds
+
+
+def a_wait_between_barriers(flag, out):
+    while flag[0] == 0:
+        sk.syncthreads()
+    out[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "expected"), [(a_search, 3), (a_list, 7), (a_wait_that_ends, 0), (a_wait_between_barriers, 1)]
+)
+def test_a_loop_that_something_ends_is_none(goes_on, expected):
+    out = np.zeros(1, np.int32)
+
+    sk.jit(goes_on)[1, 1](np.array([1, 2, 3, 7], np.int32), out)
+
+    assert [expected] == out.tolist()

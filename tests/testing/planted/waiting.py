@@ -45,7 +45,7 @@ def wait_that_counts_its_rounds(flag, out):
     out[0] = rounds
 
 
-@fault("NO_PROGRESS", "still running after 1024 rounds", (1, 1), {"flag": ints(1), "out": ints(1)}, max_iterations=1000)
+@fault("PLAIN_POLLING", "nothing in this loop changes what it asks", (1, 1), {"flag": ints(1), "out": ints(1)})
 def wait_without_atomics_that_counts_its_rounds(flag, out):
     rounds = 0
     while flag[0] == 0:
