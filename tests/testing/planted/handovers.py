@@ -707,3 +707,101 @@ def blocks_that_draw_until_nothing_is_left(work, out):
         go = mine[0] < 8
         if go and i == 63:
             out[mine[0]] = 1
+
+
+# -- what a message is made of ----------------------------------------------------------------------------------------
+
+
+@fault("GRID_RACE", "`data`", (2, 32), {"data": ints(32), "count": ints(1), "out": ints(1)})
+def lane_that_writes_again_while_its_warp_releases(data, count, out):
+    i = thread("x")
+    if block("x") == 0:
+        for turn in range(32):
+            if i == turn:
+                data[i] = 1
+                sk.atomic_add(count, 1, order="release")
+            if turn == 20 and i == 0:
+                data[0] = 2
+    elif i == 0:
+        while sk.load(count.ptr, order="acquire") < 32:
+            pass
+        out[0] = data[0]
+
+
+@clean((2, 32), {"data": ints(32), "count": ints(1), "out": ints(1)})
+def a_warp_each_of_whose_lanes_releases(data, count, out):
+    i = thread("x")
+    if block("x") == 0:
+        for turn in range(32):
+            if i == turn:
+                data[i] = 1
+                sk.atomic_add(count, 1, order="release")
+    elif i == 0:
+        while sk.load(count.ptr, order="acquire") < 32:
+            pass
+        for k in range(32):
+            out[0] += data[k]
+
+
+@clean((2, 1), {"data": ints(1), "flag": ints(1), "out": ints(1)})
+def a_receiver_that_passes_the_nearer_fence_first(data, flag, out):
+    if block("x") == 0:
+        data[0] = 42
+        sk.threadfence()
+        sk.atomic_exchange(flag, 1)
+    else:
+        while sk.atomic_add(flag, 0) == 0:
+            pass
+        sk.threadfence_block()
+        sk.threadfence()
+        out[0] = data[0]
+
+
+@clean((1, 64), {"data": ints(1), "flag": ints(1), "out": ints(1)})
+def a_receiver_whose_fence_reaches_farther(data, flag, out):
+    if thread("x") == 0:
+        data[0] = 42
+        sk.threadfence_block()
+        sk.atomic_exchange(flag, 1)
+    elif thread("x") == 32:
+        while sk.atomic_add(flag, 0) == 0:
+            pass
+        sk.threadfence()
+        out[0] = data[0]
+
+
+@clean((1, 32), {"out": ints(32)})
+def lanes_that_have_returned_count_as_arrived(out):
+    s = sk.alloc_shared(32, sk.int32)
+    i = thread("x")
+    s[i] = i
+    if i >= 16:
+        return
+    sk.syncwarp()
+    out[i] = s[i + 16]
+
+
+@fault("GRID_RACE", "`data`", (2, 1), {"data": ints(1), "flag": ints(1), "out": ints(1)})
+def message_by_a_swap_that_fails(data, flag, out):
+    if block("x") == 0:
+        data[0] = 42
+        sk.threadfence()
+        sk.atomic_cas(flag, 5, 6)
+    elif sk.atomic_add(flag, 0) == 0:
+        sk.threadfence()
+        out[0] = data[0]
+
+
+@clean((2, 1), {"data": ints(1), "flags": ints(3), "out": ints(1)})
+def a_message_between_plain_stores_beside_it(data, flags, out):
+    if block("x") == 0:
+        data[0] = 42
+        sk.threadfence()
+        sk.atomic_exchange(flags + 1, 1)
+        flags[0] = 1
+        flags[2] = 1
+    else:
+        while sk.atomic_add(flags + 1, 0) == 0:
+            pass
+        sk.threadfence()
+        out[0] = data[0]
