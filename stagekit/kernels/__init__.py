@@ -24,7 +24,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `sum`, `max` | of the last axis, or of all | rows; up to 1024 programs, and one for what they found |
 | `argmax` | of the last axis | rows |
 | `column_sums` | of two axes | a program for 128 columns |
-| `cumsum` | of the last axis, or of one long array | rows; three passes of up to 1024 programs |
+| `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
 | `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
 | `rope` | pairs of a head turned by angles, or back | a program for each 1024 pairs of a token |
@@ -86,59 +86,22 @@ from stagekit.kernels.reducing import (
 from stagekit.kernels.scanning import (
     cumsum,
     cumsum_kernel,
+    cumsum_of_stretches_kernel,
     cumsum_rows_kernel,
+    fill_kernel,
     selective_scan,
     selective_scan_kernel,
     stretch_sums_kernel,
 )
 
 __all__ = [
-    "LARGEST",
-    "MAX",
-    "SUM",
-    "Reduction",
-    "adamw",
-    "adamw_kernel",
-    "argmax",
-    "argmax_kernel",
-    "column_sums",
-    "column_sums_kernel",
-    "cross_entropy",
-    "cross_entropy_kernel",
-    "cumsum",
-    "cumsum_kernel",
-    "cumsum_rows_kernel",
-    "dequantize",
-    "dequantize_kernel",
-    "dropout",
-    "dropout_kernel",
-    "elementwise",
-    "elementwise_kernel",
-    "embedding",
-    "embedding_backward",
-    "embedding_backward_kernel",
-    "embedding_kernel",
-    "layernorm",
-    "layernorm_backward",
-    "layernorm_kernel",
-    "max",
-    "norm_backward_kernel",
-    "quantize",
-    "quantize_kernel",
-    "reduce_kernel",
-    "reduce_rows_kernel",
-    "rmsnorm",
-    "rmsnorm_backward",
-    "rmsnorm_kernel",
-    "rope",
-    "rope_kernel",
-    "selective_scan",
-    "selective_scan_kernel",
-    "softmax",
-    "softmax_kernel",
-    "stretch_sums_kernel",
-    "sum",
-    "swiglu",
-    "swiglu_backward",
+    "LARGEST", "MAX", "Reduction", "SUM", "adamw", "adamw_kernel", "argmax", "argmax_kernel", "column_sums",
+    "column_sums_kernel", "cross_entropy", "cross_entropy_kernel", "cumsum", "cumsum_kernel",
+    "cumsum_of_stretches_kernel", "cumsum_rows_kernel", "dequantize", "dequantize_kernel", "dropout",
+    "dropout_kernel", "elementwise", "elementwise_kernel", "embedding", "embedding_backward",
+    "embedding_backward_kernel", "embedding_kernel", "fill_kernel", "layernorm", "layernorm_backward",
+    "layernorm_kernel", "max", "norm_backward_kernel", "quantize", "quantize_kernel", "reduce_kernel",
+    "reduce_rows_kernel", "rmsnorm", "rmsnorm_backward", "rmsnorm_kernel", "rope", "rope_kernel", "selective_scan",
+    "selective_scan_kernel", "softmax", "softmax_kernel", "stretch_sums_kernel", "sum", "swiglu", "swiglu_backward",
     "swiglu_backward_kernel",
 ]  # fmt: skip

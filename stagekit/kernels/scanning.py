@@ -1,8 +1,8 @@
 """Everything up to here: running sums of rows and of whole arrays, and the recurrence of selective state spaces.
 
-A row passes through its program in tiles, with a number that carries on from one tile to the next. A whole array is cut into as
-many stretches as there are programs: the sum of each is found first, then where each begins, then the running sums. So each
-element is read twice and written once, and nothing depends on which program comes first.
+A row passes through its program in tiles, with a number that carries on from one tile to the next. A long array is cut into
+tiles, each of a program, which learns from the others what comes before it: one pass over the array. By three passes over as many
+stretches as there are programs nothing depends on which program comes first.
 """
 
 from __future__ import annotations
@@ -54,6 +54,83 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     return cumsum_rows
 
 
+NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
+WINDOW = 32  # programs that are looked at together
+
+
+def carried(dtype: Dtype) -> sk.DType:
+    """Return the dtype of sums of whole tiles of `dtype`."""
+    return sk.float64 if dtype.is_float else sk.int64
+
+
+@sk.inline
+def sum_before(program: Any, state: Any, sums: Any, ends: Any) -> Any:
+    """Return the sum of all tiles before that of `program`, from what other programs have said, the nearest first.
+
+    Sums of single tiles are added until there is a program that knows the sum of everything up to its end.
+    """
+    before, last = sums.dtype(0), program - 1
+    while True:
+        w = sk.arange(0, WINDOW)
+        other, exists = last - w, w <= last
+        known = sk.load(
+            state + other, mask=exists, other=END_KNOWN, order="acquire"
+        )  # before the first there is nothing
+        end = sk.reduce_min(sk.where(known == END_KNOWN, w, WINDOW))
+        unknown = sk.reduce_min(sk.where(known == NOTHING, w, WINDOW))
+        if unknown > end or unknown == WINDOW:
+            tiles = sk.load(sums + other, mask=exists & (w < end))
+            before += sk.reduce_sum(tiles + sk.load(ends + other, mask=exists & (w == end)))
+            if end < WINDOW:
+                break
+            last -= WINDOW
+    return before
+
+
+@factory
+def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[tiles](x, out, state, sums, ends)`. state: int32, a zero for each tile, and one more.
+
+    A program takes the next tile by an atomic, so that those before have begun, and looks back at what these have said. Sums of
+    whole tiles are float64, or int64. Source: Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back,
+    2016.
+    """
+    out_dtype = SUM.dtype_of(dtype)
+    working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
+    X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
+    Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
+    Sums = Annotated[sk.Array, sk.Tensor((tiles,), carried(dtype))]
+    State = Annotated[sk.Array, sk.Tensor((tiles + 1,), sk.int32)]
+
+    @sk.jit
+    def cumsum(x: X, out: Out, state: State, sums: Sums, ends: Sums) -> None:
+        program = sk.atomic_add(state + tiles, 1)
+        i = sk.int64(program) * BLOCK + sk.arange(0, BLOCK)
+        v = sk.load(x + i, mask=i < length).to(working)
+        total = carried(dtype)(sk.reduce_sum(v))
+        sums[program] = total
+        sk.store(state + program, SUM_KNOWN, order="release")
+        before = sum_before(program, state, sums, ends)
+        ends[program] = before + total
+        sk.store(state + program, END_KNOWN, order="release")
+        sk.store(out + i, working(before) + sk.cumsum(v), mask=i < length)
+
+    return cumsum
+
+
+@factory
+def fill_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[pieces](out, value)`."""
+    Out = Annotated[sk.Array, sk.Tensor((None,), dtype)]
+
+    @sk.jit
+    def fill(out: Out, value: sk.int32) -> None:
+        i = sk.program_id(0) * BLOCK + sk.arange(0, BLOCK)
+        sk.store(out + i, value, mask=i < len(out))
+
+    return fill
+
+
 @factory
 def stretch_sums_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[programs](x, sums, stretch)`: the sums of the stretches of an array of one axis."""
@@ -75,7 +152,7 @@ def stretch_sums_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 
 @factory
-def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
+def cumsum_of_stretches_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[programs](x, out, ends, stretch)`; ends: the running sums of what `stretch_sums_kernel` found."""
     out_dtype = SUM.dtype_of(dtype)
     working, length = widened(out_dtype), sk.dynamic("length")
@@ -84,35 +161,50 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     Ends = Annotated[sk.Array, sk.Tensor((None,), working)]
 
     @sk.jit
-    def cumsum(x: X, out: Out, ends: Ends, stretch: sk.int64) -> None:
+    def cumsum_of_stretches(x: X, out: Out, ends: Ends, stretch: sk.int64) -> None:
         program = sk.program_id(0)
         first = program * stretch
         before = ends[program - 1] if program > 0 else working(0)
         running_sums(x, out, first, sk.minimum(first + stretch, length), before, working, BLOCK)
 
-    return cumsum
+    return cumsum_of_stretches
 
 
-def cumsum(x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: bool = False) -> Any:
     """Return the running sums along the last axis (`axis=-1`), or those of an array of one axis, by many programs (None).
 
     x: any dtype, without gaps unless its rows are summed; float16 and bfloat16 are summed in float32, integers in int64, in which
-    they are returned. out: x itself too.
+    they are returned. out: x itself too. fixed_order: the same last bits of a long float array in each run, by three passes; else
+    they depend on which programs come first, by one pass.
     """
     out = empty(x, tuple(x.shape), SUM.dtype_of(dtype_of(x))) if out is None else out
     if axis is not None:
         require_last(axis, x)
         rows, target = as_rows(x), as_rows(out)
         cumsum_rows_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, target)
-        return out
+    elif fixed_order:
+        _cumsum_by_stretches(x, out)
+    else:
+        _cumsum_by_looking_back(x, out)
+    return out
+
+
+def _cumsum_by_looking_back(x: Any, out: Any) -> None:
+    tiles = sk.cdiv(len(x), STREAMED_TILE)
+    state = empty(x, (tiles + 1,), sk.int32)
+    sums, ends = (empty(x, (tiles,), carried(dtype_of(x))) for _ in range(2))
+    fill_kernel(sk.int32, 1024)[sk.cdiv(tiles + 1, 1024)](state, 0)
+    cumsum_kernel(dtype_of(x), STREAMED_TILE)[tiles](x, out, state, sums, ends)
+
+
+def _cumsum_by_stretches(x: Any, out: Any) -> None:
     programs = programs_for(len(x), STREAMED_TILE, MOST_PROGRAMS)
     stretch = sk.cdiv(sk.cdiv(len(x), programs), STREAMED_TILE) * STREAMED_TILE
     sums = empty(x, (programs,), widened(SUM.dtype_of(dtype_of(x))))
     stretch_sums_kernel(dtype_of(x), STREAMED_TILE)[programs](x, sums, stretch)
     ends = sums.reshape((1, programs))
     cumsum_rows_kernel(dtype_of(sums), power_of_two(programs))[1](ends, ends)
-    cumsum_kernel(dtype_of(x), STREAMED_TILE)[programs](x, out, sums, stretch)
-    return out
+    cumsum_of_stretches_kernel(dtype_of(x), STREAMED_TILE)[programs](x, out, sums, stretch)
 
 
 # -- selective scan -----------------------------------------------------------------------------------------------------

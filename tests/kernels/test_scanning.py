@@ -29,7 +29,7 @@ def test_running_sums_of_rows_and_of_all(place, data):
     with tiles(data), pytest.MonkeyPatch.context() as patched:
         patched.setattr(scanning, "STREAMED_TILE", data.draw(st.sampled_from([16, 100, 4096])))
         patched.setattr(scanning, "MOST_PROGRAMS", data.draw(st.sampled_from([3, 1024])))
-        found = run(place, kernels.cumsum, x, axis=axis, out=out)
+        found = run(place, kernels.cumsum, x, axis=axis, out=out, fixed_order=data.draw(st.booleans()))
 
     if x.dtype.kind == "i":
         np.testing.assert_array_equal(found, expected)
@@ -77,9 +77,26 @@ def test_threads_wait_in_scans_and_reductions_alone():
         sk.Tensor((None, None, None), sk.float32, strides=(None, None, 1)),
     )
     for kernel in (
-        kernels.cumsum_kernel(sk.float32, 4096).specialize(),
+        kernels.cumsum_of_stretches_kernel(sk.float32, 4096).specialize(),
         kernels.cumsum_rows_kernel(sk.float32, 4096).specialize(),
         kernels.stretch_sums_kernel(sk.float32, 4096).specialize(),
         kernels.selective_scan_kernel(sk.float32, 2, 1024).specialize(D=Vector, z=Sequences),
     ):
         assert kernel.trace().waits == ()
+
+
+def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other():
+    """Many tiles, and sums that no float32 holds: what is carried is float64, so that two roundings are all that is seen."""
+    x = np.random.default_rng(0).integers(0, 100, 3_000_000).astype(np.float32)
+    expected = x.cumsum(dtype=np.float64)
+    assert_near(kernels.cumsum(x), expected, ulps=2.01)
+
+    integers = x.astype(np.int32)
+    np.testing.assert_array_equal(kernels.cumsum(integers), integers.cumsum(dtype=np.int64))
+
+
+def test_programs_wait_for_what_they_look_back_at():
+    waits = kernels.cumsum_kernel(sk.float32, 4096).specialize().trace().waits
+
+    assert len(waits) == 3
+    assert all("once" in wait or "state" in wait or "acquires" in wait for wait in waits)
