@@ -23,6 +23,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `cross_entropy` | log(sum(exp(logits))) - logits[target], and its gradient | rows |
 | `sum`, `max` | of the last axis, or of all | rows; up to 1024 programs, and one for what they found |
 | `argmax` | of the last axis | rows |
+| `topk` | the largest of the last axis, in order, and where they are | rows, sorted in tiles of up to 2,048 |
 | `column_sums` | of two axes | a program for 128 columns |
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
@@ -39,6 +40,7 @@ last axis has no gaps; of arrays with two axes the rows may be apart. An output 
 overlaps it.
 """
 
+from stagekit.kernels.choosing import topk, topk_kernel
 from stagekit.kernels.gathering import (
     embedding,
     embedding_backward,
@@ -145,4 +147,6 @@ __all__ = [
     "swiglu",
     "swiglu_backward",
     "swiglu_backward_kernel",
+    "topk",
+    "topk_kernel",
 ]  # fmt: skip

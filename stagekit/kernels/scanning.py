@@ -33,8 +33,9 @@ def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, wo
     for start in range(first, end, BLOCK):
         i = start + sk.arange(0, BLOCK)
         x = sk.load(source + i, mask=i < end).to(working)
-        sk.store(target + i, before + sk.cumsum(x), mask=i < end)
-        before += sk.reduce_sum(x)
+        sums = before + sk.cumsum(x)
+        sk.store(target + i, sums, mask=i < end)
+        before = sk.gather(sums, BLOCK - 1)
 
 
 @factory
@@ -249,7 +250,7 @@ def selective_scan_kernel(dtype: Dtype, STATES: int, BLOCK: int) -> sk.JitFuncti
                 decay, h = sk.scan((decay, gain), one_after_the_other, identity=(1.0, 0.0))
                 h += decay * states[n]
                 y += h * load_piece(C[batch, n], start, length, BLOCK)
-                states[n] = sk.reduce_sum(sk.where(sk.arange(0, BLOCK) == BLOCK - 1, h, 0))
+                states[n] = sk.gather(h, BLOCK - 1)
             if z is not None:
                 gate = load_piece(z[batch, channel], start, length, BLOCK)
                 y *= gate * sk.sigmoid(gate)
