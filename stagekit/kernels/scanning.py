@@ -239,16 +239,16 @@ def selective_scan_kernel(dtype: Dtype, STATES: int, BLOCK: int) -> sk.JitFuncti
         out: Sequences,
     ) -> None:
         channel, batch = sk.program_id(0), sk.program_id(1)
-        states = [sk.float32(0)] * STATES
+        states = sk.alloc_shared((STATES,), sk.float32)  # at the end of the tile before
         for start in range(0, length, BLOCK):
             x = load_piece(u[batch, channel], start, length, BLOCK)
             step = load_piece(delta[batch, channel], start, length, BLOCK)  # 0 past the end, where a is 1 and b is 0
             y = x * (0 if D is None else D[channel])
-            for n in sk.static_range(STATES):
+            for n in range(STATES):
                 decay = sk.exp(step * A[channel, n])
                 gain = step * x * load_piece(B[batch, n], start, length, BLOCK)
                 decay, h = sk.scan((decay, gain), one_after_the_other, identity=(1.0, 0.0))
-                h += decay * states[n]
+                h += decay * (states[n] if start > 0 else 0)
                 y += h * load_piece(C[batch, n], start, length, BLOCK)
                 states[n] = sk.gather(h, BLOCK - 1)
             if z is not None:
@@ -268,6 +268,6 @@ def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z:
     """
     out = empty(u, tuple(u.shape), dtype_of(u)) if out is None else out
     batches, channels, length = u.shape
-    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(1024, power_of_two(length)))
+    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(512, power_of_two(length)))
     kernel[channels, batches](u, delta, A, B, C, D, z, out)
     return out
