@@ -47,9 +47,11 @@ from stagekit.frontend.language import in_vectors as _in_vectors
 from stagekit.frontend.language import is_for_cpu as _is_for_cpu
 from stagekit.frontend.language import is_multiple as _is_multiple
 from stagekit.frontend.language import lanes as _lanes
+from stagekit.frontend.language import linear as _linear
 from stagekit.frontend.language import load_vector as _load_vector
 from stagekit.frontend.language import store_vector as _store_vector
 from stagekit.frontend.language import takes_vectors as _takes_vectors
+from stagekit.frontend.language import vector_width as _vector_width
 from stagekit.frontend.language import view as _view
 from stagekit.frontend.language import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic

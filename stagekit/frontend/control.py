@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from stagekit.frontend.values import (
     Poison,
     StagedRange,
     Text,
+    is_fixed,
     is_open,
     is_run_time,
 )
@@ -117,7 +119,8 @@ def _is_plain_object(value: Any) -> bool:
 def note_parts(tracer: Tracer, *values: Any) -> None:
     """Record that the parts of these objects are read, for those that were made outside the kernel."""
     for value in values:
-        if _is_plain_object(value) and not tracer.journal.is_born(value):
+        is_from_outside = not tracer.journal.is_born(value) and not is_fixed(type(value).__module__)
+        if is_from_outside and _is_plain_object(value):
             tracer.captures.note_state(value)
 
 
@@ -132,6 +135,22 @@ def same_shape(a: Any, b: Any) -> bool:
     if isinstance(a, Array):
         return bool(a.ndim == b.ndim and a.is_contiguous == b.is_contiguous)
     return list(stored(a)) == list(stored(b))
+
+
+def settled(tracer: Tracer, value: Any, other: Any, loc: Loc) -> Any:
+    """Return `value` as it meets `other` where paths join.
+
+    A class of the library whose objects may say the same in several ways has a method `__stagekit_settle__`: it returns the
+    object itself where it corresponds to another one part by part, else one that corresponds to every other settled one. Items
+    of tuples meet one by one.
+    """
+    if isinstance(value, tuple) and parts_of(value) is not None and same_shape(value, other):
+        parts = [settled(tracer, each, met, loc) for each, met in zip(value, other)]
+        return value if all(map(operator.is_, value, parts)) else with_parts(value, parts)
+    settle = getattr(type(value), "__stagekit_settle__", None)
+    if type(value) is not type(other) or not isinstance(settle, types.FunctionType):
+        return value
+    return tracer.run_direct(loc, settle, value, other)
 
 
 def rebuild(tracer: Tracer, origins: Sequence[Any], parts: list[Any], *, is_free: bool) -> Any:
@@ -269,6 +288,10 @@ class Join:
             return self._join_numbers(a, b, name, places)
         if isinstance(a, Address) and isinstance(b, Address) and a.type == b.type:
             return self._join_leaves(a.value, b.value, is_weak=False)
+        with self.tracer.builder.resume(self.then.block):
+            left = settled(self.tracer, a, b, self.loc)
+        with self.tracer.builder.resume(self.other.block):
+            a, b = left, settled(self.tracer, b, a, self.loc)
         if parts_of(a) is not None and same_shape(a, b):
             note_parts(self.tracer, a, b)
             join_parts = functools.partial(self._join, name=name, is_lenient=is_lenient, places=places)

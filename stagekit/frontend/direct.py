@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stagekit.diagnostics import language_call
+from stagekit.diagnostics import Loc, language_call
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
@@ -27,7 +27,7 @@ from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
-from stagekit.frontend.tracer import Frame
+from stagekit.frontend.tracer import Frame, Tracer
 from stagekit.frontend.values import Scope, is_open
 from stagekit.ir import Intrinsic
 
@@ -77,6 +77,13 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         language_call.reset(token)
     site.at()
     return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
+
+
+def run_at(tracer: Tracer, loc: Loc, fn: types.FunctionType, *args: Any) -> Any:
+    """Return `fn(*args)`, computed by CPython for the line `loc` where no expression calls it: where paths meet."""
+    source, place = _source_of(fn.__code__)
+    frame = Frame(tracer, source, Scope(source.names, {}, None), fn, loc, 0, is_per_thread=True)
+    return run(Site(frame, place), fn, list(args), {})
 
 
 @functools.cache

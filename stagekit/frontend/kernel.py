@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -24,6 +25,7 @@ from stagekit.frontend.arrays import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
+from stagekit.frontend.direct import run_at
 from stagekit.frontend.errors import (
     BadBlockSize,
     BadOption,
@@ -151,6 +153,7 @@ class _Trace:
         self.builder = Builder(self.loc)
         asked = request.has_hosts, request.is_for_cpu, request.entry is KernelEntry.QUICK
         self.tracer = Tracer(self.builder, request.options, assumed, *asked)
+        self.tracer.run_direct = functools.partial(run_at, self.tracer)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []
@@ -198,6 +201,7 @@ class _Trace:
             return Number(self._slot("value", position, arg.dtype, name))
         base = Address(self._slot("address", position, arg.dtype, name))
         align = (meaning.align if meaning else None) or arg.dtype.itemsize
+        self.tracer.item_sizes.add(arg.dtype.itemsize)
         self.tracer.intervals.known[base.value] = Interval(0, dtypes.int64.max, align)
         if isinstance(meaning, Pointer):
             self.specs.append(PointerSpec(name, arg.dtype, False, align))

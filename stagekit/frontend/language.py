@@ -603,6 +603,35 @@ def is_for_cpu(site: Site) -> bool:
     return site.tracer.is_for_cpu
 
 
+@staged
+def vector_width(site: Site) -> int:
+    """Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.
+
+    1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours.
+    """
+    tracer = site.tracer
+    tracer.is_placed = True
+    if tracer.is_for_cpu or not tracer.is_quick:
+        return 1
+    return min(16 // min((size for size in tracer.item_sizes if size > 1), default=1), 8)
+
+
+@staged
+def linear(site: Site, value: Any) -> tuple[Any, bool] | None:
+    """Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain."""
+    if isinstance(value, Address | Array):
+        return value, True
+    if not is_numeric(value) or isinstance(own_type(value), Vector):
+        return None
+    dtype = default_dtype(value)
+    if not dtype.is_integer or dtype is dtypes.uint64 or not (isinstance(value, Number) or dtypes.int64.holds(value)):
+        return None
+    tracer = site.tracer
+    return (
+        Number(tracer.arithmetic.to_value(value, dtypes.int64)) if isinstance(value, Number) else np.int64(value)
+    ), False
+
+
 _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
 
 

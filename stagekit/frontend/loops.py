@@ -29,6 +29,7 @@ from stagekit.frontend.control import (
     rebuild,
     same_shape,
     same_static,
+    settled,
     wrapped,
     zero_of,
 )
@@ -77,6 +78,7 @@ class Item:
     is_free: bool = False  # a container that no other place holds, before the loop and at the end of each iteration
     others: list[Any] = field(default_factory=list)  # other containers that it holds at the end of an iteration
     roots: set[int] = field(default_factory=set)  # ids of the containers older than the loop that it may be or hold
+    unlike: Any = None  # what the body gives that does not correspond to `start`: see `control.settled`
 
     @property
     def name(self) -> str:
@@ -162,7 +164,7 @@ class CarriedLocations:
         if item.is_body_only and now is item.unset:
             return list(item.incoming)
         item.at_end = now
-        now = now.value if isinstance(now, Partial) else now
+        now = settled(self.tracer, now.value if isinstance(now, Partial) else now, item.shape, self.loc)
         if item.is_free and not self._is_alone(now):
             item.is_free, self.is_shared = False, True
         self._note_container(item, now)
@@ -193,14 +195,17 @@ class CarriedLocations:
         for part in parts_of(value) or ():
             yield from self._older_in(part)
 
-    def _types_of(self, item: Item, now: Any) -> Leaves:
-        """Return the types in which what an item holds now meets what it was before the loop."""
+    def _types_of(self, item: Item, now: Any) -> Leaves | None:
+        """Return the types in which what an item holds now meets what it was before the loop; None where it has to settle."""
         if isinstance(now, Poison):
             if item.is_body_only:  # it turned out not to be set on every path
                 item.is_body_only, self.dropped = False, {*self.dropped, item.location.identity}
             raise now.error(self.loc)
 
         places = lambda: (item.place, self.tracer.journal.place_of(item.location))  # noqa: E731  most need none
+        if settled(self.tracer, item.shape, now, self.loc) is not item.shape:
+            item.unlike = now
+            return None
         if item.start is not MISSING:
             return self._joined_leaves(item.name, item.start, now, places)
         found = _new_leaves(now)
@@ -233,11 +238,22 @@ class CarriedLocations:
         lost += [key for key in self.dropped if key in self.items]
         for identity in lost:
             del self.items[identity]
+        unlike = [item for item in self.items.values() if item.unlike is not None]
+        for item in unlike:
+            self._settle(item)
         for item in self.items.values():
             if item.found is not None:
                 item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if only_widening else item.found
             item.found = None
-        return bool(lost) or is_shared or before != [item.leaves for item in self.items.values()]
+        return bool(lost or unlike) or is_shared or before != [item.leaves for item in self.items.values()]
+
+    def _settle(self, item: Item) -> None:
+        """Carry an item as it meets what the body gives."""
+        after, item.unlike, item.found = item.unlike, None, None
+        shape = settled(self.tracer, item.shape, after, self.loc)
+        if item.start is not MISSING:
+            item.start = shape
+        item.shape, item.leaves = shape, _new_leaves(shape)
 
     def extend(self, changes: dict[Any, Change]) -> bool:
         """Carry what a round changed and was not carried yet; return whether there was anything."""
@@ -284,6 +300,9 @@ class CarriedLocations:
             self.add(location, MISSING, after, _new_leaves(after))
             return
         places = lambda: (self.tracer.journal.place_of(location), place)  # noqa: E731  most need none
+        before = settled(self.tracer, before, after, self.loc)
+        with self.tracer.builder.block():  # nobody sees it: the round is thrown away
+            after = settled(self.tracer, after, before, self.loc)
         self.add(location, before, before, self._joined_leaves(location.describe(), before, after, places))
 
     def _joined_leaves(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> Leaves:

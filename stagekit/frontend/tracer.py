@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.diagnostics import Diagnostic, Loc, counted
+from stagekit.diagnostics import Diagnostic, InternalError, Loc, counted
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
@@ -88,6 +88,10 @@ class BecomesRunTime(Exception):
         self.identity = identity
 
 
+def _no_library(loc: Loc, function: Any, *args: Any) -> Any:
+    raise InternalError("a trace without a kernel runs nothing of the library")
+
+
 Assigned = dict[Any, tuple[Location, Any]]
 
 
@@ -135,7 +139,11 @@ class Tracer:
     unrolled_total: int = 0
     deep_calls: int = 0
     control_depth: int = 0  # run-time ifs and loops around the code being traced
+    item_sizes: set[int] = field(default_factory=set)  # in bytes, of what the kernel's arguments point to
     is_placed: bool = False  # something was asked that has another answer on the CPU
+    run_direct: Callable[..., Any] = (
+        _no_library  # (loc, function of the library, arguments): for where there is no site
+    )
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was such a meaning, and it was left out

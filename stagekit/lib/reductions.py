@@ -6,7 +6,8 @@
     both = sk.warp_reduce(flags, lambda a, b: a | b)
 
 The order of combination depends only on the number of threads and on how the elements lie over them, so a result is the same on
-every run and every target; for floats it differs from NumPy's pairwise order. All threads of the warp or block must take part.
+every run. On the CPU, and for some arguments, tiles lie otherwise: float results then differ in the last bits, as they do from
+NumPy's pairwise order. All threads of the warp or block must take part.
 
 Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shfl.sync`, PTX ISA.
 """

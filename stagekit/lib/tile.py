@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import stagekit as sk
 from stagekit.lib.layout import Layout, cpu_threads, default_threads
+from stagekit.lib.weak import RULES, Form, Guard, Ramp, is_alike, scalar
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
@@ -36,29 +37,37 @@ Method = Callable[["Tile", Any], "Tile"]
 
 def _methods(symbol: str) -> tuple[Method, Method]:
     """Return the methods of an operator for a tile on its left, and for one on its right."""
-    operate = sk._operation(symbol)
+    operate, rule = sk._operation(symbol), RULES.get(symbol)
 
     @sk._direct
     def plain(self: Tile, other: Any) -> Tile:
-        return self.each(operate, self, other)
+        form = rule and self.form and rule(self.form, self.form_of(other))
+        return Tile((), self.layout, form) if form else self.each(operate, self, other)
 
     @sk._direct
     def mirrored(self: Tile, other: Any) -> Tile:
-        return self.each(operate, other, self)
+        form = rule and self.form and rule(self.form_of(other), self.form)
+        return Tile((), self.layout, form) if form else self.each(operate, other, self)
 
     return plain, mirrored
 
 
 class Tile:
-    """Elements that lie over the threads as `layout` says. _parts: this thread's, as vectors of numbers or as single elements.
+    """Elements that lie over the threads as `layout` says. held: this thread's, as vectors of numbers or as single elements.
 
-    Immutable: every operation makes a new tile. The operands of one operation have the same extent, or are scalars, which go
-    with every element.
+    form: what they follow from, where the tile is weak; it holds nothing then. Immutable: every operation makes a new tile. The
+    operands of one operation have the same extent, or are scalars, which go with every element.
     """
 
-    def __init__(self, parts: tuple[Traced, ...], layout: Layout) -> None:
-        self._parts = parts
+    def __init__(self, held: tuple[Traced, ...], layout: Layout, form: Form | None = None) -> None:
+        self._held = held
+        self.form = form
         self.layout = layout
+
+    @property
+    @sk._direct
+    def _parts(self) -> tuple[Traced, ...]:
+        return self._held if self.form is None else tuple(self.form.parts(self.layout))
 
     @property
     def extent(self) -> int:
@@ -68,19 +77,22 @@ class Tile:
     @property
     def dtype(self) -> sk.DType:
         """The dtype of the elements of a tile."""
-        dtype: sk.DType = sk._dtype_of(self._parts[0])
+        dtype: sk.DType = self.form.dtype if self.form else sk._dtype_of(self._held[0])
         return dtype
 
     @property
+    @sk._direct
     @sk._of_thread
     def elements(self) -> list[Traced]:
         """This thread's elements, each a scalar or a pointer."""
-        return [element for part in self._parts for element in sk._lanes(part)]
+        if self.form:
+            return self.form.elements(self.layout)
+        return [element for part in self._held for element in sk._lanes(part)]
 
     @property
     def is_in_vectors(self) -> bool:
         """Whether the parts are the vectors that the layout says; pointers are single elements instead."""
-        return len(self._parts) == len(self.layout.widths)
+        return not self.form.is_address if self.form else len(self._held) == len(self.layout.widths)
 
     @property
     def shape(self) -> tuple[int]:
@@ -120,6 +132,16 @@ class Tile:
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
         """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
         return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.layout.widths)
+
+    @sk._direct
+    def form_of(self, other: Any) -> Form | None:
+        """Return the form of an operand, a tile like this one or a scalar; None where it has none."""
+        return self.fitting(other).form if isinstance(other, Tile) else scalar(other)
+
+    @sk._direct
+    def __stagekit_settle__(self, other: Tile) -> Tile:
+        """Return this tile as it may meet another one where paths meet: with its elements, unless their forms are alike."""
+        return self if is_alike(self.form, other.form) else _tile(list(self._parts), self.layout)
 
     @sk._direct
     def fitting(self, other: Tile) -> Tile:
@@ -233,7 +255,15 @@ def _layout_of(extent: int, what: str) -> Layout:
     threads = sk._block_threads(extent, what, cpu_threads if sk._is_for_cpu() else default_threads)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"a tile has at most {MAX_EXTENT} elements, and {what} is {extent}")
-    return Layout(extent, threads)
+    return Layout(extent, threads, _width(extent, threads))
+
+
+def _width(extent: int, threads: int) -> int:
+    """Return how many neighbours a vector holds: as many as one access takes, where each thread has so many and none is short."""
+    width: int = sk._vector_width()
+    while width > 1 and (extent % width or extent < width * threads):
+        width //= 2
+    return width
 
 
 @sk._direct
@@ -242,8 +272,7 @@ def _counted(start: int, stop: int) -> Tile:
     start, stop = _plain(start), _plain(stop)
     extent = stop - start
     layout = _layout_of(extent, f"the extent of arange({start!r}, {stop!r})")
-    first = _ADD(layout.first(), start)
-    return _tile([_ADD(first, layout.offset(e)) for e in range(layout.count)], layout)
+    return Tile((), layout, Ramp(sk.int64(start), 1))
 
 
 @sk._kernel_only
@@ -307,8 +336,38 @@ def _both(valid: Traced, mask: Traced | None) -> Traced | None:
     return valid if mask is None else _AND(valid, mask)
 
 
+class _Vectors(NamedTuple):
+    """The vectors of memory that a pointer tile points to, each accessed as a whole. align: of their addresses, in bytes."""
+
+    pointers: list[Traced]
+    masks: list[Traced]
+    align: int
+
+
+def _vectors(tile: Tile, pointer: Any, mask: Any) -> _Vectors | None:
+    """Return what is accessed, where each vector lies side by side and its mask is the same for all its elements, else None."""
+    layout = tile.layout
+    if layout.width == 1 or layout.extent % layout.width or not isinstance(pointer, Tile):
+        return None
+    if not isinstance(place := tile.form_of(pointer), Ramp):
+        return None
+    masks, valid = [mask] * len(layout.widths), layout.valid()[:: layout.width]
+    if isinstance(mask, Tile):
+        guard = tile.form_of(mask)
+        if not isinstance(guard, Guard) or not guard.is_constant(layout.width):
+            return None
+        masks = guard.elements(layout, layout.width)
+    align = place.align(layout)
+    if align is None:
+        return None
+    return _Vectors(place.elements(layout, layout.width), list(map(_both, valid, masks)), align)
+
+
 @sk._direct
 def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
+    if not order and (found := _vectors(tile, pointer, mask)):
+        places, width = zip(found.pointers, found.masks, tile.vectors_of(other)), tile.layout.width
+        return tile.like([sk._load_vector(p, width, found.align, mask=m, other=o) for p, m, o in places])
     rows = zip(tile.elements_of(pointer), tile.elements_of(mask), tile.elements_of(other), tile.valid())
     return tile.like([sk.load(p, mask=_both(valid, m), other=o, **order) for p, m, o, valid in rows])
 
@@ -317,6 +376,12 @@ def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None, **order
 def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
+    is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
+    if is_in_vectors and not order and (found := _vectors(tile, pointer, mask)):
+        vectors = value if isinstance(value, Tile) else _repeated(value, tile.layout)
+        for p, m, x in zip(found.pointers, found.masks, tile.vectors_of(vectors)):
+            sk._store_vector(p, x, found.align, mask=m)
+        return
     for p, x, m, valid in zip(tile.elements_of(pointer), tile.elements_of(value), tile.elements_of(mask), tile.valid()):
         sk.store(p, x, mask=_both(valid, m), **order)
 

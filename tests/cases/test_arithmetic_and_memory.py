@@ -25,7 +25,7 @@ def test_the_type_of_an_argument_never_depends_on_its_value(run, value):  # P1
     out = np.zeros(1, np.int64)
     run(widened, value, out)
     assert out[0] == value * 3
-    assert len(widened.specialize()._variants) == 1
+    assert len({types for types, *_ in widened.specialize()._variants}) == 1
 
 
 @sk.jit

@@ -1,0 +1,181 @@
+"""Weak tiles: what is computed of a form is what is computed of elements, also where paths meet; and what they make of memory."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit.backends import ptxas
+from stagekit.kernels.normalizing import layernorm_kernel, rmsnorm_kernel, softmax_kernel
+from stagekit.kernels.pointwise import elementwise_kernel
+from tests.places import each_place, run
+
+EXTENT = 1024
+X = np.random.default_rng(1).integers(0, 1000, 4 * EXTENT).astype(np.float32)
+INDEX = np.arange(EXTENT)
+
+
+@sk.jit
+def moving(x, out, n, BLOCK: sk.constexpr):
+    """Pointers and indices go round a loop as forms."""
+    i = sk.arange(0, BLOCK)
+    places = x + i
+    total = sk.zeros(BLOCK, sk.float32)
+    while sk.reduce_max(i) < n:
+        total += sk.load(places)
+        places += BLOCK
+        i += BLOCK
+    sk.store(out + sk.arange(0, BLOCK), total)
+
+
+@sk.jit
+def form_before(x, out, n, BLOCK: sk.constexpr):
+    """A form before the loop meets elements from its body."""
+    best = sk.arange(0, BLOCK) + n * 0
+    largest = sk.load(x + sk.arange(0, BLOCK))
+    for start in range(BLOCK, n, BLOCK):
+        i = start + sk.arange(0, BLOCK)
+        new = sk.load(x + i)
+        best = sk.where(new > largest, i, best)
+        largest = sk.maximum(new, largest)
+    sk.store(out + sk.arange(0, BLOCK), best)
+
+
+@sk.jit
+def form_in_a_tuple(x, out, n, BLOCK: sk.constexpr):
+    found = sk.zeros(BLOCK, sk.float32), sk.arange(0, BLOCK)
+    for start in range(0, n, BLOCK):
+        i = start + sk.arange(0, BLOCK)
+        new = sk.load(x + i)
+        found = sk.maximum(new, found[0]), sk.where(new > found[0], i, found[1])
+    sk.store(out + sk.arange(0, BLOCK), found[1])
+
+
+@sk.jit
+def form_behind(x, out, n, BLOCK: sk.constexpr):
+    """Elements before the loop meet a form from its body."""
+    i = sk.load(x + sk.arange(0, BLOCK)).to(sk.int64)
+    for start in range(0, n, BLOCK):
+        sk.store(out + sk.arange(0, BLOCK), i + start)
+        i = sk.arange(0, BLOCK) + start
+    sk.store(out + sk.arange(0, BLOCK), i)
+
+
+@each_place
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (moving, X.reshape(4, EXTENT).sum(0)),
+        (form_before, X.reshape(4, EXTENT).argmax(0) * EXTENT + INDEX),
+        (form_in_a_tuple, X.reshape(4, EXTENT).argmax(0) * EXTENT + INDEX),
+        (form_behind, INDEX + 3 * EXTENT),
+    ],
+    ids=lambda given: getattr(given, "name", None),
+)
+def test_forms_go_round_loops(place, kernel, expected) -> None:
+    _, found = run(place, kernel[1], [X, np.zeros_like(expected)], 4 * EXTENT, EXTENT)
+
+    np.testing.assert_array_equal(found, expected)
+
+
+@sk.jit
+def branching(x, out, n, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    mask = i < n
+    if n > 1000:
+        mask = mask & (i >= 8)
+    value = sk.load(x + i, mask=mask)
+    if n > 500:
+        j = i + n
+    else:
+        j = sk.where(mask, i, 7)
+    if n < 1500:
+        k = i + 3
+    else:
+        k = i * n
+    sk.store(out + i, value.to(sk.int64) + j + k)
+
+
+@each_place
+@pytest.mark.parametrize("n", [400, 603, 1024, 2000])
+def test_forms_meet_behind_branches(place, n) -> None:
+    mask = (n > INDEX) & ((INDEX >= 8) if n > 1000 else True)
+
+    _, found = run(place, branching[1], [X, np.zeros(EXTENT, np.int64)], n, EXTENT)
+
+    expected = np.where(mask, X[:EXTENT], 0) + (INDEX + n if n > 500 else np.where(mask, INDEX, 7))
+    np.testing.assert_array_equal(found, expected + (INDEX + 3 if n < 1500 else INDEX * n))
+
+
+COMPARISONS = {
+    "i < n": lambda i, n: i < n,
+    "i <= n": lambda i, n: i <= n,
+    "n > i": lambda i, n: n > i,
+    "i > n": lambda i, n: i > n,
+    "i >= n": lambda i, n: i >= n,
+    "n >= i + 8 and i >= 3": lambda i, n: (n >= i + 8) & (i >= 3),
+    "n - i > 4": lambda i, n: n - i > 4,
+    "2 * i < n": lambda i, n: 2 * i < n,
+}
+
+
+@sk.jit
+def masked(x, out, found, n, stride, shift, BLOCK: sk.constexpr, COMPARE: sk.constexpr):
+    at = stride * sk.arange(0, BLOCK) + shift
+    mask = COMPARE(sk.arange(0, BLOCK) + shift, n)
+    sk.store(out + at, sk.load(x + at, mask=mask, other=-1) + 1, mask=mask)
+    sk.store(found + sk.arange(0, BLOCK), sk.where(mask, 1, 0))
+
+
+@each_place
+@pytest.mark.parametrize("text", COMPARISONS)
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(-9, 300),
+    st.sampled_from([1, 1, 2, 3]),
+    st.sampled_from([0, 0, 8, 5]),
+    st.sampled_from([256, 1032, 1027]),
+)
+def test_a_mask_is_the_same_whatever_lies_in_a_vector(place, text, n, stride, shift, extent) -> None:
+    compare, i = COMPARISONS[text], np.arange(extent) + shift
+    x = np.arange(3 * extent + 9, dtype=np.float32)
+    start = np.zeros_like(x)
+
+    _, out, found = run(place, masked[1], [x, start, np.zeros(extent, np.int32)], n * 8, stride, shift, extent, compare)
+
+    mask = compare(i, n * 8)
+    expected = start.copy()
+    at = (stride * np.arange(extent) + shift)[mask]
+    expected[at] = x[at] + 1
+    np.testing.assert_array_equal(found, mask)
+    np.testing.assert_array_equal(out, expected)
+
+
+# -- machine code ---------------------------------------------------------------------------------------------------------
+
+
+def added(x, y):
+    return x + y
+
+
+def kernels(dtype):
+    absent = dict.fromkeys("cdefgh")
+    yield "add", elementwise_kernel(added, ((dtype, 1),) * 2, (dtype, 1), False, 1024).specialize(**absent)
+    for columns in (1024, 4096, 8192, 32_768):
+        yield f"softmax {columns}", softmax_kernel(dtype, columns, True).specialize()
+    for columns in (1024, 4096, 8192):
+        yield f"rmsnorm {columns}", rmsnorm_kernel(dtype, dtype, columns, True).specialize(residual=None)
+        yield f"layernorm {columns}", layernorm_kernel(dtype, dtype, columns, True).specialize(residual=None)
+
+
+@pytest.mark.parametrize("dtype", [sk.float32, sk.bfloat16], ids=lambda dtype: dtype.name)
+def test_row_kernels_access_16_bytes_at_once_and_spill_nothing(dtype) -> None:
+    for name, kernel in kernels(dtype):
+        code = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
+        accesses = set(re.findall(r"\b(?:LDG|STG|LDL|STL|LD|ST)\b[.\w]*", code))
+        assert accesses == {"LDG.E.128", "STG.E.128"}, (name, accesses)
