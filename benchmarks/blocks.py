@@ -1,0 +1,248 @@
+"""Row kernels of the shelf beside Triton's and torch's: add, softmax, rmsnorm, layernorm, cross-entropy with its gradient.
+
+    python benchmarks/blocks.py [--quick] [--only softmax,rmsnorm] [--rounds 25] [--json FILE]
+
+Needs a GPU, torch and Triton. All three alternate in one process; before each launch the L2 cache is overwritten, and CUDA events
+stand around it. Triton runs with the best of 1 to 16 warps, found for each row before; ours as it is. TB/s: of what must be read
+and written, by the median time. ratio: Triton's time by ours in the same round, the median of all rounds, and their quartiles;
+above 1 ours is faster. The interval of a geometric mean is the 95 % of a bootstrap over rounds. Results are compared with torch's
+first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import describe
+from systems import is_installed
+
+import stagekit as sk
+from stagekit.kernels import losses, normalizing, pointwise
+from stagekit.kernels.host import dtype_of, tile_for
+
+SHAPES = ((32_768, 1024), (16_384, 4096), (8192, 8192), (4096, 32_768), (8191, 8190))
+QUICK_SHAPES = SHAPES[::2]
+WARPS = (1, 2, 4, 8, 16)
+TUNING_ROUNDS = 5
+ARRAYS_MOVED = {"add": 3, "softmax": 2, "rmsnorm": 2, "layernorm": 2, "cross-entropy": 2}
+CLEARED_BYTES = 256 << 20  # more than twice the L2 cache of an H200
+
+Launch = Callable[[], Any]
+Times = dict[str, list[float]]
+"""By system, the seconds of each round."""
+
+
+@dataclass
+class Data:
+    """The arrays of one row of the table: torch tensors on the GPU."""
+
+    x: Any
+    y: Any
+    out: Any
+    weight: Any
+    bias: Any
+    targets: Any
+    losses: Any
+    eps: float = 1e-5
+
+
+def make_data(rows: int, columns: int, dtype: str) -> Data:
+    import torch
+
+    options = {"device": "cuda", "dtype": getattr(torch, dtype)}
+    x, y = torch.randn(rows, columns, **options), torch.randn(rows, columns, **options)
+    weight, bias = torch.randn(columns, **options), torch.randn(columns, **options)
+    targets = torch.randint(columns, (rows,), device="cuda")
+    return Data(x, y, torch.empty_like(x), weight, bias, targets, torch.empty(rows, device="cuda"))
+
+
+def added(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def our_launch(kernel: str, data: Data) -> Launch:
+    """Return a prepared launch of a kernel of the shelf."""
+    rows, columns = data.x.shape
+    dtype, tile = dtype_of(data.x), tile_for(columns)
+    if kernel == "add":
+        count, piece = data.x.numel(), pointwise.PIECE
+        made = pointwise.elementwise_kernel(added, ((dtype, 1),) * 2, (dtype, 1), False, piece)
+        flat = [each.reshape(count) for each in (data.out, data.x, data.y)]
+        return made.prepare[sk.cdiv(count, piece)](*flat)
+    if kernel == "softmax":
+        return normalizing.softmax_kernel(dtype, *tile, fastmath=True).prepare[rows](data.x, data.out)
+    if kernel == "rmsnorm":
+        made = normalizing.rmsnorm_kernel(dtype, dtype, *tile)
+        return made.prepare[rows](data.x, None, data.weight, data.out, data.eps)
+    if kernel == "layernorm":
+        made = normalizing.layernorm_kernel(dtype, dtype, *tile)
+        return made.prepare[rows](data.x, None, data.weight, data.bias, data.out, data.eps)
+    made = losses.cross_entropy_kernel(dtype, dtype_of(data.targets), *tile, fastmath=True)
+    return made.prepare[rows](data.x, data.targets, data.losses, data.out, 1.0, -100)
+
+
+def torch_launch(kernel: str, data: Data) -> Launch:
+    """Return what computes the same by torch; it returns the result."""
+    import torch
+    import torch.nn.functional as functional
+
+    columns = (data.x.shape[1],)
+    logits = data.x.detach().requires_grad_()
+
+    def cross_entropy() -> Any:
+        loss = functional.cross_entropy(logits, data.targets, reduction="sum")
+        return torch.autograd.grad(loss, logits)[0]
+
+    return {
+        "add": lambda: torch.add(data.x, data.y, out=data.out),
+        "softmax": lambda: torch.softmax(data.x, -1, dtype=data.x.dtype),
+        "rmsnorm": lambda: functional.rms_norm(data.x, columns, data.weight, data.eps),
+        "layernorm": lambda: functional.layer_norm(data.x, columns, data.weight, data.bias, data.eps),
+        "cross-entropy": cross_entropy,
+    }[kernel]
+
+
+def require_equal(kernel: str, data: Data, launches: Mapping[str, Launch]) -> None:
+    """Exit where a system's result differs from torch's by more than roundings."""
+    import torch
+
+    expected = launches["torch"]().clone()
+    bound = 2.0**-6 if expected.dtype is torch.bfloat16 else 1e-4
+    for name, launch in launches.items():
+        if name == "torch":
+            continue
+        data.out.zero_()
+        launch()
+        error = ((data.out - expected).abs() / (1 + expected.abs())).max().item()
+        if not error <= bound:
+            sys.exit(f"{kernel}, {tuple(data.x.shape)}, {expected.dtype}: {name} is off by {error}")
+
+
+def measure(launches: Mapping[str, Launch], rounds: int) -> Times:
+    """Time each launch once a round, in turns, from an L2 cache that holds nothing of it."""
+    import torch
+
+    cleared = torch.empty(CLEARED_BYTES, dtype=torch.int8, device="cuda")
+    names = list(launches)
+    events = {
+        name: [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(rounds)] for name in names
+    }
+    for number in range(rounds):
+        shift = number % len(names)
+        for name in (*names[shift:], *names[:shift]):
+            begin, end = events[name][number]
+            cleared.zero_()
+            begin.record()
+            launches[name]()
+            end.record()
+        torch.cuda.synchronize()
+    return {name: [begin.elapsed_time(end) / 1e3 for begin, end in pairs] for name, pairs in events.items()}
+
+
+def best_warps(kernel: str, data: Data) -> int:
+    """Return the number of warps with which Triton's kernel takes the least time."""
+    from systems import rows_with_triton
+
+    launches = {str(warps): rows_with_triton.launches(data, warps)[kernel] for warps in WARPS}
+    for launch in launches.values():
+        launch()
+    times = measure(launches, TUNING_ROUNDS)
+    return int(min(times, key=lambda name: float(np.median(times[name]))))
+
+
+@dataclass
+class Row:
+    """What was measured of one kernel, shape and dtype."""
+
+    kernel: str
+    shape: tuple[int, int]
+    dtype: str
+    warps: int
+    times: Times
+
+    @property
+    def ratios(self) -> Any:
+        return np.array(self.times["Triton"]) / np.array(self.times["stagekit"])
+
+    def terabytes(self, name: str) -> float:
+        itemsize = 4 if self.dtype == "float32" else 2
+        moved = ARRAYS_MOVED[self.kernel] * self.shape[0] * self.shape[1] * itemsize
+        return moved / float(np.median(self.times[name])) / 1e12
+
+    def text(self) -> str:
+        low, middle, high = np.percentile(self.ratios, (25, 50, 75))
+        speeds = "".join(f"{self.terabytes(name):10.2f}" for name in ("stagekit", "Triton", "torch"))
+        shape = f"{self.shape[0]}×{self.shape[1]}"
+        return (
+            f"{self.kernel:14}{shape:>13}  {self.dtype:9}{speeds}{self.warps:7}{middle:8.3f}  {low:.3f} to {high:.3f}"
+        )
+
+
+def run(kernel: str, shape: tuple[int, int], dtype: str, rounds: int) -> Row:
+    from systems import rows_with_triton
+
+    data = make_data(*shape, dtype)
+    warps = best_warps(kernel, data)
+    launches = {
+        "stagekit": our_launch(kernel, data),
+        "Triton": rows_with_triton.launches(data, warps)[kernel],
+        "torch": torch_launch(kernel, data),
+    }
+    require_equal(kernel, data, launches)
+    return Row(kernel, shape, dtype, warps, measure(launches, rounds))
+
+
+def mean_with_interval(ratios: Sequence[Any], draws: int = 1000) -> tuple[float, float, float]:
+    """Return the geometric mean of the medians of several rows of ratios, and the 95 % interval of a bootstrap over rounds."""
+    random = np.random.default_rng(0)
+
+    def mean(rows: Sequence[Any]) -> float:
+        return float(np.exp(np.mean([np.log(np.median(row)) for row in rows])))
+
+    found = [mean([random.choice(row, len(row)) for row in ratios]) for _ in range(draws)]
+    low, high = np.percentile(found, (2.5, 97.5))
+    return mean(ratios), float(low), float(high)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="three of the five shapes, fewer rounds")
+    parser.add_argument("--only", help=f"kernels, comma separated, of {', '.join(ARRAYS_MOVED)}")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    kernels = options.only.split(",") if options.only else list(ARRAYS_MOVED)
+    if unknown := set(kernels) - set(ARRAYS_MOVED):
+        parser.error(f"no kernel {', '.join(sorted(unknown))}; there are {', '.join(ARRAYS_MOVED)}")
+    if not (sk.cuda.is_available() and is_installed("with_torch") and is_installed("with_triton")):
+        sys.exit("it needs a GPU, torch and Triton")
+    rounds = options.rounds or (15 if options.quick else 25)
+    machine = describe("cuda")
+    sys.stdout.write(f"{machine}\n\n{'':38}{'stagekit':>10}{'Triton':>10}{'torch':>10}  TB/s{'ratio':>9}\n")
+    rows = []
+    for kernel in kernels:
+        for shape in QUICK_SHAPES if options.quick else SHAPES:
+            for dtype in ("float32", "bfloat16"):
+                rows.append(run(kernel, shape, dtype, rounds))
+                sys.stdout.write(f"{rows[-1].text()}\n")
+                sys.stdout.flush()
+    means = {kernel: mean_with_interval([r.ratios for r in rows if r.kernel == kernel]) for kernel in kernels}
+    means["all"] = mean_with_interval([r.ratios for r in rows])
+    sys.stdout.write("\ngeometric mean of the ratios, and its interval\n")
+    for name, (middle, low, high) in means.items():
+        least = min(float(np.median(r.ratios)) for r in rows if name in ("all", r.kernel))
+        sys.stdout.write(f"{name:14}{middle:8.3f}  {low:.3f} to {high:.3f}   least {least:.3f}\n")
+    if options.json:
+        found = [{**vars(row), "ratio": float(np.median(row.ratios))} for row in rows]
+        options.json.write_text(json.dumps({"machine": machine, "rows": found, "means": means}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

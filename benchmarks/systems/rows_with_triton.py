@@ -1,0 +1,98 @@
+"""The kernels of `blocks.py` in Triton, a program for each row, as its tutorials write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import triton
+import triton.language as tl
+
+PIECE = 1024  # elements of a program of `add`
+
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def softmax(x, out, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    mask = i < columns
+    v = tl.load(x + row * stride + i, mask=mask, other=-float("inf")).to(tl.float32)
+    e = tl.exp(v - tl.max(v, axis=0))
+    tl.store(out + row * stride + i, e / tl.sum(e, axis=0), mask=mask)
+
+
+@triton.jit
+def rmsnorm(x, weight, out, stride, columns, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    mask = i < columns
+    v = tl.load(x + row * stride + i, mask=mask, other=0.0).to(tl.float32)
+    scale = 1 / tl.sqrt(tl.sum(v * v, axis=0) / columns + eps)
+    w = tl.load(weight + i, mask=mask).to(tl.float32)
+    tl.store(out + row * stride + i, v * scale * w, mask=mask)
+
+
+@triton.jit
+def layernorm(x, weight, bias, out, stride, columns, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    mask = i < columns
+    v = tl.load(x + row * stride + i, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(v, axis=0) / columns
+    d = tl.where(mask, v - mean, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(d * d, axis=0) / columns + eps)
+    w = tl.load(weight + i, mask=mask).to(tl.float32)
+    b = tl.load(bias + i, mask=mask).to(tl.float32)
+    tl.store(out + row * stride + i, d * scale * w + b, mask=mask)
+
+
+@triton.jit
+def cross_entropy(x, targets, losses, gradient, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    mask = i < columns
+    target = tl.load(targets + row)
+    v = tl.load(x + row * stride + i, mask=mask, other=-float("inf")).to(tl.float32)
+    chosen = tl.load(x + row * stride + target).to(tl.float32)
+    largest = tl.max(v, axis=0)
+    e = tl.exp(v - largest)
+    total = tl.sum(e, axis=0)
+    tl.store(losses + row, largest + tl.log(total) - chosen)
+    tl.store(gradient + row * stride + i, e / total - tl.where(i == target, 1.0, 0.0), mask=mask)
+
+
+def launches(data: Any, warps: int) -> dict[str, Callable[[], Any]]:
+    """Return what launches each kernel on the arrays of `blocks.Data`, with so many warps."""
+    x, out = data.x, data.out
+    rows, columns = x.shape
+    block = triton.next_power_of_2(columns)
+    of_rows = {"BLOCK": block, "num_warps": warps}
+
+    def run_add() -> None:
+        add[(triton.cdiv(x.numel(), PIECE),)](x, data.y, out, x.numel(), BLOCK=PIECE, num_warps=warps)
+
+    def run_softmax() -> None:
+        softmax[(rows,)](x, out, x.stride(0), columns, **of_rows)
+
+    def run_rmsnorm() -> None:
+        rmsnorm[(rows,)](x, data.weight, out, x.stride(0), columns, data.eps, **of_rows)
+
+    def run_layernorm() -> None:
+        layernorm[(rows,)](x, data.weight, data.bias, out, x.stride(0), columns, data.eps, **of_rows)
+
+    def run_cross_entropy() -> None:
+        cross_entropy[(rows,)](x, data.targets, data.losses, out, x.stride(0), columns, **of_rows)
+
+    return {
+        "add": run_add,
+        "softmax": run_softmax,
+        "rmsnorm": run_rmsnorm,
+        "layernorm": run_layernorm,
+        "cross-entropy": run_cross_entropy,
+    }
