@@ -9,6 +9,14 @@ import stagekit as sk
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, require_packed, tile_of
 
 
+@sk.inline
+def is_row(number: Any, place: Any, table: Any) -> Any:
+    """Return whether a table has a row of this number. On the CPU a number that is none is an error, after the launch."""
+    found = (number >= 0) & (number < table.shape[0])
+    assert found, f"numbers[{place}] is {number}, and the table has {table.shape[0]} rows"
+    return found
+
+
 @factory
 def embedding_kernel(dtype: Dtype, index_dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[numbers](table, numbers, out)`, which copies row numbers[i] of the table to row i."""
@@ -20,21 +28,26 @@ def embedding_kernel(dtype: Dtype, index_dtype: Dtype, BLOCK: int) -> sk.JitFunc
     @sk.jit
     def embedding(table: Table, numbers: Numbers, out: Rows) -> None:
         row = sk.program_id(0)
-        source, target = table[numbers[row]], out[row]
+        number, target = numbers[row], out[row]
+        is_there = is_row(number, row, table)
         for start in range(0, columns, BLOCK):
             i = start + sk.arange(0, BLOCK)
-            sk.store(target + i, sk.load(source + i, mask=i < columns), mask=i < columns)
+            if is_there:
+                sk.store(target + i, sk.load(table[number] + i, mask=i < columns), mask=i < columns)
+            else:
+                sk.store(target + i, dtype(0), mask=i < columns)
 
     return embedding
 
 
 def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
-    """Return the rows of a table with these numbers, which have to be rows of it, not counted from the end.
+    """Return the rows of a table with these numbers, not counted from the end. A number of no row gives zeros, and is an error on
+    the CPU.
 
     table: any dtype, two axes. numbers: int32 or int64, any axes without gaps. out: the axes of numbers, and the last of the
     table.
     """
-    flat, columns = _flat(numbers), table.shape[1]
+    flat, columns = _flat(numbers), table.shape[-1]
     out = empty(table, (*numbers.shape, columns), dtype_of(table)) if out is None else out
     kernel = embedding_kernel(dtype_of(table), dtype_of(numbers), tile_of(columns))
     kernel[flat.shape[0]](table, flat, as_rows(out))
@@ -54,10 +67,12 @@ def embedding_backward_kernel(dtype: Dtype, index_dtype: Dtype, table_dtype: Dty
     @sk.jit
     def embedding_backward(gradient: Rows, numbers: Numbers, table: Table) -> None:
         row = sk.program_id(0)
-        source, target = gradient[row], table[numbers[row]]
-        for start in range(0, columns, BLOCK):
-            i = start + sk.arange(0, BLOCK)
-            sk.atomic_add(target + i, sk.load(source + i, mask=i < columns).to(table_dtype), mask=i < columns)
+        number, source = numbers[row], gradient[row]
+        if is_row(number, row, table):
+            for start in range(0, columns, BLOCK):
+                i = start + sk.arange(0, BLOCK)
+                x = sk.load(source + i, mask=i < columns).to(table_dtype)
+                sk.atomic_add(table[number] + i, x, mask=i < columns)
 
     return embedding_backward
 
@@ -69,7 +84,7 @@ def embedding_backward(gradient: Any, numbers: Any, out: Any) -> Any:
     gradient: the axes of numbers, and the last of out. out: two axes, best float32: each addition is rounded, and they come in no
     certain order, so that the last bits may differ from run to run.
     """
-    flat, columns = _flat(numbers), out.shape[1]
+    flat, columns = _flat(numbers), out.shape[-1]
     tile = tile_of(columns)
     kernel = embedding_backward_kernel(dtype_of(gradient), dtype_of(numbers), dtype_of(out), tile)
     kernel[flat.shape[0]](as_rows(gradient), flat, out)

@@ -12,6 +12,7 @@ import stagekit as sk
 
 MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
 STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
+FLOATS = (sk.float32, sk.float16, sk.bfloat16)  # what is computed with in float32
 
 
 Dtype = Any  # a dtype such as sk.float32, of which not every type checker knows that it is a DType
@@ -20,19 +21,47 @@ R = TypeVar("R")
 
 
 def factory(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a factory give the same kernel for the same arguments. Unlike `functools.cache` it keeps the types of parameters."""
-    return cast(Callable[P, R], functools.cache(function))
+    """Make a factory give the same kernel for the same arguments, of which it keeps the last 1024.
+
+    Unlike `functools.lru_cache` it keeps the types of parameters.
+    """
+    return cast(Callable[P, R], functools.lru_cache(1024)(function))
 
 
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
+    require_array(array)
     dtype: sk.DType = getattr(sk, str(array.dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
     return dtype
 
 
+def float_dtype_of(array: Any) -> sk.DType:
+    """Return the dtype of an array, which must be one that float32 holds: what is computed from it is float32."""
+    dtype = dtype_of(array)
+    require(dtype in FLOATS, f"got an array of {dtype.name}: convert it to {', '.join(each.name for each in FLOATS)}")
+    return dtype
+
+
+def is_array(value: Any) -> bool:
+    """Return whether this is an array of one axis or more. NumPy's numbers have a shape, too, of no axes."""
+    return bool(getattr(value, "shape", ()))
+
+
+def require_array(array: Any) -> None:
+    """Refuse what is no array, and an array without axes."""
+    require(is_array(array), f"an array of one axis or more is needed, got {array!r}")
+
+
+def require(holds: bool, problem: str) -> None:
+    """Refuse a call for which a condition does not hold."""
+    if not holds:
+        raise ValueError(problem)
+
+
 def empty_like(array: Any) -> Any:
     """Return a new array of the same library, device, shape and dtype, in C order, with arbitrary contents."""
-    return empty(array, tuple(array.shape), dtype_of(array))
+    dtype = dtype_of(array)
+    return empty(array, tuple(array.shape), dtype)
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
@@ -47,6 +76,7 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
 
 def as_rows(array: Any) -> Any:
     """Return a view of an array with two axes: the last one, and all before it as one."""
+    require_array(array)
     if len(array.shape) == 2:
         return array
     require_packed(array)
@@ -55,8 +85,8 @@ def as_rows(array: Any) -> Any:
 
 def require_packed(array: Any) -> None:
     """Refuse an array with gaps between its elements, of which a view with other axes may be a copy."""
-    if not is_packed(array):
-        raise ValueError(f"an array of shape {tuple(array.shape)} has gaps: pass one of two axes, or without gaps")
+    shape = tuple(array.shape)
+    require(is_packed(array), f"an array of shape {shape} has gaps: pass one of two axes, or without gaps")
 
 
 def is_packed(array: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, starts, store_piece
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, tile_for
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of, tile_for
 from stagekit.kernels.normalizing import largest_and_total
 
 
@@ -33,8 +33,9 @@ def cross_entropy_kernel(
     ) -> None:
         row = sk.program_id(0)
         target = targets[row]
-        counts = target != ignore
-        chosen = sk.load(logits[row] + target, mask=counts).to(sk.float32)
+        counts, is_class = target != ignore, (target >= 0) & (target < columns)
+        assert is_class | (target == ignore), f"targets[{row}] is {target}, and there are {columns} classes"
+        chosen = sk.load(logits[row] + target, mask=is_class, other=float("nan")).to(sk.float32)
         if ONE_TILE:
             x = load_piece(logits[row], 0, columns, BLOCK, -float("inf"))
             largest = sk.reduce_max(x)
@@ -59,13 +60,14 @@ def cross_entropy(
     """Return the loss of each row, float32: log(sum(exp(logits))) - logits[target], 0 where the target is `ignore`.
 
     logits: float32, float16 or bfloat16, classes along the last axis. targets: int32 or int64, an axis less; each is `ignore`, or
-    below the number of classes. gradient: like logits, or the logits themselves; (softmax(logits) - one_hot(target)) * scale is
-    written to it, 0 for an ignored row. scale: 1 / rows for the gradient of the mean.
+    from 0 to below the number of classes: any other is an error on the CPU, and its loss is NaN. gradient: like logits, or the
+    logits themselves; (softmax(logits) - one_hot(target)) * scale is written to it, 0 for an ignored row. scale: 1 / rows for the
+    gradient of the mean.
     """
     losses = empty(logits, tuple(targets.shape), sk.float32)
     source = as_rows(logits)
     rows, columns = source.shape
-    kernel = cross_entropy_kernel(dtype_of(logits), dtype_of(targets), *tile_for(columns), fastmath=fastmath)
+    kernel = cross_entropy_kernel(float_dtype_of(logits), dtype_of(targets), *tile_for(columns), fastmath=fastmath)
     flat = [x if len(x.shape) == 1 else x.reshape((rows,)) for x in (targets, losses)]
     kernel[rows](source, *flat, gradient if gradient is None else as_rows(gradient), scale, ignore)
     return losses

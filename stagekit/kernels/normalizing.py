@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, starts, store_piece
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, tile_for
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, float_dtype_of, tile_for
 from stagekit.kernels.reducing import column_sums
 
 LOWEST = sk.float32.min
@@ -78,7 +78,7 @@ def softmax(x: Any, *, out: Any = None, fastmath: bool = False) -> Any:
     out = empty_like(x) if out is None else out
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
-    softmax_kernel(dtype_of(x), *tile_for(columns), fastmath=fastmath)[rows](source, target)
+    softmax_kernel(float_dtype_of(x), *tile_for(columns), fastmath=fastmath)[rows](source, target)
     return out
 
 
@@ -128,7 +128,7 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
     out = empty_like(x) if out is None else out
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
-    kernel = rmsnorm_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns))
+    kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
     kernel[rows](source, residual if residual is None else as_rows(residual), weight, target, eps)
     return out
 
@@ -188,7 +188,7 @@ def layernorm(
     out = empty_like(x) if out is None else out
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
-    kernel = layernorm_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns))
+    kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
     kernel[rows](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
     return out
 
@@ -308,7 +308,7 @@ def _backward(gradient: Any, x: Any, weight: Any, out: Any, eps: float, *, CENTR
     weight_parts, bias_parts = (
         empty(x, (parts, columns), sk.float32) if wanted else None for wanted in (True, CENTRED)
     )
-    kernel = norm_backward_kernel(dtype_of(x), dtype_of(weight), *tile_for(columns), CENTRED)
+    kernel = norm_backward_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns), CENTRED)
     kernel[parts](as_rows(gradient), source, weight, as_rows(out), weight_parts, bias_parts, eps)
     weight_gradient = column_sums(weight_parts, out=empty_like(weight))
     return out, weight_gradient, column_sums(bias_parts, out=empty_like(weight)) if CENTRED else None

@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, factory, require_packed
+from stagekit.kernels.host import Dtype, dtype_of, factory, float_dtype_of, require_packed
 
 PIECE = 1024  # elements of a program
 
@@ -73,7 +73,7 @@ def adamw(
         require_packed(array)
     if seed is not None and dtype_of(x) is not sk.bfloat16:
         raise ValueError(f"only bfloat16 is rounded at random: x is {dtype_of(x).name}, leave out the seed")
-    kernel = adamw_kernel(dtype_of(x), dtype_of(gradient), dtype_of(mean), len(x.shape), seed is not None, PIECE)
+    kernel = adamw_kernel(float_dtype_of(x), dtype_of(gradient), dtype_of(mean), len(x.shape), seed is not None, PIECE)
     scales = [1 / (1 - beta**step) for beta in betas]
     kernel[sk.cdiv(math.prod(x.shape), PIECE)](
         x, gradient, mean, square, rate, *betas, eps, decay, *scales, 0 if seed is None else seed

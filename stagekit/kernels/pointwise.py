@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty_like, factory, is_packed, require_packed
+from stagekit.kernels.host import (
+    Dtype,
+    as_rows,
+    dtype_of,
+    empty_like,
+    factory,
+    float_dtype_of,
+    is_array,
+    is_packed,
+    require,
+    require_packed,
+)
 
 MAX_INPUTS = 8
 PIECE = 1024  # elements of a program
@@ -79,13 +90,14 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     have an axis at least; one of one axis goes with each row of the others. out: any dtype; left out, like the first array.
     Rows may be apart; out may be one of the inputs.
     """
-    arrays = [x for x in inputs if hasattr(x, "shape")]
+    arrays = [x for x in inputs if is_array(x)]
+    require(bool(arrays), f"an array is needed among the inputs, got {inputs!r}")
     out = target = empty_like(arrays[0]) if out is None else out
     by_rows = any(x.shape != out.shape or not is_packed(x) for x in (out, *arrays))
     if by_rows:
         target = as_rows(out)
         inputs = tuple(as_rows(x) if len(getattr(x, "shape", ())) > 1 else x for x in inputs)
-    kinds = tuple((dtype_of(x), len(x.shape)) if hasattr(x, "shape") else None for x in inputs)
+    kinds = tuple((dtype_of(x), len(x.shape)) if is_array(x) else None for x in inputs)
     kernel = elementwise_kernel(function, kinds, (dtype_of(out), len(target.shape)), by_rows, PIECE)
     grid = (target.shape[0], sk.cdiv(target.shape[1], PIECE)) if by_rows else sk.cdiv(math.prod(out.shape), PIECE)
     kernel[grid](target, *inputs)
@@ -128,7 +140,7 @@ def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] |
     out = (empty_like(gate), empty_like(up)) if out is None else out
     arrays = [as_rows(x) for x in (gradient, gate, up, *out)]
     rows, columns = arrays[0].shape
-    swiglu_backward_kernel(dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
+    swiglu_backward_kernel(float_dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
     return out
 
 
@@ -168,10 +180,14 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     the other way, which makes of the gradient of the result that of x. Source: Su et al., RoFormer, 2021.
     """
     out = empty_like(x) if out is None else out
+    require(
+        len(x.shape) > 1 and x.shape[-1] % 2 == 0,
+        f"x has shape {tuple(x.shape)}: heads lie along the last axis, in pairs",
+    )
     heads, size = x.shape[-2:]
     width = heads * size
     source, target = (_as_tokens(each, width) for each in (x, out))
-    kernel = rope_kernel(dtype_of(x), dtype_of(cos), size // 2, interleaved, PIECE)
+    kernel = rope_kernel(float_dtype_of(x), dtype_of(cos), size // 2, interleaved, PIECE)
     kernel[source.shape[0], sk.cdiv(width, PIECE)](source, cos, sin, target, -1.0 if backward else 1.0)
     return out
 
@@ -208,7 +224,8 @@ def dropout(x: Any, probability: float, seed: int, *, out: Any = None) -> Any:
     gaps, float32, float16 or bfloat16. seed: an int64. out: like x, x itself too. Source: Philox, see `sk.rand`.
     """
     require_packed(x)
+    require(0 <= probability < 1, f"probability is {probability}: it lies from 0 to below 1")
     out = empty_like(x) if out is None else out
-    kernel = dropout_kernel(dtype_of(x), len(x.shape), PIECE)
+    kernel = dropout_kernel(float_dtype_of(x), len(x.shape), PIECE)
     kernel[sk.cdiv(math.prod(x.shape), PIECE)](x, out, probability, seed)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of
 
 LARGEST: dict[Any, float] = {
     sk.int8: 127.0,
@@ -51,7 +51,7 @@ def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = Non
     groups = sk.cdiv(columns, group)
     out = empty(x, tuple(x.shape), dtype) if out is None else out
     scales = empty(x, (rows, groups), sk.float32)
-    quantize_kernel(dtype_of(x), dtype, group)[rows, groups](source, as_rows(out), scales)
+    quantize_kernel(float_dtype_of(x), dtype, group)[rows, groups](source, as_rows(out), scales)
     return out, scales if len(x.shape) == 2 else scales.reshape((*x.shape[:-1], groups))
 
 

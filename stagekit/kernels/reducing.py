@@ -22,6 +22,7 @@ from stagekit.kernels.host import (
     factory,
     power_of_two,
     programs_for,
+    require,
     require_packed,
     tile_of,
 )
@@ -54,6 +55,8 @@ MAX = Reduction(
 
 def widened(dtype: Dtype) -> sk.DType:
     """Return the dtype to reduce `dtype` in."""
+    if dtype is sk.bool_:
+        return sk.uint8
     return sk.float32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
@@ -121,8 +124,8 @@ def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
 
 
 def require_last(axis: int, x: Any) -> None:
-    if axis not in (-1, len(x.shape) - 1):
-        raise ValueError(f"axis is {axis}: rows lie along the last axis, -1; None stands for the whole array")
+    text = f"axis is {axis}: rows lie along the last axis, -1; None stands for the whole array"
+    require(axis in (-1, len(x.shape) - 1), text)
 
 
 def sum(x: Any, *, axis: int | None = None) -> Any:
@@ -178,6 +181,7 @@ def argmax_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 def argmax(x: Any) -> Any:
     """Return the index of the largest element along the last axis, int64: of several the first, of NaNs the first."""
     rows = as_rows(x)
+    require(rows.shape[1] > 0, f"of an array of shape {tuple(x.shape)} no row has a largest element")
     out = empty(x, (rows.shape[0],), sk.int64)
     argmax_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, out)
     return out if len(x.shape) == 2 else out.reshape(tuple(x.shape[:-1]))
@@ -206,6 +210,6 @@ def column_sums_kernel(dtype: Dtype, out_dtype: Dtype, BLOCK: int) -> sk.JitFunc
 
 def column_sums(x: Any, *, out: Any = None) -> Any:
     """Return the sums of the columns of x, of two axes and a float dtype, added in float32. out: one axis, any float dtype."""
-    out = empty(x, (x.shape[1],), dtype_of(x)) if out is None else out
-    column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[1], COLUMNS)](x, out)
+    out = empty(x, (x.shape[-1],), dtype_of(x)) if out is None else out
+    column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[-1], COLUMNS)](x, out)
     return out

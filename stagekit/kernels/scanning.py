@@ -20,6 +20,8 @@ from stagekit.kernels.host import (
     factory,
     power_of_two,
     programs_for,
+    require,
+    require_packed,
     tile_of,
 )
 from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, require_last, widened
@@ -183,7 +185,10 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
         require_last(axis, x)
         rows, target = as_rows(x), as_rows(out)
         cumsum_rows_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, target)
-    elif fixed_order:
+        return out
+    require(len(x.shape) == 1, f"an array of shape {tuple(x.shape)} has several axes: sum along the last by axis=-1")
+    require_packed(x)
+    if fixed_order:
         _cumsum_by_stretches(x, out)
     else:
         _cumsum_by_looking_back(x, out)

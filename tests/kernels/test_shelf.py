@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from pathlib import Path
@@ -84,3 +85,61 @@ def test_a_wrong_output_is_refused_by_its_name() -> None:
         kernels.softmax(x, out=np.zeros((3, 40), np.float16))
     with pytest.raises(sk.ArgumentError, match="`x`"):
         kernels.softmax(np.zeros((40, 3), np.float32).T)
+
+
+ROWS = np.ones((3, 40), np.float32)
+REFUSED = {  # what no kernel is launched for: part of the error, and the call
+    "float64: convert it": lambda: kernels.softmax(ROWS.astype(np.float64)),
+    "int32: convert it": lambda: kernels.rmsnorm(ROWS.astype(np.int32), ROWS[0]),
+    "one axis or more is needed, got [1.0]": lambda: kernels.softmax([1.0]),
+    "one axis or more is needed, got 1.0": lambda: kernels.sum(1.0),
+    "one axis or more is needed, got array": lambda: kernels.softmax(np.array(1, np.float32)),
+    "among the inputs, got (1.0,)": lambda: kernels.elementwise(abs, 1.0),
+    "no row has a largest element": lambda: kernels.argmax(ROWS[:, :0]),
+    "shape (3, 40) has several axes": lambda: kernels.cumsum(ROWS),
+    "has gaps": lambda: kernels.cumsum(ROWS[0, ::2]),
+    "axis is 0": lambda: kernels.sum(ROWS, axis=0),
+    "probability is 1.0": lambda: kernels.dropout(ROWS, 1.0, 0),
+    "probability is nan": lambda: kernels.dropout(ROWS, np.nan, 0),
+    "x has shape (2, 1, 5)": lambda: kernels.rope(np.ones((2, 1, 5), np.float32), ROWS[:2, :2], ROWS[:2, :2]),
+}
+
+
+def test_a_call_that_cannot_be_meant_is_refused_in_words() -> None:
+    wrong = {}
+    for part, call in REFUSED.items():
+        with pytest.raises(ValueError) as refused:
+            call()
+        if part not in str(refused.value):
+            wrong[part] = str(refused.value)
+
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("number", [-1, 4, 2**31 - 1])
+@pytest.mark.parametrize("sanitized", [False, True])
+def test_a_number_that_is_no_row_or_class_is_an_error_and_touches_nothing_outside(number: int, sanitized: bool) -> None:
+    guarded = np.full((6, 8), 7, np.float32)
+    table, gradient = guarded[1:5], np.ones((2, 8), np.float32)
+    numbers, out, slope = np.array([2, number], np.int32), gradient.copy(), np.zeros((2, 4), np.float32)
+
+    with sk.sanitize() if sanitized else contextlib.nullcontext():
+        with pytest.raises(sk.KernelAssertionError, match=rf"numbers\[1\] is {number}, and the table has 4 rows"):
+            kernels.embedding(table, numbers, out=out)
+        with pytest.raises(sk.KernelAssertionError, match=rf"numbers\[1\] is {number}"):
+            kernels.embedding_backward(gradient, numbers, table)
+        with pytest.raises(sk.KernelAssertionError, match=rf"targets\[1\] is {number}, and there are 4 classes"):
+            kernels.cross_entropy(np.zeros((2, 4), np.float32), numbers, gradient=slope)
+
+    assert out.tolist() == [[7] * 8, [0] * 8]
+    assert guarded[[0, 1, 2, 4, 5]].tolist() == [[7] * 8] * 5
+    assert guarded[3].tolist() == [8] * 8
+
+
+def test_bools_have_a_largest_and_numbers_of_numpy_go_with_every_element() -> None:
+    flags = np.array([[False, False], [False, True]])
+
+    assert kernels.max(flags, axis=-1).tolist() == [False, True]
+    assert kernels.max(flags).tolist() == [True]
+    assert kernels.argmax(flags).tolist() == [0, 1]
+    assert (kernels.elementwise(lambda x, scale: x * scale, ROWS, np.float32(3)) == 3).all()
