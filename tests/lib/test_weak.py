@@ -13,6 +13,7 @@ import stagekit as sk
 from stagekit.backends import ptxas
 from stagekit.kernels.normalizing import layernorm_kernel, rmsnorm_kernel, softmax_kernel
 from stagekit.kernels.pointwise import elementwise_kernel
+from stagekit.testing import force_entry
 from tests.places import each_place, run
 
 EXTENT = 1024
@@ -154,6 +155,32 @@ def test_a_mask_is_the_same_whatever_lies_in_a_vector(place, text, n, stride, sh
     expected[at] = x[at] + 1
     np.testing.assert_array_equal(found, mask)
     np.testing.assert_array_equal(out, expected)
+
+
+@sk.jit(target="interp")
+def softmax_in_place(x, n, BLOCK: sk.constexpr):
+    row, i = sk.program_id(0) * n, sk.arange(0, BLOCK)
+    e = sk.exp(sk.load(x + row + i, mask=i < n, other=-float("inf")) - 9.0)
+    sk.store(x + row + i, e / sk.reduce_sum(e), mask=i < n)
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "entry"), [(1000, 0, "quick"), (1001, 0, "general"), (1000, 1, "general")]
+)
+def test_each_entry_computes_the_same_and_lengths_and_addresses_choose(columns, first, entry) -> None:
+    memory = np.zeros(4096, np.float32)
+    start = -memory.ctypes.data // 4 % 4 + first  # where addresses of 16 bytes begin, or one element later
+    x = memory[start : start + 3 * columns].reshape(3, columns)
+    given = np.random.default_rng(2).normal(size=x.shape).astype(np.float32)
+    exact = np.exp(given.astype(np.float64) - 9)
+
+    forced = [force_entry(softmax_in_place, each) for each in ("general", "overlapping")]
+    for kernel in (*forced, softmax_in_place):
+        x[:] = given
+        kernel[3](x, columns, 1024)
+        np.testing.assert_allclose(x, exact / exact.sum(1, keepdims=True), rtol=1e-5)
+
+    assert softmax_in_place.specialize(BLOCK=1024)._shown().entry == entry
 
 
 # -- machine code ---------------------------------------------------------------------------------------------------------
