@@ -273,6 +273,6 @@ def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z:
     """
     out = empty(u, tuple(u.shape), dtype_of(u)) if out is None else out
     batches, channels, length = u.shape
-    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(512, power_of_two(length)))
+    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(1024, power_of_two(length)))
     kernel[channels, batches](u, delta, A, B, C, D, z, out)
     return out
