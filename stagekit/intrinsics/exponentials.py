@@ -12,6 +12,7 @@ Sources: Muller, "Elementary Functions", 2016, chapters 3 and 11; C23 annex F fo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +21,10 @@ from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, float32, float64, int3
 from stagekit.intrinsics import expansions, reference
 from stagekit.intrinsics.expansions import absolute, copy_sign, is_finite, is_infinite, polynomial, power_of_two
 from stagekit.intrinsics.families import define_library, floats, hardware, in_float64, libdevice, own, with_taylor
+from stagekit.intrinsics.reference import Meaning, wider
 from stagekit.intrinsics.registry import define, each_dtype
-from stagekit.intrinsics.terms import Term, expand
-from stagekit.ir.intrinsic import Extern
+from stagekit.intrinsics.terms import Term, asm, expand
+from stagekit.ir.intrinsic import Extern, Intrinsic, Lowering
 
 # -- exponentials -----------------------------------------------------------------------------------------------------
 
@@ -72,8 +74,41 @@ def exp(x: Term) -> Term:
     return e_to_the(x)
 
 
+def _exp_by_hardware(x: Term) -> Term:
+    """Correct what rounding the product with 1 / ln 2 does to 2**product, whose instruction is off by 2 units at most."""
+    inside = _clamped(x, -150.0, 150.0)
+    product = inside * (1 / math.log(2))
+    lost = inside.fma(_LOG2E_REST, inside.fma(1 / math.log(2), -product))
+    return asm("ex2.approx.f32 $0, $1;", "=f,f", product) * lost.fma(math.log(2), 1.0)
+
+
+_LOG2E_REST = 1.925963033500011e-08  # 1 / ln 2 minus its rounding to float32
+
+
+def _define_fast(name: str, on_cuda: Lowering, ours: Callable[[Term], Term], meaning: Meaning, what: str) -> Intrinsic:
+    """Define a function of one float that a GPU approximates within 4 units where it is of float32."""
+    return define(
+        name=name,
+        args=("x",),
+        sigs=each_dtype(FLOAT_DTYPES, 1),
+        lower={"cuda": floats(name, on_cuda, expand(ours)), "cpu": floats(name, expand(ours), expand(ours))},
+        evaluate=wider(meaning),
+        tolerance={"cuda": 4, "cpu": 1},
+        integers_as_float=True,
+        doc=f"{what} to the power of `x`: of a float32, on a GPU, by its approximate instruction.",
+        source="PTX ISA, ex2",
+    )
+
+
+fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), e_to_the, np.exp, "e")
+
+
 @own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx.f32"), fast_ulp=4)
 def exp2(x: Term) -> Term:
+    return two_to_the(x)
+
+
+def two_to_the(x: Term) -> Term:
     """Compute 2**r as e**(r ln 2), whose argument has two parts."""
     row = _EXP[x.dtype]
     inside = _clamped(x, row.lowest / math.log(2), row.highest / math.log(2))
@@ -83,6 +118,8 @@ def exp2(x: Term) -> Term:
     low = r.fma(math.log(2), -high) + r * _LN2_REST[x.dtype]
     return _scaled_up(high.fma(high * polynomial(high, row.curve), low) + high + 1.0, n.cast(int32))
 
+
+fast_exp2 = _define_fast("fast_exp2", hardware("ex2.approx.f32"), two_to_the, np.exp2, "2")
 
 _LN2_REST = {float32: -1.9046542121259336e-09, float64: 2.3190468138462996e-17}  # ln 2 minus its rounding
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,3 +27,9 @@ def store_piece(row: Any, start: Any, columns: Any, value: Any) -> None:
 def starts(columns: Any, BLOCK: int, ONE_TILE: bool) -> Iterable[Any]:
     """Return where the pieces of a row begin: a single one, which is known while specialising, or a loop at run time."""
     return (0,) if ONE_TILE else range(0, columns, BLOCK)
+
+
+@sk.inline
+def exp_for(row: Any, x: Any) -> Any:
+    """Return exp(x) as closely as an array of the dtype of `row` shows it."""
+    return sk.fast_exp(x) if row.dtype.bits == 32 else sk.fast_exp2(x * math.log2(math.e))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.fragments import load_piece, starts, store_piece
+from stagekit.kernels.fragments import exp_for, load_piece, starts, store_piece
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of, tile_for
 from stagekit.kernels.normalizing import largest_and_total
 
@@ -39,7 +39,7 @@ def cross_entropy_kernel(
         if ONE_TILE:
             x = load_piece(logits[row], 0, columns, BLOCK, -float("inf"))
             largest = sk.reduce_max(x)
-            total = sk.reduce_sum(sk.exp(x - largest))
+            total = sk.reduce_sum(exp_for(logits, x - largest))
         else:
             largest, total = largest_and_total(logits[row], columns, BLOCK)
         losses[row] = largest + sk.log(total) - chosen if counts else 0
@@ -49,7 +49,9 @@ def cross_entropy_kernel(
                 if not ONE_TILE:  # else the row is still here
                     x = load_piece(logits[row], start, columns, BLOCK)
                 expected = sk.where(start + sk.arange(0, BLOCK) == target, 1.0, 0.0)
-                store_piece(gradient[row], start, columns, (sk.exp(x - largest) * (1 / total) - expected) * factor)
+                store_piece(
+                    gradient[row], start, columns, (exp_for(logits, x - largest) * (1 / total) - expected) * factor
+                )
 
     return cross_entropy
 

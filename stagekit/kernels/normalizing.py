@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.fragments import load_piece, starts, store_piece
+from stagekit.kernels.fragments import exp_for, load_piece, starts, store_piece
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, float_dtype_of, tile_for
 from stagekit.kernels.reducing import column_sums
 
@@ -23,7 +23,7 @@ LOWEST = sk.float32.min
 def softmax_of_tile(source: Any, target: Any, columns: Any, BLOCK: int) -> None:
     """Write the softmax of a row that is read once."""
     x = load_piece(source, 0, columns, BLOCK, -float("inf"))
-    e = sk.exp(x - sk.reduce_max(x))
+    e = exp_for(source, x - sk.reduce_max(x))
     store_piece(target, 0, columns, e * (1 / sk.reduce_sum(e)))
 
 
@@ -33,7 +33,7 @@ def softmax_of_tiles(source: Any, target: Any, columns: Any, BLOCK: int) -> None
     largest, total = largest_and_total(source, columns, BLOCK)
     for start in range(0, columns, BLOCK):
         x = load_piece(source, start, columns, BLOCK)
-        store_piece(target, start, columns, sk.exp(x - largest) * (1 / total))
+        store_piece(target, start, columns, exp_for(target, x - largest) * (1 / total))
 
 
 @sk.inline
@@ -48,10 +48,10 @@ def largest_and_total(source: Any, columns: Any, BLOCK: int) -> Any:
     for start in range(0, columns, BLOCK):
         x = load_piece(source, start, columns, BLOCK, -float("inf"))
         now = sk.maximum(largest, x)
-        total = total * sk.exp(largest - now) + sk.exp(x - now)
+        total = total * exp_for(source, largest - now) + exp_for(source, x - now)
         largest = now
     of_row = sk.reduce_max(largest)
-    return of_row, sk.reduce_sum(total * sk.exp(largest - of_row))
+    return of_row, sk.reduce_sum(total * exp_for(source, largest - of_row))
 
 
 @factory
