@@ -94,9 +94,10 @@ class Facts:
 
     # -- multiples ----------------------------------------------------------------------------------------------
 
-    def is_multiple(self, value: Value, divisor: int) -> bool:
+    def is_multiple(self, value: Value, divisor: int, *, may_be_off: bool = True) -> bool:
         """Return whether an integer, or an address in bytes, is known to be a multiple, or is taken for one from now on.
 
+        may_be_off: an argument that misses it by a constant may be asked for, as `a % 8 == 7` for a + 1.
         Raises Unanswerable where that would have to be known of something else than arguments.
         """
         if isinstance(value.type, Scalar) and self.intervals[value].multiple % divisor == 0:
@@ -113,6 +114,8 @@ class Facts:
                 raise Unanswerable("it depends on more than the arguments")
             if left:
                 needed.append(left)
+        if not may_be_off and any(() in each for each in needed):
+            return False
         return all(self._may_hold(each, divisor) for each in needed) and self._take(needed, divisor)
 
     # -- conditions ---------------------------------------------------------------------------------------------

@@ -333,12 +333,15 @@ def is_multiple(site: Site, value: Any, divisor: int) -> bool:
     """Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.
 
     True where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other
-    code runs the launches for which it does not hold. False means that it is not known.
+    code runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would
+    have to be one less than a multiple, which is rare.
     """
-    return _is_multiple(site, value, divisor, lambda why: None)
+    return _is_multiple(site, value, divisor, lambda why: None, may_be_off=False)
 
 
-def _is_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], None]) -> bool:
+def _is_multiple(
+    site: Site, value: Any, divisor: int, refuse: Callable[[str], None], *, may_be_off: bool = True
+) -> bool:
     """Do that. refuse: called with words that say why, where it would be no function of the arguments."""
     if isinstance(value, Address | Array):
         found = (value.base if isinstance(value, Array) else value).value
@@ -347,7 +350,7 @@ def _is_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], N
     else:
         return int(value) % divisor == 0
     try:
-        return site.tracer.facts.is_multiple(found, divisor)
+        return site.tracer.facts.is_multiple(found, divisor, may_be_off=may_be_off)
     except Unanswerable as error:
         refuse(error.why)
         return False

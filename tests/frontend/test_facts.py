@@ -110,11 +110,24 @@ def test_facts_are_as_few_as_the_questions_need():
 
 def test_of_two_questions_that_exclude_each_other_the_first_is_taken_for_granted():
     def ask(x: sk.Pointer(sk.float32), n: sk.int32):
-        sk.static_print(multiple(x + n + 1, 16), multiple(x + n, 16), multiple(2 * n + 1, 4), multiple(x + n + 5, 16))
+        sk.static_print(
+            sk.speculate(x + n + 1, multiple_of=16), sk.speculate(x + n, multiple_of=16),
+            sk.speculate(2 * n + 1, multiple_of=4), sk.speculate(x + n + 5, multiple_of=16),
+        )  # fmt: skip
         sk.store(x, 1)
 
     answers, facts = asked(ask)
     assert answers == [True, False, False, True]
+    assert len(facts) == 1
+
+
+def test_the_library_asks_no_argument_to_be_off_by_a_constant():
+    def ask(x: sk.Pointer(sk.float32), n: sk.int32):
+        sk.static_print(multiple(x + 1, 16), multiple(x + n - 1, 16), multiple(x + n + 4, 16), multiple(n + 2, 4))
+        sk.store(x, 1)
+
+    answers, facts = asked(ask)
+    assert answers == [False, False, True, False]
     assert len(facts) == 1
 
 
