@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from stagekit.dtypes import DType, bool_, uint64
@@ -139,7 +139,7 @@ class Facts:
                 return self.is_multiple(*question)
         expression = self._on_host(condition)
         if self.is_quick:
-            self._note(Predicate(expression, text))
+            self.note([Predicate(expression, text)])
         return self.is_quick
 
     def _definition_of(self, value: Value) -> Op | None:
@@ -257,15 +257,20 @@ class Facts:
             plain = tuple(sorted(((p, c // common) for p, c in terms.items()), key=self._order))
             if len(plain) == 1 and divisor & (divisor - 1) == 0:
                 plain = ((plain[0][0], 1),)  # what is left is odd
-            self._note(Multiple(plain, divisor // common))
+            self.note([Multiple(plain, divisor // common)])
         return True
 
     def _order(self, term: tuple[Product, int]) -> list[int]:
         return [self.arguments[value].slot for value in term[0]]
 
-    def _note(self, fact: Multiple | Predicate) -> None:
-        if fact not in self.asked:
-            self.asked.append(fact)
+    def note(self, facts: Iterable[Multiple | Predicate]) -> None:
+        """Take facts for granted from now on."""
+        self.asked += [fact for fact in facts if fact not in self.asked]
+
+    def withdraw(self, count: int) -> list[Multiple | Predicate]:
+        """Take back all facts but the first `count`, and return them."""
+        withdrawn, self.asked[count:] = self.asked[count:], []
+        return withdrawn
 
     # -- sums of products ---------------------------------------------------------------------------------------
 

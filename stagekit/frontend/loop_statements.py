@@ -160,6 +160,7 @@ def _static_iteration(frame: Frame, node: ast.While, flags: LoopFlags) -> bool:
         frame.tracer.builder.current.ops.extend(trial.ops)
         return ended
     frame.tracer.journal.undo(start.journal)
+    frame.tracer.facts.withdraw(start.asked)
     frame.tracer.forget(start)
     frame.tracer.hints.add(loc)
     return False

@@ -404,6 +404,7 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
         if not carried.errors:
             tracer.refuse_structure_change(start.journal, carried.loc)
         changes = tracer.journal.undo(start.journal)
+        asked = tracer.facts.withdraw(start.asked)  # what `revise` asks stays: it makes code before the loop
         if carried.ended_by is not None:
             carried.extend({carried.ended_by: changes[carried.ended_by]})
             tracer.forget(start)
@@ -411,6 +412,7 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
         is_revised = carried.revise(count >= _ONLY_WIDENING)
         if not carried.extend(changes) and not is_revised:
             if not carried.errors:
+                tracer.facts.note(asked)
                 return blocks, changes
             if not carried.carry_literals():
                 # the error with the final types; or the one before, where carrying literals is all that caused this one

@@ -106,10 +106,11 @@ class WholeBlock:
 
 @frozen()
 class Checkpoint:
-    """A point of a trace that it can return to. lengths: of the lists that only grow."""
+    """A point of a trace that it can return to. lengths: of the lists that only grow. asked: how many facts were noted."""
 
     journal: Mark
     lengths: tuple[int, ...]
+    asked: int
     unrolled_total: int
 
 
@@ -189,12 +190,15 @@ class Tracer:
 
     def checkpoint(self) -> Checkpoint:
         """Return the point from which code may have to be traced again."""
-        lengths = len(self.printed), len(self.widened), len(self.exits), len(self.facts.asked)
-        return Checkpoint(self.journal.mark(), lengths, self.unrolled_total)
+        lengths = len(self.printed), len(self.widened), len(self.exits)
+        return Checkpoint(self.journal.mark(), lengths, len(self.facts.asked), self.unrolled_total)
 
     def forget(self, start: Checkpoint) -> None:
-        """Forget what was printed, unrolled and left since `start`. The caller undoes the journal, which says what changed."""
-        for rows, length in zip((self.printed, self.widened, self.exits, self.facts.asked), start.lengths):
+        """Forget what was printed, unrolled and left since `start`.
+
+        The caller undoes the journal, which says what changed, and withdraws the facts that the forgotten code alone rests on.
+        """
+        for rows, length in zip((self.printed, self.widened, self.exits), start.lengths):
             del rows[length:]  # type: ignore[attr-defined]  # lists of different things
         self.unrolled_total = start.unrolled_total
 

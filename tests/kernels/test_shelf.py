@@ -64,7 +64,9 @@ def test_memory_is_moved_by_16_bytes_and_everything_else_stays_in_registers(name
     resources = specialised.report().resources
 
     assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0)
-    quick = str(specialised.compile("cuda", capability=90).stages["ptx"])  # of aligned arrays, whatever was launched before
+    quick = str(
+        specialised.compile("cuda", capability=90).stages["ptx"]
+    )  # of aligned arrays, whatever was launched before
     assert (".v4" in quick) == (name != "quantize")
 
 

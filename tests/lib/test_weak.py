@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import numpy as np
@@ -14,11 +15,19 @@ from stagekit.backends import ptxas
 from stagekit.kernels.normalizing import layernorm_kernel, rmsnorm_kernel, softmax_kernel
 from stagekit.kernels.pointwise import elementwise_kernel
 from stagekit.testing import force_entry
-from tests.places import each_place, run
+from tests import places
 
 EXTENT = 1024
 X = np.random.default_rng(1).integers(0, 1000, 4 * EXTENT).astype(np.float32)
 INDEX = np.arange(EXTENT)
+
+each_place = pytest.mark.parametrize("place", ["cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+
+
+def run(place, launch, arrays, *arguments):
+    """Launch on copies of `arrays` and return them. The sanitizer runs what a GPU does, with its vectors."""
+    with sk.sanitize() if place == "sanitizer" else contextlib.nullcontext():
+        return places.run(places.on_gpu if place == "gpu" else places.on_cpu, launch, arrays, *arguments)
 
 
 @sk.jit
@@ -85,6 +94,25 @@ def test_forms_go_round_loops(place, kernel, expected) -> None:
 
 
 @sk.jit
+def narrowing(x, out, n, BLOCK: sk.constexpr):
+    """A mask and an index before the loop meet elements from its body: what is asked to make them elements remains asked."""
+    i = sk.arange(0, BLOCK)
+    mask, places = i < n, i
+    for k in range(3):
+        mask = mask & (sk.load(x + i) >= k)
+        places = sk.where(mask, places, n)
+    sk.store(out + i, sk.load(x + places, mask=mask, other=-1))
+
+
+@each_place
+@pytest.mark.parametrize("n", [1024, 1023, 1020, 513, 4])
+def test_a_mask_that_a_loop_narrows_ends_where_it_says(place, n) -> None:
+    _, found = run(place, narrowing[1], [X, np.zeros(EXTENT, np.float32)], n, EXTENT)
+
+    np.testing.assert_array_equal(found, np.where((n > INDEX) & (X[:EXTENT] >= 2), X[:EXTENT], -1))
+
+
+@sk.jit
 def branching(x, out, n, BLOCK: sk.constexpr):
     i = sk.arange(0, BLOCK)
     mask = i < n
@@ -122,6 +150,9 @@ COMPARISONS = {
     "n >= i + 8 and i >= 3": lambda i, n: (n >= i + 8) & (i >= 3),
     "n - i > 4": lambda i, n: n - i > 4,
     "2 * i < n": lambda i, n: 2 * i < n,
+    "i < n and n < 900": lambda i, n: (i < n) & (n < 900),
+    "n < 900 and i * 1 < n and not n == 8": lambda i, n: (n < 900) & (i * 1 < n) & (n != 8),
+    "true and i < n": lambda i, n: True & (i < n),
 }
 
 
@@ -184,6 +215,23 @@ def test_each_entry_computes_the_same_and_lengths_and_addresses_choose(columns, 
 
 
 # -- machine code ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [lambda i, n: i < n, lambda i, n: (n > 3) & (i < n), lambda i, n: (i < n) & True & (i >= 0) & (n > 3)],
+    ids=["limit", "condition first", "several"],
+)
+def test_a_known_stride_of_1_and_conditions_of_the_block_leave_wide_accesses(mask) -> None:
+    @sk.jit
+    def copy(x, out, n, STRIDE: sk.constexpr):
+        i = sk.arange(0, 1024)
+        sk.store(out + i * STRIDE, sk.load(x + i * STRIDE, mask=mask(i, n)), mask=mask(i, n))
+
+    array = sk.Tensor((None,), sk.float32)
+    found = [copy.specialize(x=array, out=array, n=sk.int32, STRIDE=stride).ptx for stride in (1, 2)]
+
+    assert [ptx.count(".v4.") for ptx in found] == [4, 0]
 
 
 def added(x, y):
