@@ -13,6 +13,7 @@ width, which the library asks (`sk._is_multiple`) and the launcher checks.
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,32 +90,32 @@ class Limit:
 
 @dataclass(frozen=True)
 class Guard:
-    """A mask that is true where all of its limits are."""
+    """A mask that is true where all of its limits are, and where its conditions are, which are numbers of the block."""
 
     limits: tuple[Limit, ...]
+    conditions: tuple[Any, ...] = ()
 
     dtype = sk.bool_
     is_address = False
 
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
         """Return this thread's elements, or the first of `every` so many."""
-        return _all([limit.elements(layout, every) for limit in self.limits])
+        return self._all([limit.elements(layout, every) for limit in self.limits])
 
     def parts(self, layout: Layout) -> list[Any]:
         if layout.width > 1 and self.is_constant(layout.width):
             whole: list[Any] = sk._in_vectors(self.elements(layout, layout.width), layout.widths)
             return whole
-        return _all([limit.parts(layout) for limit in self.limits])
+        return self._all([limit.parts(layout) for limit in self.limits])
 
     def is_constant(self, width: int) -> bool:
         return all(limit.is_constant(width) for limit in self.limits)
 
+    def _all(self, rows: list[list[Any]]) -> list[Any]:
+        return [functools.reduce(_AND, (*column, *self.conditions)) for column in zip(*rows)]
+
 
 Form = Ramp | Guard
-
-
-def _all(rows: list[list[Any]]) -> list[Any]:
-    return [functools.reduce(_AND, column) for column in zip(*rows)]
 
 
 def _times(number: Any, stride: Any) -> Any:
@@ -132,15 +133,17 @@ def is_alike(a: Form | None, b: Form | None) -> bool:
     if isinstance(a, Guard) and isinstance(b, Guard):
         pairs = zip(a.limits, b.limits)
         is_one_by_one = all(x.symbol == y.symbol and is_alike(x.ramp, y.ramp) for x, y in pairs)
-        return len(a.limits) == len(b.limits) and is_one_by_one
+        return len(a.limits) == len(b.limits) and len(a.conditions) == len(b.conditions) and is_one_by_one
     return a is b
 
 
 # -- operations that leave a form -----------------------------------------------------------------------------------------
 
 
-def scalar(value: Any) -> Ramp | None:
-    """Return an integer that an int64 holds, or a pointer, as a ramp of stride 0; None for other values."""
+def scalar(value: Any) -> Form | None:
+    """Return an integer that an int64 holds, or a pointer, as a ramp of stride 0, a bool as a mask; None for other values."""
+    if type(value) is bool or getattr(value, "dtype", None) is sk.bool_:
+        return Guard((), (value,))
     found = sk._linear(value)
     return Ramp(found[0], 0, found[1]) if found is not None else None
 
@@ -162,7 +165,11 @@ def _scaled(left: Any, right: Any) -> Form | None:
     if not _are_numbers(left, right):
         return None
     ramp, factor = (right, left) if _is_scalar(left) else (left, right)
-    return Ramp(_MULTIPLY(ramp.base, factor.base), _MULTIPLY(ramp.stride, factor.base)) if _is_scalar(factor) else None
+    if not _is_scalar(factor):
+        return None
+    stride = _MULTIPLY(ramp.stride, factor.base)
+    is_looked_at = isinstance(stride, numbers.Integral) and stride in (0, 1)
+    return Ramp(_MULTIPLY(ramp.base, factor.base), int(stride) if is_looked_at else stride)
 
 
 def _limited(symbol: str) -> Rule:
@@ -178,7 +185,7 @@ def _limited(symbol: str) -> Rule:
 
 def _both(left: Any, right: Any) -> Form | None:
     if isinstance(left, Guard) and isinstance(right, Guard):
-        return Guard((*left.limits, *right.limits))
+        return Guard((*left.limits, *right.limits), (*left.conditions, *right.conditions))
     return None
 
 
