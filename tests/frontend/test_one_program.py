@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from tests.places import each_place, run
+from stagekit.lib.layout import cpu_threads, default_threads
+from tests.places import each_place, on_cpu, run
 
 BLOCKS = (1, 2, 5, 31, 32, 33, 64, 100, 256, 1000, 1024, 1025, 2048, 3001)
 each_block = pytest.mark.parametrize("block", BLOCKS)
@@ -643,7 +644,7 @@ def by_thread(out, BLOCK: sk.constexpr):
 def test_each_thread_acts_in_a_fragment_that_is_marked_so(place, block):
     (out,) = run(place, by_thread[(1,)], [np.zeros(3, np.int32)], block)
 
-    threads = min(block, 1024) if block <= 1024 else 32 * -(-block // (32 * -(-block // 1024)))
+    threads = (cpu_threads if place is on_cpu else default_threads)(block)
     held = -(-block // threads)
     assert out.tolist() == [-(-threads // 2) * held, threads // 2 * held, threads * held]
 

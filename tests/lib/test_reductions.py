@@ -86,13 +86,15 @@ def test_float_sums_are_near_the_exact_sum_for_any_block(block, seed):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", BLOCKS)
-def test_cpu_and_gpu_add_in_the_same_order(block):
+def test_interpreter_and_gpu_add_in_the_same_order(block, monkeypatch):
     from tests.places import on_gpu
 
     x = np.random.default_rng(block).normal(size=block).astype(np.float32)
+    there = reduced(on_gpu, x)
+    monkeypatch.setenv("STAGEKIT_TARGET", "interp")
 
-    for here, there in zip(reduced(on_cpu, x), reduced(on_gpu, x), strict=True):
-        np.testing.assert_array_equal(here.view(np.uint32), there.view(np.uint32))
+    for mine, found in zip(reduced(on_cpu, x), there, strict=True):
+        np.testing.assert_array_equal(mine.view(np.uint32), found.view(np.uint32))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

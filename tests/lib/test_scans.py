@@ -98,9 +98,19 @@ def test_scans_and_reductions_are_those_of_a_loop(place: Any, block: int) -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("width", [1, 4, 8])
-@pytest.mark.parametrize("threads", [16, 33, 96, 128, 1024])
-@pytest.mark.parametrize("block", [7, 1000, 4096])
+@pytest.mark.parametrize(
+    ("block", "threads", "width"),
+    [
+        (7, 16, 1),
+        (7, 33, 4),
+        (100, 16, 8),
+        (1000, 33, 1),
+        (1000, 96, 4),
+        (1000, 1024, 1),
+        (4096, 128, 4),
+        (4096, 512, 8),
+    ],
+)
 def test_a_gpu_combines_in_the_order_of_indices(block: int, threads: int, width: int) -> None:
     with placed(threads, width):
         found = run(on_gpu, _fresh(everything)[(1,)], given_for(block), block)
