@@ -159,13 +159,14 @@ def layernorm_kernel(dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bo
             if residual is not None:
                 v = add_residual(v, residual[row], start, columns)
             total += v
-        mean = sk.reduce_sum(total) / columns
+        share = 1 / columns.to(sk.float32)  # a product with it takes a few instructions, a quotient some dozens
+        mean = sk.reduce_sum(total) * share
         squares = sk.zeros(BLOCK, sk.float32)
         for start in starts(columns, BLOCK, ONE_TILE):
             if not ONE_TILE:  # else the row is still here
                 v = load_piece(source, start, columns, BLOCK)
             squares += sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0) ** 2
-        scale = sk.rsqrt(sk.reduce_sum(squares) / columns + eps)
+        scale = sk.rsqrt(sk.reduce_sum(squares) * share + eps)
         for start in starts(columns, BLOCK, ONE_TILE):
             if not ONE_TILE:
                 v = load_piece(source, start, columns, BLOCK)
