@@ -46,7 +46,7 @@ def _in_vectors(values: Any, widths: Any) -> Any:
 def _is_for_cpu() -> Any:
     'Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets.'
 def _is_multiple(value: Any, divisor: Any) -> Any:
-    'Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.\n\nTrue where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other\ncode runs the launches for which it does not hold. False means that it is not known.'
+    'Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.\n\nTrue where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other\ncode runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would\nhave to be one less than a multiple, which is rare.'
 def _lanes(number: Any) -> Any:
     'Return the lanes of a vector; for any other value, the value itself.'
 def _linear(value: Any) -> Any:

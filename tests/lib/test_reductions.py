@@ -248,9 +248,14 @@ def products_with_a_known_block(src, dst, THREADS: sk.constexpr, BLOCK: sk.const
     dst[0] = sk.block_reduce(src[0], lambda a, b: a * b, 1, THREADS)
 
 
+@sk.inline(per_thread=True)
+def product_of_threads(src, dst, THREADS):
+    dst[0] = sk.block_reduce(sk.load(src), lambda a, b: a * b, 1, THREADS)
+
+
 @sk.jit
 def products_beside_a_tile(src, dst, THREADS: sk.constexpr, BLOCK: sk.constexpr):
-    dst[0] = sk.block_reduce(sk.load(src), lambda a, b: a * b, 1, THREADS)
+    product_of_threads(src, dst, THREADS)
     sk.store(dst + sk.arange(0, BLOCK), 1)
 
 

@@ -144,7 +144,7 @@ def a_message_in_a_chain(data, flag, out):
 
 
 @clean((3, 1), {"data": ints(1), "first": ints(1), "second": ints(1), "out": ints(1)})
-def a_message_that_is_passed_on(data, first, second, out):
+def a_message_that_is_passed_on_in_order(data, first, second, out):
     if block("x") == 0:
         data[0] = 42
         sk.store(first.ptr, 1, order="release")
