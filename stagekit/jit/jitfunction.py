@@ -32,7 +32,7 @@ from stagekit.jit.variant import Variant
 from stagekit.runtime.args import Binder, Unreadable, read_array
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape, LaunchParameter
-from stagekit.signature import ArraySpec
+from stagekit.signature import ArraySpec, Choice
 
 _LEFT_OUT = object()  # a constexpr that a call does not give: it may follow from an array
 _SHOWN = 5  # specialisations in a notebook
@@ -223,8 +223,8 @@ class JitFunction(Launchable):
                 return each
         return None
 
-    def _shown(self, target: str = "cuda") -> Variant:
-        return (self._last_used() or self.specialization())._shown(target)
+    def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
+        return (self._last_used() or self.specialization())._shown(target, choice)
 
     # -- launching ----------------------------------------------------------------------------------------------
 

@@ -285,8 +285,8 @@ class Launchable:
 
     # -- inspection ---------------------------------------------------------------------------------------------
 
-    def _shown(self, target: str = "cuda") -> Variant:
-        """Return the variant that the properties show: of the last call's types, as it is for `target`."""
+    def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
+        """Return the variant that the properties show: of the last call's types and entry, or the entry of `choice`."""
         raise NotImplementedError
 
     @hide_frames
@@ -401,5 +401,5 @@ class ForwardingKernel(Launchable):
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         return self._kernel._resolve(args, kwargs)
 
-    def _shown(self, target: str = "cuda") -> Variant:
-        return self._kernel._shown(target)
+    def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
+        return self._kernel._shown(target, choice)

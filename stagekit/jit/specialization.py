@@ -151,14 +151,14 @@ class Specialization(Launchable):
 
     # -- variants -----------------------------------------------------------------------------------------------
 
-    def _shown(self, target: str = "cuda") -> Variant:
+    def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
         if self._last is not None:
-            return self._variant(self._last[0], target, self._last[1])
+            return self._variant(self._last[0], target, choice or self._last[1])
         found = [self._default_type(name) for name in self.meanings]
         if unknown := self.untyped_parameters():
             example = ", ".join(f"{n}=sk.Tensor((None,), sk.float32)" for n in unknown[:2])
             raise self.types_unknown(f"call it, or name their types: `.specialize({example})`")
-        return self._variant(tuple(kind for kind in found if kind is not None), target)
+        return self._variant(tuple(kind for kind in found if kind is not None), target, choice or QUICK)
 
     def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda", choice: Choice = QUICK) -> Variant:
         """Return the variant for these types. A new one is traced as `target` needs it.

@@ -24,7 +24,8 @@ def force_entry(kernel: Any, entry: str) -> Any:
     """Return a kernel whose launches all run one entry of `kernel`: "quick", "general" or "overlapping".
 
     What they compute is the same. "overlapping" runs any arguments, "general" those that do not overlap, "quick" those that a
-    launch would choose it for; others are refused as ENTRY_UNFIT. No machine code launches it: each launch goes the general way.
+    launch would choose it for; others are refused as ENTRY_UNFIT. Its properties show that entry. No machine code launches it:
+    each launch goes the general way.
     """
     if not issubclass(type(kernel), Launchable) or issubclass(type(kernel), SanitizedKernel):
         raise wrong_arguments(force_entry, "takes a kernel; to check it, `sk.sanitize(force_entry(kernel, ...))`")
@@ -50,11 +51,18 @@ class ForcedKernel(ForwardingKernel):
         specialization, values, target = super()._resolve(args, kwargs)
         return _OneEntry(specialization, self.name, self.entry), values, target
 
+    def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
+        return super()._shown(target, choice or _choice(self.entry))
+
     def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """Leave launches to the general way: native code chooses the entry itself."""
 
     def __repr__(self) -> str:
         return f"{self._kernel!r}, its {self.entry} entry"
+
+
+def _choice(entry: KernelEntry) -> Choice:
+    return Choice(entry, f"the {entry} entry, as `force_entry` asks for")
 
 
 class _OneEntry:
@@ -63,7 +71,7 @@ class _OneEntry:
     def __init__(self, specialization: Specialized, name: str, entry: KernelEntry) -> None:
         self._specialization = specialization
         self._name = name
-        self._choice = Choice(entry, f"the {entry} entry, as `force_entry` asks for")
+        self._choice = _choice(entry)
 
     @property
     def constexprs(self) -> Mapping[str, Any]:
