@@ -44,6 +44,8 @@ def run(place: str, function: Any, *arrays: Any, **named: Any) -> Any:
     for array in (*arrays, *named.values()):
         if id(array) in on_gpu:
             array[...] = fetch(on_gpu[id(array)])
+    if found is None:  # it works in place
+        return None
     return tuple(map(fetch, found)) if isinstance(found, tuple) else fetch(found)
 
 
