@@ -1,6 +1,8 @@
 """All of it: launches, specialisations, memory, code for the CPU; tables to the terminal, figures and charts to a folder.
 
-python benchmarks [launch] [specialise] [memory] [cpu] [--target cpu|cuda] [--folder FOLDER]
+python benchmarks [launch] [specialise] [memory] [cpu] [blocks] [--target cpu|cuda] [--folder FOLDER]
+
+blocks, which needs a GPU, torch and Triton, runs where it is named.
 """
 
 from __future__ import annotations
@@ -11,21 +13,22 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PARTS = ("launch", "specialise", "memory", "cpu")
+UNNAMED = ("launch", "specialise", "memory", "cpu")  # parts that run if none is named
+PARTS = (*UNNAMED, "blocks")
 WITH_CHART = ("launch", "specialise", "cpu")
-OF_ONE_TARGET = ("cpu",)
+OF_ONE_TARGET = ("cpu", "blocks")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all but blocks if none is named")
     parser.add_argument("--target", choices=("cpu", "cuda"), help="left out: cuda where there is a GPU")
     parser.add_argument("--folder", type=Path, help="where to put NAME-TARGET.json and .svg")
     options = parser.parse_args()
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    return max(run(part, options.target, options.folder) for part in options.parts or PARTS)
+    return max(run(part, options.target, options.folder) for part in options.parts or UNNAMED)
 
 
 def run(part: str, target: str | None, folder: Path | None) -> int:
