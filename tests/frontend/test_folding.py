@@ -257,6 +257,8 @@ def test_a_choice_that_is_known_meets_in_the_dtype_of_one_at_run_time(left, righ
     B = data.draw(st.sampled_from([v for v in edges(right) if v == v])) if isinstance(right, sk.DType) else right
     if isinstance(right, sk.DType) and promote(left, right) is None:
         return
+    if left is sk.bool_ and right is sk.uint64:
+        return  # the key `-v` makes an int32 of a bool, which no uint64 is compared with
     if isinstance(right, int) and (left is sk.bool_ or not left.is_float and not left.holds(right)):
         return  # `where` refuses the literal; `min` and `max` take its own dtype
     out = np.zeros((2, 5), np.float64)

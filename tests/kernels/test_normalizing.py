@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import stagekit as sk
@@ -97,6 +98,7 @@ def test_gradients_are_those_of_numpy(place, data):
     scale = 1 / np.sqrt((v**2).mean(axis=1, keepdims=True) + 1e-5)
     slope = (g * w).mean(axis=1, keepdims=True) if is_centred else 0
     expected = scale * (g * w - slope - v * scale**2 * (g * w * v).mean(axis=1, keepdims=True))
+    assume(np.abs(expected).max() < 0.99 * float(ml_dtypes.finfo(x.dtype).max))
     size = scale * (
         np.abs(g * w).max(axis=1, keepdims=True) * (2 + np.abs(exact).max(axis=1, keepdims=True) * scale) ** 2
     )
