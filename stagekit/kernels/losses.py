@@ -64,7 +64,8 @@ def cross_entropy(
     logits: float32, float16 or bfloat16, classes along the last axis. targets: int32 or int64, an axis less; each is `ignore`, or
     from 0 to below the number of classes: any other is an error on the CPU, and its loss is NaN. gradient: like logits, or the
     logits themselves; (softmax(logits) - one_hot(target)) * scale is written to it, 0 for an ignored row. scale: 1 / rows for the
-    gradient of the mean. fastmath: contraction, another order of sums, approximate division, and no NaN for a wrong target.
+    gradient of the mean. fastmath: contraction, another order of sums, approximate division, and no NaN for a wrong
+    target.
     """
     losses = empty(logits, tuple(targets.shape), sk.float32)
     source = as_rows(logits)

@@ -73,7 +73,8 @@ def softmax(x: Any, *, out: Any = None, fastmath: bool = False) -> Any:
     """Return the softmax along the last axis: exp(x - max) / sum(exp(x - max)).
 
     x: float32, float16 or bfloat16; of rows of two axes, the rows may be apart. out: the same shape and dtype, x itself too.
-    exp is `sk.fast_exp`, in 16-bit rows as close as these show. fastmath: contraction, another order of sums, approximate division.
+    exp is `sk.fast_exp`, in 16-bit rows as close as these show. fastmath: contraction, another order of sums, approximate
+    division.
     """
     out = empty_like(x) if out is None else out
     source, target = as_rows(x), as_rows(out)
