@@ -5,7 +5,7 @@
 Needs a GPU, torch and Triton. All three alternate in one process; before each launch the L2 cache is overwritten, and CUDA events
 stand around it. Triton runs with the best of 1 to 16 warps, found for each row before; ours
 without choices, but softmax and cross-entropy with `fastmath=True`, which leaves divisions approximate. TB/s: of what must be
-read and written, by the median time. ratio: Triton's time by ours in the same round, the median of all rounds, and their quartiles;
+read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
 above 1 ours is faster. The interval of a geometric mean is the 95 % of a bootstrap over rounds. Results are compared with torch's
 first.
 """
