@@ -215,6 +215,7 @@ def test_no_way_to_go_on_stops_in_code_of_the_package(monkeypatch: pytest.Monkey
     assert set(re.findall(r"> (/[^(]+)", said)) == {__file__}
 
 
+@pytest.mark.stagekit_unchecked(reason="it is about machine code")
 def test_compiled_code_warns_once_and_does_the_rest(monkeypatch: pytest.MonkeyPatch, recwarn: Any) -> None:
     kernel = sk.jit(stopping.__wrapped__)
     out = np.zeros(4, np.int32)
