@@ -639,6 +639,7 @@ def by_thread(out, BLOCK: sk.constexpr):
     out[2] = out[0] + out[1]
 
 
+@pytest.mark.stagekit_unchecked(reason="it counts the threads of each target")
 @each_place
 @each_block
 def test_each_thread_acts_in_a_fragment_that_is_marked_so(place, block):
