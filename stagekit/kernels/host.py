@@ -49,13 +49,15 @@ def is_array(value: Any) -> bool:
 
 def require_array(array: Any) -> None:
     """Refuse what is no array, and an array without axes."""
-    require(is_array(array), f"an array of one axis or more is needed, got {array!r}")
+    require(is_array(array), "an array of one axis or more is needed, got {!r}", array)
 
 
-def require(holds: bool, problem: str) -> None:
-    """Refuse a call for which a condition does not hold."""
+def require(holds: bool, problem: str, *shown: Any) -> None:
+    """Refuse a call for which a condition does not hold. shown: what `problem` has places for, as the text of an array takes
+    longer than a launch, and waits for a GPU.
+    """
     if not holds:
-        raise ValueError(problem)
+        raise ValueError(problem.format(*shown) if shown else problem)
 
 
 def empty_like(array: Any) -> Any:

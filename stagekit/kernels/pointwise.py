@@ -91,7 +91,7 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     Rows may be apart; out may be one of the inputs.
     """
     arrays = [x for x in inputs if is_array(x)]
-    require(bool(arrays), f"an array is needed among the inputs, got {inputs!r}")
+    require(bool(arrays), "an array is needed among the inputs, got {!r}", inputs)
     out = target = empty_like(arrays[0]) if out is None else out
     by_rows = any(x.shape != out.shape or not is_packed(x) for x in (out, *arrays))
     if by_rows:

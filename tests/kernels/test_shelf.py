@@ -147,3 +147,19 @@ def test_bools_have_a_largest_and_numbers_of_numpy_go_with_every_element() -> No
     assert kernels.max(flags).tolist() == [True]
     assert kernels.argmax(flags).tolist() == [0, 1]
     assert (kernels.elementwise(lambda x, scale: x * scale, ROWS, np.float32(3)) == 3).all()
+
+
+def test_a_call_that_is_taken_makes_no_text_of_its_arrays() -> None:
+    """It takes longer than a launch, and with arrays on a GPU waits for what is enqueued there."""
+
+    def refuse(number: object) -> str:
+        raise AssertionError("the text of an array was made")
+
+    with np.printoptions(formatter={"all": refuse}):
+        kernels.softmax(ROWS)
+        kernels.layernorm(ROWS, ROWS[0], ROWS[0])
+        kernels.cross_entropy(ROWS, np.zeros(3, np.int64))
+        kernels.elementwise(abs, ROWS)
+        kernels.cumsum(ROWS[0])
+        kernels.topk(ROWS, 2)
+        kernels.quantize(ROWS, sk.int8, group=8)
