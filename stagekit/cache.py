@@ -36,7 +36,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -213,11 +213,9 @@ def _is_private(found: os.stat_result) -> bool:
 
 
 class NoDiskCache(Diagnostic):
-    title: ClassVar[str] = "There is no disk cache"
-    label: ClassVar[str] = "{why}"
-    help: ClassVar[str] = (
-        "each process compiles its kernels anew; name a folder that you can write by STAGEKIT_CACHE, or set it to 0"
-    )
+    title = "There is no disk cache"
+    label = "{why}"
+    help = "each process compiles its kernels anew; name a folder that you can write by STAGEKIT_CACHE, or set it to 0"
 
 
 @frozen()

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from stagekit.diagnostics import Diagnostic, StagekitError, warn
 
@@ -16,9 +15,9 @@ PREFIX = "STAGEKIT_"
 
 
 class BadSwitch(Diagnostic):
-    title: ClassVar[str] = "An environment variable is not understood"
-    label: ClassVar[str] = "{name}={value!r}"
-    help: ClassVar[str] = "give {wanted}"
+    title = "An environment variable is not understood"
+    label = "{name}={value!r}"
+    help = "give {wanted}"
 
 
 Rule = tuple[str, Callable[[str], bool]]

@@ -10,7 +10,7 @@ left, the target emits by itself.
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
@@ -21,11 +21,9 @@ from stagekit.passes import PassContext
 
 
 class UnsupportedOnTarget(Diagnostic):
-    """The kernel asks for something that its target cannot do."""
-
-    title: ClassVar[str] = "Not available on this target"
-    label: ClassVar[str] = "`{name}` on {target}: {reason}"
-    help: ClassVar[str] = "choose by target while the kernel is specialised, or launch it where this exists"
+    title = "Not available on this target"
+    label = "`{name}` on {target}: {reason}"
+    help = "choose by target while the kernel is specialised, or launch it where this exists"
 
 
 def expand(fn: Function, context: PassContext) -> Function:

@@ -7,7 +7,7 @@ accesses of two programs that meet raise `NoMeaning`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,19 +35,15 @@ from stagekit.testing.oracle.values import (
 
 
 class StoredTwice(Diagnostic):
-    title: ClassVar[str] = "Two elements of one store go to one address"
-    label: ClassVar[str] = "element {index} of `{array}` is written as {first} and as {second}"
-    help: ClassVar[str] = (
-        "elements of a tile are written in no order: give each an address of its own, or use an atomic"
-    )
+    title = "Two elements of one store go to one address"
+    label = "element {index} of `{array}` is written as {first} and as {second}"
+    help = "elements of a tile are written in no order: give each an address of its own, or use an atomic"
 
 
 class OldValueUnknown(Diagnostic):
-    title: ClassVar[str] = "The old value of an atomic whose elements meet"
-    label: ClassVar[str] = (
-        "elements of one tile meet at element {index} of `{array}`, in no order, and the result is used"
-    )
-    help: ClassVar[str] = "leave the result unused, or give each element of the tile an address of its own"
+    title = "The old value of an atomic whose elements meet"
+    label = "elements of one tile meet at element {index} of `{array}`, in no order, and the result is used"
+    help = "leave the result unused, or give each element of the tile an address of its own"
 
 
 _NOBODY, _SEVERAL = -1, -2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -31,17 +31,15 @@ from stagekit.testing.oracle.values import (
 
 
 class NoIdentity(Diagnostic):
-    title: ClassVar[str] = "An identity that changes a value"
-    label: ClassVar[str] = "combined with the identity {identity}, {value} becomes {result}"
-    help: ClassVar[str] = (
-        "`combine(identity, x)` and `combine(x, identity)` must be x; without `identity=` none is needed"
-    )
+    title = "An identity that changes a value"
+    label = "combined with the identity {identity}, {value} becomes {result}"
+    help = "`combine(identity, x)` and `combine(x, identity)` must be x; without `identity=` none is needed"
 
 
 class NotCommutative(Diagnostic):
-    title: ClassVar[str] = "A combiner that is not commutative"
-    label: ClassVar[str] = "of {a} and {b} it makes {one}, in the other order {other}"
-    help: ClassVar[str] = "leave out `commutative=True`: elements are then combined in the order of their indices"
+    title = "A combiner that is not commutative"
+    label = "of {a} and {b} it makes {one}, in the other order {other}"
+    help = "leave out `commutative=True`: elements are then combined in the order of their indices"
 
 
 def _tile(value: Any) -> OracleTile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +49,9 @@ class NoMeaning(StagekitError):
 
 
 class NotOfBlocks(Diagnostic):
-    title: ClassVar[str] = "No operation of a block-level program"
-    label: ClassVar[str] = "`{name}` has no meaning where a block is one program"
-    help: ClassVar[str] = "`run_in_python` runs block-level kernels; kernels of threads are checked by `sk.sanitize`"
+    title = "No operation of a block-level program"
+    label = "`{name}` has no meaning where a block is one program"
+    help = "`run_in_python` runs block-level kernels; kernels of threads are checked by `sk.sanitize`"
 
 
 class OracleValue:
