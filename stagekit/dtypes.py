@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -24,9 +24,9 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 
 class NotConvertible(Diagnostic):
-    title: ClassVar[str] = "A value that no dtype can hold"
-    label: ClassVar[str] = "`{dtype}({value})`"
-    help: ClassVar[str] = "a dtype converts a number or an array of numbers"
+    title = "A value that no dtype can hold"
+    label = "`{dtype}({value})`"
+    help = "a dtype converts a number or an array of numbers"
 
 
 @frozen()
@@ -219,7 +219,6 @@ FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
 INDEX = int64  # of thread and block indices, shapes, strides and loop variables
 
 _BY_NAME = {d.name: d for d in ALL_DTYPES}
-_BY_SHORT = {d.short: d for d in ALL_DTYPES}
 _BY_NUMPY = {d.numpy: d for d in ALL_DTYPES}
 _SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
 
@@ -227,11 +226,6 @@ _SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
 def dtype_named(name: str) -> DType:
     """Return the dtype with this public name. Raises KeyError."""
     return _BY_NAME[name]
-
-
-def dtype_from_short(short: str) -> DType:
-    """Return the dtype with this spelling in the IR. Raises KeyError."""
-    return _BY_SHORT[short]
 
 
 def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:

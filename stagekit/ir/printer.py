@@ -1,4 +1,4 @@
-"""IR to text that `parser.py` reads back. One op per line; the grammar is in `docs/ir.md`.
+"""IR to text that `tools/ir_parser.py` reads back. One op per line; the grammar is in `docs/ir.md`.
 
     func @scale(%A: ptr<f32, global>, %n: i64) {block=(128, 1, 1)} {
       %0 = intrinsic.thread_idx() {params=("x")} : i64

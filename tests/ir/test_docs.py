@@ -13,9 +13,9 @@ import pytest
 from stagekit.intrinsics import by_name
 from stagekit.ir import Op
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
+from tools.ir_parser import parse_function
 
 PAGE = Path(__file__).parents[2] / "docs" / "ir.md"
 TABLE = re.compile(r"(?<=--update-golden` -->\n).*?(?=<!-- end of ops -->)", re.DOTALL)

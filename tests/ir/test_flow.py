@@ -9,7 +9,7 @@ import pytest
 from stagekit.intrinsics import by_name
 from stagekit.ir import Op, Value, flow, ops, walk
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.parser import parse_function
+from tools.ir_parser import parse_function
 
 GOLDENS = sorted((Path(__file__).parents[1] / "golden").rglob("*.ir"))
 PROGRAMS = [parse_function(path.read_text(encoding="utf-8"), by_name) for path in GOLDENS]

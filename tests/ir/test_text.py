@@ -15,10 +15,10 @@ from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, Builder, Function, Value, semantics, walk
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.parser import ParseError, parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
 from tests.same_ir import same_ir
+from tools.ir_parser import ParseError, parse_function
 
 GOLDENS = sorted((Path(__file__).parents[1] / "golden").rglob("*.ir"))
 

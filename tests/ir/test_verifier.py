@@ -12,9 +12,9 @@ from stagekit.dtypes import bfloat16, bool_, float8_e4m3fn, float16, float32, in
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, BinaryKind, Block, Builder, Function, Op, Scalar, Value, ops
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.parser import parse_function
 from stagekit.ir.typing import _RULES as TYPING_RULES
 from stagekit.ir.verifier import VerifyError, verify
+from tools.ir_parser import parse_function
 
 HEAD = "func @f(%A: ptr<f32, global>, %n: i64, %x: f32, %h: f16, %q: f8e4m3, %go: bool, %v: vector<4 x f32>, %w: vector<2 x f32>)"
 

@@ -8,7 +8,6 @@ import pytest
 
 from stagekit.intrinsics import by_name
 from stagekit.ir import Function
-from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
 from stagekit.passes import Pass, PassContext
@@ -17,6 +16,7 @@ from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
 from stagekit.passes.records import records
+from tools.ir_parser import parse_function
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 CUDA = PassContext("cuda", 90, fastmath=False, debug=False)

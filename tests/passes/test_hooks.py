@@ -9,13 +9,13 @@ import pytest
 from stagekit.diagnostics import InternalError, StagekitError
 from stagekit.intrinsics import by_name
 from stagekit.ir import Function
-from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import VerifyError
 from stagekit.passes import PassContext
 from stagekit.passes.dce import dce
 from stagekit.passes.fold import fold
 from stagekit.passes.pipeline import Dump, VerifyEach, dump_from_config, hooks_from_config, run_passes
+from tools.ir_parser import parse_function
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 TEXT = """\

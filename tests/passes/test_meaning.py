@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from stagekit.intrinsics import by_name
 from stagekit.ir import Function
-from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
 from stagekit.passes import PassContext
@@ -15,6 +14,7 @@ from stagekit.passes.pipeline import PASSES, lower
 from tests.passes.evaluator import behaviour
 from tests.passes.programs import programs
 from tests.same_ir import same_ir
+from tools.ir_parser import parse_function
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 CUDA = PassContext("cuda", 90, fastmath=False, debug=False)

@@ -33,7 +33,6 @@ from stagekit.ir import (
     Value,
     walk,
 )
-from stagekit.ir.parser import parse_function
 from stagekit.ir.printer import print_function
 from stagekit.ir.rewriter import rewrite
 from stagekit.ir.verifier import VerifyError, verify
@@ -42,6 +41,7 @@ from stagekit.passes.cse import cse
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
 from stagekit.passes.pipeline import PASSES, legal, lower
+from tools.ir_parser import parse_function
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 CUDA = PassContext("cuda", 75, fastmath=False, debug=False)

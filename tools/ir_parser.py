@@ -1,4 +1,4 @@
-"""Text to IR: reads whatever `printer.py` writes (grammar in `docs/ir.md`).
+"""Text to IR: reads whatever `stagekit/ir/printer.py` writes (grammar in `docs/ir.md`), for tests that are written as IR.
 
     parse_function(print_function(fn), registry.by_name)        a function that prints the same text
 
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import UNKNOWN, Loc
-from stagekit.dtypes import DType, dtype_from_short
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.ir import ops as _ops  # noqa: F401 - declares the op classes
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
@@ -37,6 +37,7 @@ _TOKENS = re.compile(
       | (?P<wrong>.)""",
     re.VERBOSE,
 )
+_DTYPES = {dtype.short: dtype for dtype in ALL_DTYPES}
 _WORD_LITERALS: dict[str, Any] = {"none": None, "true": True, "false": False}
 
 
@@ -286,7 +287,7 @@ class _Parser:
 
     def dtype(self) -> DType:
         try:
-            found = dtype_from_short(self.next)
+            found = _DTYPES[self.next]
         except KeyError:
             self.fail("expected a type")
         self.position += 1
