@@ -80,8 +80,8 @@ class ArgumentsApart(NamedTuple):
 class KernelRequest:
     """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
 
-    has_hosts: also trace what inline assembly means on targets that have no PTX. is_for_cpu: the library places tiles for a CPU,
-    else for a GPU. entry: which body. apart: for the general one, what the quick one takes for granted of arrays that overlap.
+    target: the one that the trace is for; others may share it (`Traced.serves`). entry: which body. apart: for the general one,
+    what the quick one takes for granted of arrays that overlap.
     """
 
     parameters: Parameters
@@ -89,8 +89,7 @@ class KernelRequest:
     arg_types: tuple[ArgType, ...]
     options: TraceOptions
     symbol: str
-    has_hosts: bool = True
-    is_for_cpu: bool = False
+    target: str = "interp"
     entry: KernelEntry = KernelEntry.QUICK
     apart: tuple[ArgumentsApart, ...] = ()
 
@@ -99,10 +98,11 @@ class KernelRequest:
 class Traced:
     """The result of a trace: everything that the driver needs to compile and launch.
 
-    pruned: sizes and strides that no target needs as parameters, and their slots. lacks_hosts: the meaning of inline assembly on
-    other targets was left out, so only cuda can run it. is_placed: the CPU has a trace of its own. widened: the variables that
-    are wider than on one of their paths. waits: the barriers that the order of statements needs, and why. grid_axes: along which
-    blocks may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
+    target: the one that it was traced for. pruned: sizes and strides that no target needs as parameters, and their slots.
+    lacks_hosts: the meaning of inline assembly on other targets was left out. is_placed: the library has placed tiles. widened:
+    the variables that are wider than on one of their paths. waits: the barriers that the order of statements needs, and why.
+    grid_axes: along which blocks may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about
+    arguments that overlap.
     """
 
     function: Function
@@ -113,6 +113,7 @@ class Traced:
     captures: Captures
     printed: tuple[str, ...]
     scenes: tuple[Scene, ...] = ()
+    target: str = "interp"
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
     is_placed: bool = False
@@ -125,6 +126,11 @@ class Traced:
     def ir(self) -> str:
         """Return the IR as text, without places."""
         return print_function(self.function)
+
+    def serves(self, target: str) -> bool:
+        """Return whether a trace for `target` would give the same."""
+        is_placed_otherwise = self.is_placed and "cpu" in (target, self.target)
+        return target == self.target or not (self.lacks_hosts or is_placed_otherwise)
 
 
 def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
@@ -151,8 +157,8 @@ class _Trace:
         self.source: Source = request.parameters.snapshot.source
         self.loc = self.source.loc(self.source.node, None, ())
         self.builder = Builder(self.loc)
-        asked = request.has_hosts, request.is_for_cpu, request.entry is KernelEntry.QUICK
-        self.tracer = Tracer(self.builder, request.options, assumed, *asked)
+        is_quick = request.entry is KernelEntry.QUICK
+        self.tracer = Tracer(self.builder, request.options, assumed, request.target, is_quick)
         self.tracer.run_direct = functools.partial(run_at, self.tracer)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
@@ -322,6 +328,7 @@ class _Trace:
             captures=self.tracer.captures,
             printed=tuple(self.tracer.printed),
             scenes=tuple(self.tracer.scenes),
+            target=self.request.target,
             pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
             lacks_hosts=self.tracer.lacks_hosts,
             is_placed=self.tracer.is_placed,

@@ -603,7 +603,7 @@ def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int
 def is_for_cpu(site: Site) -> bool:
     """Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets."""
     site.tracer.is_placed = True
-    return site.tracer.is_for_cpu
+    return site.tracer.target == "cpu"
 
 
 @staged
@@ -614,7 +614,7 @@ def vector_width(site: Site) -> int:
     """
     tracer = site.tracer
     tracer.is_placed = True
-    if tracer.is_for_cpu or not tracer.is_quick:
+    if tracer.target == "cpu" or not tracer.is_quick:
         return 1
     return min(16 // min((size for size in tracer.item_sizes if size > 1), default=1), 8)
 
@@ -694,7 +694,7 @@ def inline_asm(
     _check_constraints(site, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
-    if host is not None and not site.tracer.has_hosts:
+    if host is not None and site.tracer.target == "cuda":
         site.tracer.lacks_hosts = True  # the function is traced later, but what it could read is noted now
         given_now = host.function if isinstance(host, Closure) else host
         site.tracer.captures.note_given(given_now, site.tracer.journal.is_born)

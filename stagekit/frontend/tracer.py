@@ -121,8 +121,7 @@ class Tracer:
     builder: Builder
     options: TraceOptions
     assumed: Assumed = field(default_factory=Assumed)
-    has_hosts: bool = True  # trace what inline assembly means on targets that have no PTX
-    is_for_cpu: bool = False
+    target: str = "interp"  # "cuda" leaves out what inline assembly means on others; for "cpu" tiles lie otherwise
     is_quick: bool = True  # answer what depends on arguments with True; see `facts.py`
     has_acted: bool = False  # something was emitted that a block-level kernel does once, or in order
     whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
@@ -142,12 +141,10 @@ class Tracer:
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     item_sizes: set[int] = field(default_factory=set)  # in bytes, of what the kernel's arguments point to
     is_placed: bool = False  # something was asked that has another answer on the CPU
-    run_direct: Callable[..., Any] = (
-        _no_library  # (loc, function of the library, arguments): for where there is no site
-    )
+    run_direct: Callable[..., Any] = _no_library  # (loc, function of the library, arguments): where there is no site
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
-    lacks_hosts: bool = False  # there was such a meaning, and it was left out
+    lacks_hosts: bool = False  # there was a meaning of inline assembly on other targets, and it was left out
     taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values

@@ -68,7 +68,7 @@ class Specialization(Launchable):
         self._why = why
         self.constexprs = types.MappingProxyType(dict(constexprs))
         self._types_given = dict(types_given)
-        self._variants: Once[tuple[tuple[ArgType, ...], KernelEntry, bool], Variant] = Once()
+        self._variants: Once[tuple[tuple[ArgType, ...], KernelEntry, str], Variant] = Once()
         self._last: tuple[tuple[ArgType, ...], Choice] | None = None
 
     @property
@@ -161,33 +161,30 @@ class Specialization(Launchable):
         return self._variant(tuple(kind for kind in found if kind is not None), target, choice or QUICK)
 
     def _variant(self, arg_types: tuple[ArgType, ...], target: str = "cuda", choice: Choice = QUICK) -> Variant:
-        """Return the variant for these types. A new one is traced as `target` needs it.
-
-        The CPU and the other targets share one where tiles are not placed.
-        """
-        entry, is_for_cpu = choice.entry, target == "cpu"
+        """Return the variant for these types, which targets share where one trace serves them all."""
+        entry = choice.entry
         quick = None if entry is KernelEntry.QUICK else self._variant(arg_types, target)
 
         def make() -> Variant:
-            twin = self._variants.get((arg_types, entry, not is_for_cpu))
-            if twin is not None and not twin.traced.is_placed and twin.quick is quick:
-                return twin
+            others = [each for key, each in self._variants.items() if key[:2] == (arg_types, entry)]
+            for each in others:
+                if each.traced.serves(target) and each.quick is quick:
+                    return each
             config.check_switches()
             began_s = time.perf_counter()
             types_before, *_ = next(reversed(self._variants), (None,))
             why = choice.why or history.why_types(types_before, arg_types, self.parameters) or self._why
-            if twin is not None:
-                self._require_same(twin.traced.captures)
-                why = f"tiles lie otherwise for {target}"
-            traced = self._trace(arg_types, target != "cuda", is_for_cpu, choice)
+            for each in others:
+                self._require_same(each.traced.captures)
+                why = f"{target} has a trace of its own"
+            traced = self._trace(arg_types, target, choice)
             self.history.note("traced", "", why, began_s)
-            for line in traced.printed if twin is None else ():
+            for line in () if others else traced.printed:
                 show(line + "\n")
-            retrace = functools.partial(self._trace_again, arg_types, choice)
             explained = functools.partial(self.explained, choice)
-            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, retrace, explained)
+            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, explained)
 
-        key = arg_types, entry, is_for_cpu
+        key = arg_types, entry, target
         found = self._variants.get(key) or self._variants.of(key, make)
         self._last = arg_types, choice
         return found
@@ -205,24 +202,19 @@ class Specialization(Launchable):
         self._last = last
         return [quick, *found]
 
-    def _trace_again(self, arg_types: tuple[ArgType, ...], choice: Choice, captures: Captures) -> Traced:
-        """Trace for all targets what was traced for cuda alone."""
-        self._require_same(captures)
-        return self._trace(arg_types, True, False, choice)
-
     def _require_same(self, captures: Captures) -> None:
         """Raise SpecializeError where what an earlier trace read has changed since."""
         if not captures.is_current():
             raise SpecializeError(HeldChanged(self.name, "; ".join(captures.changes())), self._owner.loc)
 
-    def _trace(self, arg_types: tuple[ArgType, ...], has_hosts: bool, is_for_cpu: bool, choice: Choice) -> Traced:
+    def _trace(self, arg_types: tuple[ArgType, ...], target: str, choice: Choice) -> Traced:
         symbol, options = symbol_of(self.name, self.constexprs, choice.entry), self._owner.options.trace
         is_general = choice.entry is KernelEntry.GENERAL
-        apart = self._variants[arg_types, KernelEntry.QUICK, is_for_cpu].traced.apart if is_general else ()
+        apart = self._variants[arg_types, KernelEntry.QUICK, target].traced.apart if is_general else ()
         with self.explained(choice):
             options = dataclasses.replace(options, threads=self._threads(options.threads))
             facts = self.parameters, self.constexprs, arg_types, options, symbol
-            request = KernelRequest(*facts, has_hosts, is_for_cpu, choice.entry, apart)
+            request = KernelRequest(*facts, target, choice.entry, apart)
             return repeated_deeply(trace)(request, self.meanings.__getitem__)
 
     def _threads(self, option: int | str | None) -> int | None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
-from stagekit.forks import Once, new_lock
-from stagekit.frontend.captures import Captures
+from stagekit.forks import Once
 from stagekit.frontend.kernel import Traced
 from stagekit.hostexpr import Evaluator, compile_expressions
 from stagekit.jit import compilation
@@ -57,11 +56,10 @@ def _short(value: Any) -> str:
 
 @dataclasses.dataclass(eq=False)
 class Variant:
-    """A specialisation for certain argument types, and one of its entries. traced: perhaps for cuda alone.
+    """A specialisation for certain argument types, and one of its entries, for the targets that its trace serves.
 
     quick: the variant of the quick entry, if this is another. why: the reason it was made, in words.
-
-    retrace: traces it for all targets. explained: makes the context in which an error says which specialisation it is of.
+    explained: makes the context in which an error says which specialisation it is of.
     """
 
     name: str
@@ -71,12 +69,10 @@ class Variant:
     history: History
     traced: Traced
     why: str
-    retrace: Callable[[Captures], Traced]
     explained: Callable[[], contextlib.ContextDecorator]
 
     def __post_init__(self) -> None:
         self._guards: tuple[int, CaptureGuards] | None = None
-        self._lock = new_lock()
         self._artifacts: Once[tuple[Any, ...], Artifact] = Once()
         self._kernels: Once[Any, Kernel] = Once()
 
@@ -87,14 +83,6 @@ class Variant:
         if self._guards is None or self._guards[0] != times:
             self._guards = times, guards_of(self.traced.captures)
         return self._guards[1]
-
-    def for_all_targets(self) -> Traced:
-        """Return the traced kernel with what inline assembly means on other targets than cuda; trace it where that is lacking."""
-        with self._lock:
-            if self.traced.lacks_hosts:
-                traced = self.retrace(self.traced.captures)
-                self.traced, self._guards = traced, None
-            return self.traced
 
     # -- launching ----------------------------------------------------------------------------------------------
 
@@ -132,11 +120,11 @@ class Variant:
             capability = driver.capability(ordinal)
             artifact = functools.partial(self.artifact, "cuda", capability, None)
             return self._started(("cuda", capability), lambda: compilation.load_cuda(artifact(), self.constexprs))
-        block = self.for_all_targets().block or block_of(self._idle, key, args)
+        block = self.traced.block or block_of(self._idle, key, args)
         if 0 in block:
             return self._idle
-        artifact, traced = functools.partial(self.artifact, "cpu", None, block), self.for_all_targets
-        return self._started(block, lambda: compilation.load_cpu(artifact(), self.constexprs, traced()))
+        artifact = functools.partial(self.artifact, "cpu", None, block)
+        return self._started(block, lambda: compilation.load_cpu(artifact(), self.constexprs, self.traced))
 
     def _started(self, key: Any, load: Callable[[], Kernel]) -> Kernel:
         """Return the compiled kernel for `key`; tell who begins it that its breakpoints do nothing."""
@@ -149,8 +137,8 @@ class Variant:
         from stagekit.backends.interp import UNCHECKED
         from stagekit.jit.interpreting import InterpKernel
 
-        traced, artifact = self.for_all_targets(), self._named(self._idle.artifact)
-        load = functools.partial(repeated_deeply(InterpKernel), artifact, traced, options or UNCHECKED, self.constexprs)
+        given = self._named(self._idle.artifact), self.traced, options or UNCHECKED, self.constexprs
+        load = functools.partial(repeated_deeply(InterpKernel), *given)
         return cast("InterpKernel", self._loaded(("interp", options), load))
 
     @functools.cached_property
@@ -170,11 +158,10 @@ class Variant:
         if target == "cuda":
             chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
             return self._artifact_for("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, chosen))
-        traced = self.for_all_targets()
         if block is not None:
-            check_block(self.name, traced.block, block)
-        axes = traced.block or block or (1, 1, 1)
-        return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(traced, axes))
+            check_block(self.name, self.traced.block, block)
+        axes = self.traced.block or block or (1, 1, 1)
+        return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(self.traced, axes))
 
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         def make_noted() -> Artifact:
