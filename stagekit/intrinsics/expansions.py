@@ -153,9 +153,8 @@ def _exponent(x: Term) -> Term:
 def remainder(x: Term, y: Term) -> Term:
     """Return x - n * y for the integer n nearest to x / y, even in a tie; exact. Source: FreeBSD, e_remainder.c."""
     divisor = absolute(y)
-    rest = absolute(
-        x.call("fmod", divisor + divisor)
-    )  # if twice the divisor is infinite, x is below it and the remainder
+    # if twice the divisor is infinite, x is below it and the remainder
+    rest = absolute(x.call("fmod", divisor + divisor))
     is_above_half = rest > divisor - rest
     lowered = (rest - divisor).select_if(is_above_half, rest)
     result = (lowered - divisor).select_if(is_above_half & (lowered >= divisor - lowered), lowered)

@@ -43,9 +43,8 @@ def by_name(name: str) -> Intrinsic:
     return _REGISTRY[name]
 
 
-copyreg.pickle(
-    Intrinsic, lambda record: (by_name, (record.name,))
-)  # a copy, and an unpickled record, is the registered one
+# A copy, and an unpickled record, is the registered one.
+copyreg.pickle(Intrinsic, lambda record: (by_name, (record.name,)))
 
 
 def all_intrinsics() -> tuple[Intrinsic, ...]:

@@ -50,9 +50,7 @@ class Effect(Enum):
     READ = "read"  # reads memory
     WRITE = "write"  # writes memory
     SYNC = "sync"  # waits for other threads of the block
-    COLLECTIVE = (
-        "collective"  # its result depends on other threads of the warp or block: it must not move across control flow
-    )
+    COLLECTIVE = "collective"  # its result depends on other threads: it must not move across control flow
     ORDER = "order"  # another thread may change what it reads, or it orders other accesses: it stays where it is
     HOST = "host"  # seen from outside: print, assert
     VARYING = "varying"  # pure, but differs from thread to thread (thread index, lane)

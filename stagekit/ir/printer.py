@@ -61,9 +61,8 @@ class Spelling:
 def spelling(mnemonic: str) -> Spelling:
     """Return the spelling of an op, derived from its field declarations; the parser uses it too."""
     cls = OP_CLASSES[mnemonic]
-    names = vars(
-        sys.modules[cls.__module__]
-    )  # `get_type_hints` would evaluate all fields, of `Op` too, for every class
+    names = vars(sys.modules[cls.__module__])
+    # `get_type_hints` would evaluate all fields, of `Op` too, for every class
     hints = {n: eval(cls.__annotations__[n], names) for n in (*cls.ATTRIBUTE_FIELDS, *cls.BODY_FIELDS)}
     types = {name: hints[name] for name in cls.ATTRIBUTE_FIELDS}
     selectors = [n for n, t in types.items() if isinstance(t, type) and issubclass(t, Enum | Intrinsic)]

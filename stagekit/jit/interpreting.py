@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -27,8 +27,9 @@ from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import ArgumentReader, Reading, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.host_copies import HostCopies
-from stagekit.runtime.kernel import Kernel, LaunchOther, no_other
+from stagekit.runtime.kernel import Kernel, LaunchOther
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.native_process import PreparedLaunch
 from stagekit.runtime.records import show
 from stagekit.signature import ParamSlot
 
@@ -86,9 +87,7 @@ class InterpKernel(Kernel):
             failed = AssertionFailed(first.text, first.who.block, first.who.thread, suffix)
             raise KernelAssertionError(failed, first.loc)
 
-    def prepare(
-        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
-    ) -> Callable[[], None]:
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         copies = HostCopies(args, self._read_on_gpu)
         self._size(self._read(copies.arguments, Reading()), args, brackets)
         return super().prepare(args, brackets, launch_other)

@@ -51,9 +51,8 @@ class JitFunction(Launchable):
         origin: JitFunction | None = None,
     ) -> None:
         super().__init__(options.name or fn.__name__, fn)
-        self._origin = (
-            origin or self
-        )  # the kernel with nothing fixed: the same values give the same object, in any order
+        # The kernel with nothing fixed: the same values give the same object, in any order.
+        self._origin = origin or self
         self.options = options
         self._outer = dict(outer)
         self._fixed = dict(fixed or {})

@@ -25,7 +25,7 @@ from stagekit.jit.options import check_compile
 from stagekit.jit.variant import Variant
 from stagekit.runtime.kernel import Kernel, OtherEntry
 from stagekit.runtime.launch_config import is_exact
-from stagekit.runtime.native_process import CallShape
+from stagekit.runtime.native_process import CallShape, PreparedLaunch
 from stagekit.signature import Choice, Signature
 
 if TYPE_CHECKING:
@@ -264,12 +264,12 @@ class Launchable:
 
         self._offer(key, specialization, *_with_fitting_entry(launch))
 
-    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreparedLaunch:
         """Return a launch without parameters."""
         provide_support()
         specialization, values, target = self._resolve(args, kwargs)
 
-        def prepare(choice: Choice | None) -> Callable[[], None]:
+        def prepare(choice: Choice | None) -> PreparedLaunch:
             _, kernel = specialization.kernel_for(key, values, target, choice)
             return kernel.prepare(values, kernel.request(key), lambda other: prepare(other)())
 
@@ -296,7 +296,7 @@ class Launchable:
 
     def trace(self) -> Traced:
         """Return the traced kernel of the variant that the properties show."""
-        return self._shown().for_all_targets()
+        return self._shown("interp").traced
 
     @hide_frames
     def compile(
@@ -371,8 +371,8 @@ class Launchable:
         """
         from stagekit.backends.ptxas import report
 
-        variant, traced = self._shown(), self.trace()
-        return report(self.ptx, (*traced.widened, *traced.waits, *variant.launches_text()))
+        variant = self._shown()
+        return report(self.ptx, (*variant.traced.widened, *variant.traced.waits, *variant.launches_text()))
 
 
 class ForwardingKernel(Launchable):

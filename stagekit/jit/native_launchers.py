@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 _NATIVE_FROM = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
 _MAX_CHAIN = 8  # specialisations behind the same brackets
-_REBUILT_EVERY = (
-    1000  # launches the general way, for one more than these: making all anew takes as long as some hundred
-)
+_REBUILT_EVERY = 1000  # launches the general way, for one more than these: making all anew takes as long as some 100
 
 
 def guards_of(captures: Captures) -> CaptureGuards:
@@ -77,9 +75,7 @@ class NativeLaunchers:
         self._launches: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
         # Brackets that can have no native code.
         self._impossible: WeakKeyDictionary[Kernel, set[Any]] = WeakKeyDictionary()
-        self._known: dict[
-            Kernel, tuple[CallShape, Member | None]
-        ] = {}  # kernels that have native code; the newest last
+        self._known: dict[Kernel, tuple[CallShape, Member | None]] = {}  # those with native code; the newest last
 
     def find(self, key: Any) -> Any:
         """Return the callable for these brackets, or None. Keys that are equal to others but of other types have none."""

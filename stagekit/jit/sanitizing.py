@@ -104,7 +104,7 @@ class SanitizedKernel(ForwardingKernel):
         with self.sanitizer:
             super()._launch(key, args, kwargs)
 
-    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+    def _prepare(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> native_process.PreparedLaunch:
         with self.sanitizer:
             return super()._prepare(key, args, kwargs)
 

@@ -21,9 +21,9 @@ from stagekit.native_tables import SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
 from stagekit.runtime.errors import BarrierError, MissedBarrier
-from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, no_other, size_words
+from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
-from stagekit.runtime.native_process import State
+from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 from stagekit.signature import slot_offsets
@@ -116,9 +116,7 @@ class CpuKernel(Kernel):
         share = hide_frames(self._record if has_records else self._share)
         return State(words, {"share": share, "fail": hide_frames(self._fail)}, (self,))
 
-    def prepare(
-        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
-    ) -> Callable[[], None]:
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         reading = Reading()
         values = self._read(args, reading)
         size = self._size(values, args, brackets)

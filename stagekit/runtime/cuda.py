@@ -14,7 +14,7 @@ import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,9 +27,9 @@ from stagekit.runtime.args import cupy_stream, owners_stream
 from stagekit.runtime.checks import GpuReading
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.errors import CudaError, LaunchError
-from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, no_other, size_words
+from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
-from stagekit.runtime.native_process import State
+from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
 
 _PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
@@ -75,9 +75,7 @@ class CudaKernel(Kernel):
             if is_waited_for:
                 driver.wait(device, self._name)
 
-    def prepare(
-        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
-    ) -> Callable[[], None]:
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         """Return a function that launches. A stream that still writes to an argument is waited for now, not at each launch."""
         gpu = self._reading(brackets, args)
         values = self._read(args, gpu)

@@ -270,9 +270,7 @@ def device_address(address: int) -> int | None:
 
 # Waiting and freeing ------------------------------------------------------------------------------------------------
 
-_SPIN_S = (
-    200e-6  # a wait polls without a pause for this long, so that a short one ends as early as the driver's own would
-)
+_SPIN_S = 200e-6  # a wait polls without a pause for this long, so that a short one ends as early as the driver's own
 _PAUSE_SHARE, _LONGEST_PAUSE_S = 1 / 16, 5e-3  # a pause is a share of the time waited so far
 
 
@@ -298,9 +296,7 @@ def _record(device: int, culprit: str = "") -> bool:
     """Record the device's event after all that the current context has been given. Return False if it covers less than that."""
     try:
         status, is_complete = api().cuCtxRecordEvent(_contexts[device], _event(device))[0], True
-    except (
-        RuntimeError
-    ):  # of cuda-python: drivers before CUDA 12.5 lack it, and an event misses streams that are non-blocking
+    except RuntimeError:  # of cuda-python: drivers before CUDA 12.5 lack it; an event misses non-blocking streams
         status, is_complete = api().cuEventRecord(_event(device), 0)[0], False
     if status:
         raise failure("cuCtxRecordEvent", status, culprit)

@@ -33,16 +33,11 @@ from stagekit.runtime.launch_config import (
     missing_brackets,
     read_brackets,
 )
-from stagekit.runtime.native_process import State
+from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.signature import Choice, LaunchSpec, ParamSlot, choose, slot_offsets
 
 LaunchOther = Callable[[Choice], None]
 """Launches another entry of a kernel, with the same arguments."""
-
-
-def no_other(choice: Choice) -> None:
-    """Do what there is to do for a kernel of one entry."""
-    raise InternalError(f"there is no other entry: {choice.why}")
 
 
 class Kernel:
@@ -76,9 +71,7 @@ class Kernel:
         """Run the kernel once, or raise before anything has run. arguments: one per parameter."""
         raise NotImplementedError
 
-    def prepare(
-        self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther = no_other
-    ) -> Callable[[], None]:
+    def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         """Return a function that launches with these arguments, one per parameter, which it keeps alive.
 
         launch_other: called where the arguments have changed since, so that another entry has to run them.

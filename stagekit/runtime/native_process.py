@@ -345,9 +345,11 @@ class State:
     keep: tuple[Any, ...]
 
 
-_new_function = views.python_api(
-    "PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-)
+PreparedLaunch = Callable[[], None]
+"""A launch whose arguments are read and checked already."""
+
+_ARGUMENTS = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p  # a method, its `self`, its module
+_new_function = views.python_api("PyCFunction_NewEx", ctypes.py_object, *_ARGUMENTS)
 
 
 class Entries:
@@ -393,8 +395,8 @@ def _with_guards(state: State, guards: CaptureGuards | None) -> tuple[dict[str, 
 
 
 def make_prepared(
-    function: str, name: str, general: Callable[[], Any], state: State, words: Mapping[str, int], *keep: Any
-) -> Callable[[], None]:
+    function: str, name: str, general: PreparedLaunch, state: State, words: Mapping[str, int], *keep: Any
+) -> PreparedLaunch:
     """Make a built-in function for a prepared launch. function: its name. general: also refuses calls with arguments."""
     words, objects = {**state.words, **words}, {**state.objects, "general": general}
     return _function("stagekit prepared launch", process().functions[function], name, words, objects, (), state, keep)  # type: ignore[no-any-return]

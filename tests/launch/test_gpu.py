@@ -281,7 +281,7 @@ def test_a_prepared_launch_asks_for_the_stream_each_time(gpu: FakeNativeDriver) 
     kernel = Launches().kernel
     x, y = empty((300,), float32), empty((300,), float32)
 
-    launch = kernel.prepare((x, y, 1.5), LaunchRequest())
+    launch = kernel.prepare((x, y, 1.5), LaunchRequest(), pytest.fail)
     del x
     for _ in range(2):
         assert launch() is None
@@ -439,7 +439,7 @@ def test_capsules_live_as_long_as_a_prepared_launch(
     kernel, tensor = Launches().kernel, CapsuleTensor((10,), (1,))
     freed = freed_when_launched(gpu, monkeypatch)
 
-    launch = kernel.prepare((tensor, tensor, 1.5), LaunchRequest())
+    launch = kernel.prepare((tensor, tensor, 1.5), LaunchRequest(), pytest.fail)
     launch()
     launch()
     assert freed == [0, 0]
@@ -516,7 +516,7 @@ def test_a_prepared_launch_of_cupys_arrays_asks_cupy_for_the_stream_each_time(
     gpu: FakeNativeDriver, cupy: type[FakeCupy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel, array = Launches().kernel, cupy.ndarray((300,), (1,))
-    launch = kernel.prepare((array, array, 1.5), LaunchRequest())
+    launch = kernel.prepare((array, array, 1.5), LaunchRequest(), pytest.fail)
     asked = len(array.asked)
 
     for stream in (1, 2):

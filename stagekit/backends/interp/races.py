@@ -219,9 +219,8 @@ class Crowd:
         if not is_new.all():
             stays = now.units[~is_new]
             some = np.flatnonzero(is_new)
-            new = now.at(
-                some[~np.isin(now.units[some], stays)]
-            )  # of several at one unit, one may know less than the others
+            # of several newcomers at one unit, one may know less than the others
+            new = now.at(some[~np.isin(now.units[some], stays)])
             if self.clocks.knows_lanes:
                 single = np.unique(stays[self.low[stays] == self.high[stays]])
                 self.members().add(single, self.high[single], self.time[single], self.access[single])
