@@ -67,7 +67,10 @@ def _over_threads(value: Values, combiner: Combiner, threads: int, count: int) -
     if threads <= WARP and threads & (threads - 1) == 0 and (count == threads or is_filled):
         return _butterfly(_filled(value, combiner, threads, count), combiner, threads, (1 << threads) - 1)
     if threads > WARP and threads % WARP == 0 and (is_filled or (count == threads and warps & (warps - 1) == 0)):
-        return _by_butterflies(_filled(value, combiner, threads, count), combiner, warps)
+        value = _filled(value, combiner, threads, count)
+        if sk._is_for_cpu():
+            return _by_rows(value, combiner, -(-count // WARP), threads)
+        return _by_butterflies(value, combiner, warps)
     return _in_order([Chunk(Row(threads, count), 1, count, [value])], combiner)
 
 
@@ -101,6 +104,24 @@ def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
     others = combiner.identity or [None] * len(scratch)
     loaded = tuple([sk.load(_ADD(array, place), mask=mask, other=other) for array, other in zip(scratch, others)])
     total = _butterfly(loaded, combiner, group, everyone)
+    sk.syncthreads()  # in a loop, the next round writes to the same scratch
+    return total
+
+
+def _by_rows(value: Values, combiner: Combiner, warps: int, threads: int) -> Values:
+    """Combine what the first warps hold, lane by lane, then the lanes of one. On the CPU a warp is a vector, of which the
+    shuffles of a butterfly cost more than memory; what is the same in every warp is done once.
+    """
+    thread = sk.cuda.thread_idx("x")
+    scratch = [sk.alloc_shared((warps * WARP,), dtype) for dtype in combiner.dtypes]
+    for array, number in zip(scratch, value):
+        sk.store(_ADD(array, thread), number, mask=None if warps * WARP == threads else _LESS(thread, warps * WARP))
+    sk.syncthreads()
+    lane = sk.lane_id()
+    rows = [tuple([sk.load(_ADD(array, _ADD(lane, warp * WARP))) for array in scratch]) for warp in range(warps)]
+    while len(rows) > 1:  # pairs of pairs: operations that do not wait for each other
+        rows = [*map(combiner, rows[::2], rows[1::2]), *rows[len(rows) & ~1 :]]
+    total = _butterfly(rows[0], combiner, WARP, 0xFFFFFFFF)
     sk.syncthreads()  # in a loop, the next round writes to the same scratch
     return total
 
