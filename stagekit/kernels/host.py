@@ -31,8 +31,13 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
     require_array(array)
-    dtype: sk.DType = getattr(sk, str(array.dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
-    return dtype
+    return _dtype_like(array.dtype)
+
+
+@functools.cache  # NumPy takes microseconds to name a dtype
+def _dtype_like(dtype: Any) -> sk.DType:
+    found: sk.DType = getattr(sk, str(dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
+    return found
 
 
 def float_dtype_of(array: Any) -> sk.DType:
