@@ -12,7 +12,7 @@ from stagekit.frontend.errors import StagingError as StagingError
 def alloc_local(shape: Any, dtype: Any) -> Any:
     'An array private to each thread, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nRefused: sizes not known (RUN_TIME_VALUE), and more than a thread has (BAD_CALL).'
 def alloc_shared(shape: Any, dtype: Any, *, align: Any = ...) -> Any:
-    'An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nalign: bytes that its address is a multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes\nnot known (RUN_TIME_VALUE), and more than any GPU has (SHARED_MEMORY_EXCEEDED).'
+    'An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nIn a loop each call begins a new array, in the same place; nothing is left of the one before. align: bytes that its address is\na multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes not known (RUN_TIME_VALUE), and\nmore than any GPU has (SHARED_MEMORY_EXCEEDED).'
 def device_entry(*, launch: Any) -> Any:
     'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:

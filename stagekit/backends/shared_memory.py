@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from stagekit.diagnostics import StagekitError
 from stagekit.frontend.errors import NO_GPU, SharedMemoryExceeded
 from stagekit.ir import Function, Space, ops, walk
+from stagekit.ir.lifetimes import in_use_together
+from stagekit.limits import MAX_SHARED_BYTES
+
+Axes = tuple[int, int, int]
 
 
 class BumpAllocator:
@@ -20,10 +27,52 @@ class BumpAllocator:
         return start
 
 
-def place_shared(fn: Function, memory: BumpAllocator) -> dict[ops.Alloc, int | None]:
-    """Return the offset of each shared array; None for the dynamic ones, which follow everything else."""
+def place_shared(fn: Function, block: Axes | None) -> tuple[dict[ops.Alloc, int | None], int]:
+    """Return the offset of each shared array, and the bytes up to the end of the last one.
+
+    Arrays that are not in use at the same time may lie in one place. A dynamic array has the offset None: these follow everything
+    else. block: the threads of the block along each axis; None if a launch decides.
+    """
     arrays = _arrays(fn)
-    return {op: None if op.count is None else memory.take(_bytes(op), alignment(op)) for op in arrays}
+    known = [op for op in arrays if op.count is not None]
+    offsets = dict(zip(known, _planned(fn, known, block)))
+    return {op: offsets.get(op) for op in arrays}, max(
+        [offset + size_of(op) for op, offset in offsets.items()], default=0
+    )
+
+
+def _planned(fn: Function, arrays: list[ops.Alloc], block: Axes | None) -> list[int]:
+    """Return the offset of each array: large ones first, each as low as those allow that must not share its memory."""
+    if len(arrays) < 2:
+        return [0] * len(arrays)
+    apart = in_use_together(fn, arrays, math.prod(block) if block else None)
+    placed: dict[int, int] = {}
+    for number in sorted(range(len(arrays)), key=lambda each: (-size_of(arrays[each]), each)):
+        others = sorted((placed[each], size_of(arrays[each])) for each in placed if apart[number] >> each & 1)
+        placed[number] = _lowest_gap(others, arrays[number])
+    return [placed[number] for number in range(len(arrays))]
+
+
+def _lowest_gap(taken: list[tuple[int, int]], array: ops.Alloc) -> int:
+    """Return the lowest offset at which an array overlaps none of some areas, given as (offset, bytes) in ascending order."""
+    place = 0
+    for offset, size_bytes in taken:
+        if offset >= place + size_of(array):
+            break
+        place = max(place, -(-(offset + size_bytes) // alignment(array)) * alignment(array))
+    return place
+
+
+def overlapping(offsets: Mapping[ops.Alloc, int]) -> list[list[ops.Alloc]]:
+    """Return arrays in groups, each from its lowest offset on: those of two groups do not overlap."""
+    groups: list[list[ops.Alloc]] = []
+    end = 0
+    for op in sorted(offsets, key=lambda each: (offsets[each], -size_of(each))):
+        if not groups or offsets[op] >= end:
+            groups.append([])
+        groups[-1].append(op)
+        end = max(end, offsets[op] + size_of(op))
+    return groups
 
 
 def alignment(array: ops.Alloc) -> int:
@@ -32,13 +81,15 @@ def alignment(array: ops.Alloc) -> int:
 
 def refuse_for_every_gpu(fn: Function) -> None:
     """Refuse a kernel that no GPU could launch. The CPU could, but a kernel means the same everywhere."""
-    refuse_shared(fn, sum(map(_bytes, _arrays(fn))), *NO_GPU)
+    if sum(map(size_of, _arrays(fn))) > MAX_SHARED_BYTES:
+        _, size_bytes = place_shared(fn, fn.attribute("block"))
+        refuse_shared(fn, size_bytes, *NO_GPU)
 
 
 def refuse_shared(fn: Function, total_bytes: int, whose: str, limit: int) -> None:
     """Refuse `fn` if it takes more than `limit`. The error shows the largest array."""
     if total_bytes > limit:
-        largest = max(_arrays(fn), key=_bytes)
+        largest = max(_arrays(fn), key=size_of)
         raise StagekitError(SharedMemoryExceeded(total_bytes, whose, limit), largest.loc)
 
 
@@ -46,6 +97,6 @@ def _arrays(fn: Function) -> list[ops.Alloc]:
     return [op for op in walk(fn.body) if isinstance(op, ops.Alloc) and op.space is Space.SHARED]
 
 
-def _bytes(array: ops.Alloc) -> int:
+def size_of(array: ops.Alloc) -> int:
     """Return the size that the kernel knows: 0 for a dynamic array."""
     return (array.count or 0) * array.dtype.itemsize

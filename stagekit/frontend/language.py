@@ -405,8 +405,9 @@ def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
 def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
     """An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.
 
-    align: bytes that its address is a multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes
-    not known (RUN_TIME_VALUE), and more than any GPU has (SHARED_MEMORY_EXCEEDED).
+    In a loop each call begins a new array, in the same place; nothing is left of the one before. align: bytes that its address is
+    a multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes not known (RUN_TIME_VALUE), and
+    more than any GPU has (SHARED_MEMORY_EXCEEDED).
     """
     if not is_alignment(align):
         hint = f"give a power of two, in bytes, from 1 to {MAX_ALIGN}"

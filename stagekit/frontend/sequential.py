@@ -112,7 +112,6 @@ class _Once:
     def __init__(self, fn: Function, threads: int) -> None:
         self.fn = fn
         self.threads = threads
-        self.slots = Builder(fn.body.ops[-1].loc)
         self.conditions: set[Value] = set()
 
     @functools.cached_property
@@ -120,15 +119,14 @@ class _Once:
         return {value for each in walk(self.fn.body) for value in each.operands()}
 
     def run(self) -> Function:
-        fn = Rewriter({ops.ActOnce: self.branch}).run(self.fn)
-        return dataclasses.replace(fn, body=Block(fn.params, (*self.slots.current.ops, *fn.body.ops)))
+        return Rewriter({ops.ActOnce: self.branch}).run(self.fn)
 
     def branch(self, op: ops.ActOnce, b: Builder) -> Sequence[Value]:
         given = flow.end_of(op.thread_body)
         if self.threads == 1:
             b.current.ops += op.thread_body.ops[:-1]
             return given
-        slots = {v: self.slot(v) for v, result in zip(given, op.results) if result in self.used}
+        slots = {v: _slot(v, b) for v, result in zip(given, op.results) if result in self.used}
         condition = b.compare(CompareKind.EQ, b.call_one(registry.by_name("thread_idx"), (), ("x",)), b.index(0))
         self.conditions.add(condition)
         with b.block() as then:
@@ -143,10 +141,11 @@ class _Once:
             b.statement()
         return [b.load(slots[v]) if v in slots else v for v in given]
 
-    def slot(self, value: Value) -> Value:
-        """Return shared memory for `value`, allocated where the kernel begins."""
-        dtype = value.type.dtype
-        return self.slots.alloc(dtype, Space.SHARED, 1, dtype.itemsize, "once")
+
+def _slot(value: Value, b: Builder) -> Value:
+    """Return shared memory for `value`."""
+    dtype = value.type.dtype
+    return b.alloc(dtype, Space.SHARED, 1, dtype.itemsize, "once")
 
 
 # -- in order -------------------------------------------------------------------------------------------------------------

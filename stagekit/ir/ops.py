@@ -227,11 +227,12 @@ class Store(Op):
 
 @op("alloc")
 class Alloc(Op):
-    """Memory of `count` elements in SHARED (one per block) or LOCAL (one per thread) space, for the kernel's life.
+    """Memory of `count` elements in SHARED (one per block) or LOCAL (one per thread) space.
 
     count None: the dynamic shared memory of the launch, whose size in bytes the launch gives. align: bytes.
-    Not initialised. Two executions of one SHARED `Alloc` op give the same memory. In GLOBAL space `count` is 0: a pointer that
-    stands for none where paths meet, which no path follows.
+    Not initialised. Two executions of one SHARED `Alloc` op with a count give the same memory, and the second leaves nothing of
+    what the first one's threads wrote; see `lifetimes.py`. In GLOBAL space `count` is 0: a pointer that stands for none where
+    paths meet, which no path follows.
     """
 
     dtype: DType = attribute()

@@ -113,13 +113,12 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     """Return the LLVM text, and how many bytes of static shared memory and of scratch memory in all it uses."""
     fastmath = bool(fn.attribute("fastmath", False))
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
-    static = BumpAllocator()
-    shared = place_shared(fn, static)
+    shared, shared_bytes = place_shared(fn, block)
     layouts: list[BumpAllocator] = []  # one per version of the block
     numbers = {op: number for number, op in enumerate(walk(fn.body), 1)}
 
     def write_block(frame: BlockFrame) -> None:
-        layout = BumpAllocator(static.size_bytes)
+        layout = BumpAllocator(shared_bytes)
         layouts.append(layout)
         kernel = KernelContext(
             frame.w,
@@ -140,7 +139,7 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
 
     EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
-    return module.text(), static.size_bytes, max(layout.take(0, SCRATCH_ALIGN) for layout in layouts)
+    return module.text(), shared_bytes, max(layout.take(0, SCRATCH_ALIGN) for layout in layouts)
 
 
 def _retypes_local(op: Op) -> bool:

@@ -191,12 +191,17 @@ _ALL_WRITTEN = {size: int("01" * size, 16) for size in (1, 2, 4, 8)}  # every by
 class WrittenBytes(Watcher):
     """Notes per arena which bytes have been written, and reports what is missing: in reads of memory of the kernel's own and
     of the arrays named by `outputs`, and, when the launch has ended, in these arrays. An atomic may add to an output as it is.
+
+    A shared array that is begun again has the next number, which each lane counts for itself; what was written under an earlier
+    number is gone.
     """
 
     def __init__(self, outputs: Iterable[str], watches_reads: bool) -> None:
         self.outputs = frozenset(outputs)
         self.watches_reads = watches_reads
         self._bytes: dict[Allocation, Array] = {}
+        self._begun: dict[Allocation, dict[Team, Array]] = {}
+        self._numbers: dict[Allocation, Array] = {}
 
     def access(self, touch: Touch, value: Any) -> None:
         role = touch.access.role
@@ -211,17 +216,39 @@ class WrittenBytes(Watcher):
         usable = (len(flags) - touch.phase) // itemsize * itemsize
         elements = flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")
         if reads:
-            is_missing = elements[touch.index] != _ALL_WRITTEN[itemsize]
+            is_missing = (elements[touch.index] != _ALL_WRITTEN[itemsize]) | self._is_of_earlier(touch)
             if np.count_nonzero(is_missing):
                 name, space = touch.allocation.name, touch.allocation.space.value
                 diagnostic = UninitialisedRead(touch.element(int(np.argmax(is_missing))), name, space)
                 touch.team.report(diagnostic, touch.access.loc, touch.at_fault(is_missing), name)
         if role != "read":
             elements[touch.index] = _ALL_WRITTEN[itemsize]
+            if touch.allocation in self._numbers:
+                self._numbers[touch.allocation][_bytes_of(touch)] = self._number(touch)
+
+    # -- arrays that are begun again ------------------------------------------------------------------------------
+
+    def begin(self, team: Team, allocation: Allocation) -> None:
+        begun = self._begun.setdefault(allocation, {})
+        counts = begun.setdefault(team, np.zeros(team.lanes, np.int64))
+        counts[team.active_lanes()] += 1
+        if counts.max() > 1 and allocation not in self._numbers:
+            self._numbers[allocation] = np.ones(len(allocation.data), np.int64)
+
+    def _number(self, touch: Touch) -> Array:
+        """Return, as a column, which array each lane that touches takes this memory for."""
+        begun = self._begun[touch.allocation].get(touch.team)
+        return np.ones((1, 1), np.int64) if begun is None else begun[touch.lane_numbers, None]
+
+    def _is_of_earlier(self, touch: Touch) -> Any:
+        """Return whether each lane that touches reads what was written to an earlier array in the same place."""
+        numbers = self._numbers.get(touch.allocation)
+        return False if numbers is None else (numbers[_bytes_of(touch)] < self._number(touch)).any(axis=1)
 
     def forget(self, memory: Iterable[Allocation]) -> None:
         for each in memory:
-            self._bytes.pop(each, None)
+            for known in (self._bytes, self._begun, self._numbers):
+                known.pop(each, None)
 
     def _flags(self, allocation: Allocation) -> Array:
         """Return one byte, 1 or 0, for each byte of all copies of the allocation."""
@@ -242,3 +269,9 @@ class WrittenBytes(Watcher):
             if missing:
                 diagnostic = UnwrittenOutput(missing, array.size, each.name, int(np.argmin(is_written)))
                 sink.report(diagnostic, None, 1, key=each.name)
+
+
+def _bytes_of(touch: Touch) -> Array:
+    """Return, in a row for each lane that touches, where the bytes of its element lie in the allocation."""
+    itemsize = touch.access.dtype.itemsize
+    return np.asarray(touch.indices()[:, None] * itemsize + touch.phase + np.arange(itemsize))

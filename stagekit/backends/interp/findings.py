@@ -150,7 +150,10 @@ class UninitialisedRead(Diagnostic):
 
     title = "Read of memory never written"
     label = "reads element {index} of `{array}` ({space} memory), which nothing has written"
-    help = "shared, local and output memory starts with unspecified contents: store first, then `syncthreads()`"
+    help = (
+        "shared, local and output memory starts with unspecified contents, shared memory at each `alloc_shared`: store first,"
+        " then `syncthreads()`"
+    )
 
 
 class UnwrittenOutput(Diagnostic):

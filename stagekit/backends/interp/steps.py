@@ -182,6 +182,8 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
 
         def shared(values: Values, team: Team) -> None:
             values[result] = Pointers(team.memory[number], np.int64(0))
+            for watcher in team.launch.watchers if op.count is not None else ():
+                watcher.begin(team, team.memory[number])
 
         return (shared,)
     size = (op.count or 0) * op.dtype.itemsize

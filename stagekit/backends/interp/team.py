@@ -358,6 +358,9 @@ class Watcher:
     def updated(self, touch: Touch, is_written: Any) -> None:
         """Observe that lanes have accessed memory with an order. is_written: whether they stored, one for all or one per lane."""
 
+    def begin(self, team: Team, allocation: Allocation) -> None:
+        """Observe the active lanes begin a new array in shared memory, in the place that the allocation always has."""
+
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         """Observe a block barrier. teams: those of some blocks. here: of each of their blocks, whether its threads are there."""
 

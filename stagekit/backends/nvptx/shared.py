@@ -1,16 +1,16 @@
 """Where each shared allocation of a kernel lies.
 
-Where they take up to 48 KiB together, each is a global of its own, which ptxas places. More than that must be dynamic shared
-memory of the launch: all of them lie at its beginning, and what the caller of the launch asks for follows.
+Where they take up to 48 KiB together, each is a global of its own, which ptxas places; those that share memory are one global.
+More than that must be dynamic shared memory of the launch: all of them lie at its beginning, and what the caller of the launch
+asks for follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stagekit.backends.llvm.types import memory_type
 from stagekit.backends.llvm.writer import Module
-from stagekit.backends.shared_memory import BumpAllocator, alignment, place_shared
+from stagekit.backends.shared_memory import BumpAllocator, alignment, overlapping, place_shared, size_of
 from stagekit.frozen import frozen
 from stagekit.ir import Function, ops
 
@@ -39,27 +39,35 @@ class SharedPlan:
 
 def plan_shared(fn: Function, module: Module) -> SharedPlan:
     """Lay out the shared memory of `fn` and add the globals it needs to `module`."""
-    memory = BumpAllocator()
-    offsets = place_shared(fn, memory)
-    total, is_static = memory.size_bytes, memory.size_bytes <= STATIC_LIMIT_BYTES
+    offsets, total = place_shared(fn, fn.attribute("block"))
+    known = {op: offset for op, offset in offsets.items() if offset is not None}
     dynamic = [op for op, offset in offsets.items() if offset is None]
-    start = 0 if is_static else memory.take(0, max(map(alignment, dynamic), default=_DYNAMIC_ALIGN))
     align = max([_DYNAMIC_ALIGN, *map(alignment, offsets)])
-    operands = {
-        op: _static(module, index, op)
-        if is_static and offset is not None
-        else _dynamic(module, align, start if offset is None else offset)
-        for index, (op, offset) in enumerate(offsets.items())
-    }
-    return SharedPlan(operands, total if is_static else 0, start, bool(dynamic))
+    if total <= STATIC_LIMIT_BYTES:
+        return SharedPlan(
+            _static(module, known) | {op: _dynamic(module, align) for op in dynamic}, total, 0, bool(dynamic)
+        )
+    start = BumpAllocator(total).take(0, max(map(alignment, dynamic), default=_DYNAMIC_ALIGN))
+    places = known | dict.fromkeys(dynamic, start)
+    operands = {op: _moved(_dynamic(module, align), offset) for op, offset in places.items()}
+    return SharedPlan(operands, 0, start, bool(dynamic))
 
 
-def _static(module: Module, index: int, op: ops.Alloc) -> str:
-    held = f"[{max(op.count or 0, 1)} x {memory_type(op.dtype, None)}]"
-    definition = f"internal addrspace(3) global {held} poison, align {alignment(op)}"
-    return module.add_global(f"stagekit_shared{index}", definition)
+def _static(module: Module, offsets: Mapping[ops.Alloc, int]) -> dict[ops.Alloc, str]:
+    """Define a global for each array that shares memory with no other, and one for those that overlap."""
+    operands: dict[ops.Alloc, str] = {}
+    for index, together in enumerate(overlapping(offsets)):
+        start, align = offsets[together[0]], max(map(alignment, together))
+        end = max(offsets[op] + size_of(op) for op in together)
+        definition = f"internal addrspace(3) global [{max(end - start, 1)} x i8] poison, align {align}"
+        name = module.add_global(f"stagekit_shared{index}", definition)
+        operands |= {op: _moved(name, offsets[op] - start) for op in together}
+    return operands
 
 
-def _dynamic(module: Module, align: int, offset: int) -> str:
-    base = module.add_global(_DYNAMIC, f"external addrspace(3) global [0 x i8], align {align}")
+def _dynamic(module: Module, align: int) -> str:
+    return module.add_global(_DYNAMIC, f"external addrspace(3) global [0 x i8], align {align}")
+
+
+def _moved(base: str, offset: int) -> str:
     return f"getelementptr (i8, ptr addrspace(3) {base}, i64 {offset})" if offset else base

@@ -228,6 +228,28 @@ def test_more_than_48_KiB_of_shared_memory_comes_with_the_launch() -> None:
     ptxas.assemble(code.ptx)
 
 
+def in_turn(*counts: int) -> Function:
+    """Writes to one shared allocation of float32 per count, and reads it, before it begins the next."""
+
+    def body(b: Builder, out: Value) -> None:
+        t = thread(b)
+        for number, count in enumerate(counts):
+            place = b.offset(b.alloc(f32, Space.SHARED, count, 4), t)
+            b.store(place, b.constant(float(number), f32))
+            call_barrier(b)
+            b.store(b.offset(out, b.index(number)), b.load(place))
+            call_barrier(b)
+
+    return kernel({"out": array(f32)}, body, block=(128, 1, 1))
+
+
+def test_arrays_that_are_used_in_turn_take_the_memory_of_the_largest() -> None:
+    code = nvptx.compile(in_turn(128, 1024, 256), 80)
+
+    assert code.shared_bytes == ptxas.assemble(code.ptx).resources.shared_bytes == 4096
+    assert nvptx.compile(in_turn(64 * 256, 128, 48 * 256), 90).dynamic_bytes == 65536
+
+
 def test_more_shared_memory_than_the_gpu_has_is_refused() -> None:
     fn = shared_kernel(128 * 256)
 
