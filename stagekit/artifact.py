@@ -67,5 +67,10 @@ class Artifact:
         return f"<stagekit artifact {kernel} for {self.target}{capability}, {len(self.code)} bytes>"
 
     @property
+    def own_shared_bytes(self) -> int:
+        """The shared memory of the kernel itself, beside what the caller of a launch asks for."""
+        return self.shared_bytes + self.added_shared_bytes
+
+    @property
     def has_records(self) -> bool:
         return bool(self.record_sites)

@@ -16,6 +16,7 @@ import numpy as np
 
 from stagekit.artifact import Artifact
 from stagekit.backends import interp
+from stagekit.backends.shared_memory import place_shared
 from stagekit.diagnostics import InternalError
 from stagekit.frontend.kernel import Traced
 from stagekit.ir import nesting
@@ -53,8 +54,9 @@ class InterpKernel(Kernel):
     def __init__(
         self, artifact: Artifact, traced: Traced, options: interp.Options, constexprs: Mapping[str, Any]
     ) -> None:
-        super().__init__(artifact, constexprs)
         fn = lower_for(traced, "interp", 0)
+        _, shared_bytes = place_shared(fn, fn.attribute("block"))  # as on a GPU; here arrays lie apart
+        super().__init__(dataclasses.replace(artifact, shared_bytes=shared_bytes), constexprs)
         self._program = interp.prepare(fn, options, [value for value, _ in traced.pruned])
         self._pruned = [slot for _, slot in traced.pruned]  # sizes and strides that the kernel itself does without
         self._scenes = traced.scenes

@@ -217,6 +217,7 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
         keyword_only=shape.keyword_only,
         launch=artifact.launch,
         block=artifact.block,
+        own_shared_bytes=artifact.own_shared_bytes if artifact.launch and artifact.launch.shared_bytes else 0,
         added_shared_bytes=artifact.added_shared_bytes,
         has_guards=shape.guards is not None,
     )

@@ -22,7 +22,7 @@ from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
 from stagekit.runtime.errors import BarrierError, MissedBarrier
 from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
+from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
@@ -105,7 +105,9 @@ class CpuKernel(Kernel):
         """Raise what the entry reports: a missed barrier is the only fault so far."""
         raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
 
-    def native_state(self, request: LaunchRequest) -> State:
+    def native_state(self, request: LaunchRequest) -> State | None:
+        if isinstance(request.size, LaunchSize) and self._is_too_much(request.size.shared_bytes):
+            return None
         has_records = self.artifact.has_records
         words = {
             "code": self._address,
@@ -121,10 +123,11 @@ class CpuKernel(Kernel):
         values = self._read(args, reading)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets, launch_other)
-        if not native_process.has_functions():
+        state = self.native_state(LaunchRequest(size)) if native_process.has_functions() else None
+        if state is None:
             return general
         buffer = self._packer.pack(values, size.grid)
-        state, words = self.native_state(LaunchRequest(size)), {"slots": buffer.address}
+        words = {"slots": buffer.address}
         return native_process.make_prepared("run_prepared", self._name, general, state, words, args, reading, buffer)
 
 

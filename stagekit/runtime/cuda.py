@@ -181,10 +181,10 @@ class _Module:
         if dynamic_bytes <= self.allowed_shared:
             return
         limit = driver.attribute("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", self._device)
-        static = self._artifact.shared_bytes
-        if static + dynamic_bytes > limit:
+        if self._artifact.shared_bytes + dynamic_bytes > limit:
+            own, given = self._artifact.own_shared_bytes, dynamic_bytes - self._artifact.added_shared_bytes
             name = driver.device_name(self._device)
-            raise LaunchError(errors.SharedMemoryLimit(self._artifact.kernel_name, static, dynamic_bytes, name, limit))
+            raise LaunchError(errors.SharedMemoryLimit(self._artifact.kernel_name, own, given, name, limit))
         attribute = driver.api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         driver.call("cuFuncSetAttribute", self.function, attribute, dynamic_bytes)
         self.allowed_shared = dynamic_bytes

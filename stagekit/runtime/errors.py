@@ -286,7 +286,7 @@ class CapabilityTooLow(Diagnostic):
 
 class SharedMemoryLimit(Diagnostic):
     title = "Too much shared memory"
-    label = "`{kernel}` asks for {static} static and {dynamic} dynamic bytes per block, {device} has {limit}"
+    label = "`{kernel}` has {own} bytes per block of its own and the launch adds {given}; {device} has {limit}"
 
 
 # Records ----------------------------------------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
+from stagekit.limits import MAX_SHARED_BYTES
 from stagekit.native_tables import WORD
 from stagekit.runtime.checks import Native, Reading, compile_reader
-from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryTooSmall
+from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryLimit, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
     NO_BRACKETS,
     LaunchRequest,
@@ -121,7 +122,14 @@ class Kernel:
             needed = max(self._shared_needs(values))  # type: ignore[arg-type]
             if size.shared_bytes < needed:
                 raise LaunchError(SharedMemoryTooSmall(self._name, needed, size.shared_bytes))
+        if self._is_too_much(size.shared_bytes):
+            asked_for = self.artifact.own_shared_bytes, size.shared_bytes
+            raise LaunchError(SharedMemoryLimit(self._name, *asked_for, "the largest GPU", MAX_SHARED_BYTES))
         return size
+
+    def _is_too_much(self, shared_bytes: int) -> bool:
+        """Return whether no GPU has the shared memory that a launch asks for, beside the kernel's own."""
+        return self.artifact.own_shared_bytes + shared_bytes > MAX_SHARED_BYTES
 
 
 class OtherEntry(Exception):

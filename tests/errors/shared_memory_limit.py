@@ -2,4 +2,4 @@
 
 from stagekit.runtime.errors import LaunchError, SharedMemoryLimit
 
-raise LaunchError(SharedMemoryLimit(kernel="kernel", static=40_000, dynamic=300_000, device="cuda:0", limit=232_448))
+raise LaunchError(SharedMemoryLimit(kernel="kernel", own=40_000, given=300_000, device="cuda:0", limit=232_448))

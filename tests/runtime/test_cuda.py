@@ -22,7 +22,7 @@ from stagekit.runtime.device_array import DeviceArray, empty, to_device
 from stagekit.runtime.errors import ArgumentError, CudaError, KernelAssertionError, LaunchError
 from stagekit.runtime.launch_config import NO_BRACKETS
 from stagekit.signature import ParamSlot, ScalarSpec, Signature
-from tests.runtime.fake_driver import FakeDriver
+from tests.runtime.fake_driver import ATTRIBUTES, FakeDriver
 from tests.runtime.handmade import NO_ARGUMENTS, OUT, SAXPY, SAXPY_LAUNCH, array, artifact
 
 
@@ -116,7 +116,9 @@ def test_a_gpu_that_is_too_old_is_told(fake: FakeDriver) -> None:
         saxpy(capability=100).launch((*saxpy_arrays(), 1.0))
 
 
-def test_shared_memory_above_48_kib_is_opted_in_up_to_the_limit(fake: FakeDriver) -> None:
+def test_shared_memory_above_48_kib_is_opted_in_up_to_the_limit(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = saxpy(style="thread", launch=None, shared_bytes=1024, added_shared_bytes=16)
     arguments = (*saxpy_arrays(), 1.0)
 
@@ -129,8 +131,9 @@ def test_shared_memory_above_48_kib_is_opted_in_up_to_the_limit(fake: FakeDriver
     assert (name, size) == ("max dynamic shared", 100_016)
     assert [call[7] for call in fake.named("cuLaunchKernel")] == [47 * 1024, 100_016, 100_016]
 
-    with pytest.raises(LaunchError, match=r"1024 static and 232016 dynamic bytes per block, .* has 232448"):
-        kernel.launch(arguments, kernel.request((4, 256, 232_000)))
+    monkeypatch.setitem(ATTRIBUTES, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 101_376)
+    with pytest.raises(LaunchError, match=r"1040 bytes per block of its own and the launch adds 100337; .* has 101376"):
+        kernel.launch(arguments, kernel.request((4, 256, 100_337)))
 
 
 class StreamOfTorch:

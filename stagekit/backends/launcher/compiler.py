@@ -88,7 +88,8 @@ class LauncherRequest:
 
     parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
     shared_needs: dynamic shared bytes that a launch must at least give. facts: what the code takes for granted. block: the
-    threads per axis that a computed launch must have, where they are fixed. added_shared_bytes: for CUDA only.
+    threads per axis that a computed launch must have, where they are fixed. own_shared_bytes: of the kernel, beside what a launch
+    computes. added_shared_bytes: what every launch adds to that, for CUDA only.
     """
 
     part: Part
@@ -101,6 +102,7 @@ class LauncherRequest:
     shared_needs: tuple[HostExpr, ...]
     facts: tuple[Fact, ...]
     block: tuple[int, int, int] | None
+    own_shared_bytes: int
     added_shared_bytes: int
     has_guards: bool
 
@@ -114,7 +116,14 @@ class LauncherRequest:
 
 
 _NOTHING: Mapping[Part, dict[str, Any]] = {
-    "front": {"launch": None, "shared_needs": (), "block": None, "added_shared_bytes": 0, "has_guards": False},
+    "front": {
+        "launch": None,
+        "shared_needs": (),
+        "block": None,
+        "own_shared_bytes": 0,
+        "added_shared_bytes": 0,
+        "has_guards": False,
+    },
     "entry": {"specs": (), "parameters": (), "keyword_only": 0, "facts": ()},
 }
 
@@ -291,7 +300,7 @@ class _Launch:
         r, fixed_block = self.r, self.request.block
         grid, block = ([self.value_of(axis) for axis in axes] for axes in (launch.grid, launch.block))
         shared_bytes = self.value_of(launch.shared_bytes)
-        limits = (*GRID_LIMITS, *BLOCK_LIMITS, MAX_SHARED_BYTES)
+        limits = (*GRID_LIMITS, *BLOCK_LIMITS, MAX_SHARED_BYTES - self.request.own_shared_bytes)
         for number, high in zip((*grid, *block, shared_bytes), limits, strict=True):
             r.require(number.to(uint64) <= high)
         if fixed_block is None:
