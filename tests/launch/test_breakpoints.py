@@ -16,9 +16,9 @@ import pytest
 
 import stagekit as sk
 from stagekit.runtime.errors import KernelAssertionError
-from stagekit.testing.oracle import NoMeaning, run_programs
+from stagekit.testing.oracle import NoMeaning
 from tools.fuzz import blocks
-from tools.fuzz.blocks_run import N, _memory, _on_target
+from tools.fuzz.blocks_run import _memory, _on_target, in_cpython
 from tools.fuzz.program_module import module_of
 
 Seen = list[dict[str, Any]]
@@ -268,16 +268,16 @@ def test_the_interpreter_shows_what_the_program_holds_in_cpython(monkeypatch: py
 
     with module_of(blocks.kernel_text(case) + "    breakpoint()\n") as module:
         try:
-            run_programs(module.kernel, case.grid, (*_memory(case)[1], N), {}, is_reversed=False)
+            in_cpython(case, module, _memory(case)[1])
         except (NoMeaning, KernelAssertionError):
             return
-        in_cpython, stops[:] = list(stops), []
+        expected, stops[:] = list(stops), []
         _on_target(case, module.kernel, "interp")
 
-    if len(stops) > len(in_cpython):
+    if len(stops) > len(expected):
         return  # warps that wait for memory stop one by one
-    assert len(stops) == len(in_cpython)
-    for shown, held in zip(stops, in_cpython, strict=True):
+    assert len(stops) == len(expected)
+    for shown, held in zip(stops, expected, strict=True):
         assert shown.keys() == held.keys()
         for name, value in held.items():
             np.testing.assert_array_equal(shown[name], np.broadcast_to(value, shown[name].shape), name)

@@ -28,7 +28,7 @@ def module_of(text: str) -> Iterator[Any]:
 
     Raises NotACase where the text is no program.
     """
-    _load_prelude()
+    _load_preludes()
     module = ModuleType(_NAME)
     module.sk = sk  # type: ignore[attr-defined]
     module.__file__ = _PATH
@@ -42,14 +42,15 @@ def module_of(text: str) -> Iterator[Any]:
 
 
 @functools.cache
-def _load_prelude() -> None:
-    """`stagekit_fuzz_prelude`: the file beside this one as a user's module, once, since its functions are read once then."""
-    path = Path(__file__).with_name("staging_prelude.py")
-    spec = importlib.util.spec_from_file_location("stagekit_fuzz_prelude", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot import {path}")
-    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[spec.name])
+def _load_preludes() -> None:
+    """Make the files beside this one that programs import a user's modules, once, since their functions are read once then."""
+    for name, file in (("stagekit_fuzz_prelude", "staging_prelude.py"), ("stagekit_fuzz_blocks", "blocks_prelude.py")):
+        path = Path(__file__).with_name(file)
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"cannot import {path}")
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
 
 
 def _compiled(text: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 from collections import Counter
@@ -16,6 +17,8 @@ from multiprocessing.connection import Connection
 
 from stagekit import config
 from tools.fuzz.harness import Failure, Fuzzer, Trial
+
+_RARELY = 50_000, 20, 50  # collections: a case makes many small objects, and few circles
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ def work(make: Callable[[], Fuzzer], targets: Sequence[str], connection: Connect
     faulthandler.enable()
     config.CACHE.put("0")  # no case comes twice
     config.THREADS.put("1")  # there is one worker for each core
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(*_RARELY)
     trial = Trial(make(), targets, lambda found: connection.send(Message(found.seed, found, is_last=False)))
     with contextlib.suppress(EOFError, BrokenPipeError):
         connection.send(Message())
