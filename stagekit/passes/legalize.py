@@ -20,6 +20,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from stagekit import dtypes
 from stagekit.dtypes import ALL_DTYPES, DType, FloatFormat, bfloat16, float16, float32, float64, int32, uint16, uint32
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
@@ -31,6 +32,7 @@ from stagekit.passes import PassContext
 Replacement = Sequence[Value] | None
 
 _NARROW = (float16, bfloat16)
+_UNPACKED = (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 _FLOAT8 = tuple(dtype for dtype in ALL_DTYPES if dtype.is_float and dtype.bits == 8)
 _LEGAL_NARROW_CASTS = {
     (float16, float32),
@@ -100,7 +102,7 @@ def _is_packed(kind: Any, operand: Type, capability: int) -> bool:
 
 def unpacks_float8(operand: Type, capability: int) -> bool:
     """Return whether cuda converts two lanes of `operand` to float16 by one instruction. Source: PTX ISA, cvt."""
-    return capability >= 90 and isinstance(operand, Vector) and operand.dtype in _FLOAT8
+    return capability >= 90 and isinstance(operand, Vector) and operand.dtype in _UNPACKED
 
 
 def _binary(op: Binary, b: Builder, *, capability: int) -> Replacement:
@@ -138,7 +140,7 @@ def _cast(op: Cast, b: Builder, *, capability: int) -> Replacement:
     if is_legal_cast(source, target):
         return None
     if unpacks_float8(op.operand.type, capability):
-        half = Term(b, op.operand).cast(float16)  # which holds every float8
+        half = Term(b, op.operand).cast(float16)  # which holds all of its numbers
         return None if target is float16 else (_from_plain(half.cast(float32), target).value,)
     return (_from_plain(_to_plain(Term(b, op.operand)), target).value,)
 

@@ -7,8 +7,9 @@ import pytest
 
 import stagekit as sk
 from stagekit import dtypes
-from stagekit.dtypes import DType
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.ir import BinaryKind, CompareKind, Vector, ops, semantics, walk
+from stagekit.passes.legalize import unpacks_float8
 from tests.cells import cell
 from tests.numerics import exact
 from tests.places import each_place, on_gpu, run
@@ -136,7 +137,10 @@ def test_floats_of_16_bits_are_computed_two_at_a_time(dtype: DType, pairs: str, 
         assert ("add.rn.f32" in ptx) == (capability < since)
 
 
-@pytest.mark.parametrize("dtype", [sk.float8_e4m3fn, sk.float8_e5m2], ids=lambda d: d.short)
+FLOAT8 = [dtype for dtype in ALL_DTYPES if dtype.is_float and dtype.bits == 8]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=lambda d: d.short)
 def test_float8_becomes_a_wider_float_two_at_a_time(dtype: DType) -> None:
     @sk.jit
     def kernel(a, half, single):
@@ -149,7 +153,9 @@ def test_float8_becomes_a_wider_float_two_at_a_time(dtype: DType) -> None:
     for capability in (89, 90):
         ptx = kernel.compile("cuda", capability=capability).code.decode()
 
-        assert ("cvt.rn.f16x2.e" in ptx) == (capability >= 90)
+        assert ("cvt.rn.f16x2.e" in ptx) == unpacks_float8(Vector(dtype, 2), capability)
+    assert unpacks_float8(Vector(sk.float8_e5m2, 2), 90)
+    assert not unpacks_float8(Vector(sk.float8_e5m2, 2), 89)
 
 
 @sk.jit
