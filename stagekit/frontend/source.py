@@ -352,6 +352,10 @@ _NAMESPACES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 _NO_ERRORS = "a kernel cannot raise or catch; test the condition instead"
 _NO_WAITING = "there is nothing to await in a kernel"
 _NO_YIELD = "return a tuple or a list instead"
+_SINCE_312 = {
+    "TypeAlias": ("`type`", "name the type outside the kernel"),
+    "TemplateStr": ("a template string", "write an f-string"),
+}
 _UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
     **dict.fromkeys((ast.Try, ast.TryStar), ("`try`", _NO_ERRORS)),
     ast.Raise: ("`raise`", "use `assert` for run-time checks and `static_assert` for compile-time ones"),
@@ -365,6 +369,7 @@ _UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
     **dict.fromkeys((ast.Import, ast.ImportFrom), ("`import`", "import at the top of the module")),
     ast.Global: ("`global`", "a kernel cannot rebind globals; pass the value in and return the new one"),
     ast.ClassDef: ("a class definition", "define the class outside the kernel"),
+    **{getattr(ast, kind): refusal for kind, refusal in _SINCE_312.items() if hasattr(ast, kind)},
 }
 
 

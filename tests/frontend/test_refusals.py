@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit.frontend.evaluation import EVALUATORS
+from stagekit.frontend.source import _UNSUPPORTED
+from stagekit.frontend.statements import _PATTERNS, RUNNERS
 from tests.frontend.agreement import refuse
 
 A_LIST = [1, 2]
@@ -211,3 +216,17 @@ def test_the_opposite_of_a_bool_does_not_depend_on_when_it_is_known(flag):
     assert out.tolist() == [not flag] * 5
     assert error.id == "BAD_OPERANDS"
     assert "write `not x`" in str(error)
+
+
+PARTS_OF_OTHERS = {"FormattedValue", "Interpolation", "Starred"}  # read by what they stand in
+TRACED = {ast.stmt: RUNNERS, ast.expr: EVALUATORS, ast.pattern: _PATTERNS}
+CONSTRUCTS = [kind for base in TRACED for kind in base.__subclasses__() if kind.__name__ not in PARTS_OF_OTHERS]
+
+
+@pytest.mark.parametrize("kind", CONSTRUCTS, ids=lambda kind: kind.__name__)
+def test_every_construct_of_python_is_traced_or_refused(kind: type[ast.AST]) -> None:
+    is_traced = any(kind in rows for rows in TRACED.values())
+
+    assert is_traced != (kind in _UNSUPPORTED), (
+        f"`ast.{kind.__name__}`: give it a row of `RUNNERS`, `EVALUATORS` or `_PATTERNS`, or of `_UNSUPPORTED` in source.py"
+    )

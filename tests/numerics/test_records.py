@@ -81,4 +81,6 @@ def test_each_dtype_makes_one_overload_per_dtype() -> None:
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_the_generated_page_is_fresh(name: str) -> None:
     """`python -m tools.pages docs` writes it."""
-    assert pages()[name] == (ROOT / "docs" / name).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+    assert pages()[name] == text, f"run `python -m tools.pages docs`: docs/{name} is old"

@@ -36,7 +36,7 @@ from stagekit.ir import (
 from stagekit.ir.printer import print_function
 from stagekit.ir.rewriter import rewrite
 from stagekit.ir.verifier import VerifyError, verify
-from stagekit.passes import Pass, PassContext
+from stagekit.passes import Pass, PassContext, pipeline
 from stagekit.passes.cse import cse
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
@@ -81,6 +81,14 @@ def test_every_pass_is_a_stage_that_can_be_looked_at() -> None:
 
     assert set(STAGES) == {"trace", "llvm", "ptx"} | passes, "`STAGES` of `config.py` differs from the passes"
     assert [] == [name for name in passes if f"`{name}`" not in page], "docs/debugging.md does not name the pass"
+
+
+def test_every_file_of_a_pass_stands_in_a_pipeline() -> None:
+    files = {path.stem for path in Path(pipeline.__file__).parent.glob("*.py")} - {"__init__", "pipeline", "identities"}
+
+    assert {each.__name__ for passes in PASSES.values() for each in passes} == files, (
+        "a line in `pipeline.py` is missing"
+    )
 
 
 def test_order_of_passes() -> None:
