@@ -49,6 +49,8 @@ from stagekit.frontend.language import is_multiple as _is_multiple
 from stagekit.frontend.language import lanes as _lanes
 from stagekit.frontend.language import linear as _linear
 from stagekit.frontend.language import load_vector as _load_vector
+from stagekit.frontend.language import refuse_index as _refuse_index
+from stagekit.frontend.language import refuse_shape as _refuse_shape
 from stagekit.frontend.language import store_vector as _store_vector
 from stagekit.frontend.language import takes_vectors as _takes_vectors
 from stagekit.frontend.language import vector_width as _vector_width

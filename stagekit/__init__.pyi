@@ -42,7 +42,7 @@ def _choose(condition: Any, then: Any, otherwise: Any) -> Any:
 def _dtype_of(value: Any) -> Any:
     "Return the dtype of a number, a vector or a pointer, also where CPython runs: there NumPy's numbers have one of NumPy's."
 def _in_vectors(values: Any, widths: Any) -> Any:
-    'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not run-time numbers of one dtype, return one for each lane instead.'
+    'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.'
 def _is_for_cpu() -> Any:
     'Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets.'
 def _is_multiple(value: Any, divisor: Any) -> Any:
@@ -53,6 +53,10 @@ def _linear(value: Any) -> Any:
     'Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain.'
 def _load_vector(pointer: Any, count: Any, align: Any, mask: Any = ..., other: Any = ...) -> Any:
     'The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.\n\nalign: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.'
+def _refuse_index(message: Any, hint: Any) -> Any:
+    'Refuse, as BAD_INDEX, what is no index of a tile.'
+def _refuse_shape(message: Any, hint: Any) -> Any:
+    'Refuse, as BAD_SHAPE, shapes that an operation does not take.'
 def _store_vector(pointer: Any, value: Any, align: Any, mask: Any = ...) -> Any:
     'Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`.'
 from stagekit.frontend.language import takes_vectors as _takes_vectors
@@ -77,28 +81,28 @@ from stagekit.jit.sanitizing import Sanitizer as Sanitizer
 from stagekit.jit.sanitizing import sanitize as sanitize
 from stagekit.jit.specialization import Specialization as Specialization
 from stagekit.lib import Tile as Tile
-def all(tile: Any) -> Any:
-    'Return whether no element of a tile is zero, a bool that is equal in every thread; NaN is not zero.'
-def any(tile: Any) -> Any:
-    'Return whether an element of a tile is not zero, a bool that is equal in every thread; NaN is not zero.'
+def all(tile: Any, axis: Any = ...) -> Any:
+    'Return whether no element of a tile is zero, a bool; along an axis, a tile without it. NaN is not zero.'
+def any(tile: Any, axis: Any = ...) -> Any:
+    'Return whether an element of a tile is not zero, a bool; along an axis, a tile without it. NaN is not zero.'
 def arange(start: Any, stop: Any) -> Any:
     'Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.\n\nThe option `threads` of the kernel says how many threads share them. Left out, up to 128 elements the block gets a thread for\neach; above that, each thread holds several. Of tiles with different extents the longest decides.'
-def argmax(tile: Any) -> Any:
-    'Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first.'
-def argmin(tile: Any) -> Any:
-    'Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.'
+def argmax(tile: Any, axis: Any = ...) -> Any:
+    'Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first.\n\naxis: along it, a tile without it; left out, among all elements in C order.'
+def argmin(tile: Any, axis: Any = ...) -> Any:
+    'Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.\n\naxis: along it, a tile without it; left out, among all elements in C order.'
 def argsort(tile: Any, descending: Any = ...) -> Any:
     'Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first.'
 def block_reduce(value: Any, combine: Any, identity: Any, block_threads: Any) -> Any:
     'Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.\nA launch with another block is refused; where the block is not fixed otherwise, it lies along x.'
-def count_nonzero(tile: Any) -> Any:
-    'Return how many elements of a tile are not zero, an int32 that is equal in every thread; NaN is not zero.'
-def cumprod(tile: Any, reverse: Any = ...) -> Any:
+def count_nonzero(tile: Any, axis: Any = ...) -> Any:
+    'Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero.'
+def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
     'Return the tile whose element i is the product of elements 0 to i of a tile; from i on if `reverse`.\n\nDtypes are as in `cumsum`.'
-def cumsum(tile: Any, reverse: Any = ...) -> Any:
-    'Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.\n\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once.'
+def cumsum(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
+    'Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.\n\naxis: along which; left out, of all elements in C order, as a tile of one axis.\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once.'
 def full(shape: Any, value: Any, dtype: Any) -> Any:
-    'Return the tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.\n\nshape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.'
+    'Return the tile of `shape`, each element `value` converted to `dtype`: what a loop over tiles accumulates into.\n\nshape: a compile-time int, or a tuple of up to four, of which () makes a number; value: a number, known now or at run time.'
 def gather(tile: Any, index: Any) -> Any:
     'Return the elements of a tile at the indices of another tile, of any extent; at one index, a number.\n\nAn index outside the tile has no meaning; the checking interpreter finds it. NumPy calls this `tile[index]` and `take`.'
 def histogram(tile: Any, bins: Any, mask: Any = ...) -> Any:
@@ -111,16 +115,16 @@ def randint(seed: Any, offset: Any, low: Any, high: Any = ..., dtype: Any = ...)
     'Return number `offset` of the integers of a seed, uniform from `low` to below `high`; of a tile of offsets, a tile.\n\nlow, high: integers, the same for all elements, `low` below `high`; with one of them, from 0 to below that. Of any two results\nnone is more likely than the other by more than a factor of 1 + (high - low) / 2**64: number `offset` is made of 64 bits, two\nwords of `philox(seed, offset // 2)`. dtype: of the result, int64 if left out.'
 def randn(seed: Any, offset: Any) -> Any:
     'Return number `offset` of the normally distributed ones of a seed, a float32 with mean 0 and variance 1; of a tile, a tile.\n\nNumbers 2 k and 2 k + 1 are made of one pair of words, by the method of Box and Muller; none is beyond 6.7.'
-def reduce(tile: Any, combine: Any, identity: Any = ..., commutative: Any = ...) -> Any:
-    "Return the elements of a tile combined into one number; of a tuple of tiles of one extent, a tuple of numbers.\n\ncombine: an associative function of two numbers, or of two tuples with one of each tile, that returns the same. Its left\noperand comes from lower indices than the right one, except if `commutative`, which is quicker. It is given elements of the\ntile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an operand; with one, fewer\nbranches are needed. Refused: results in another dtype than the tile's."
-def reduce_max(tile: Any) -> Any:
-    'Return the largest element of a tile, a scalar that is equal in every thread; NaN if there is one.'
-def reduce_min(tile: Any) -> Any:
-    'Return the smallest element of a tile, a scalar that is equal in every thread; NaN if there is one.'
-def reduce_sum(tile: Any) -> Any:
-    "Return the sum of a tile's elements, a scalar that is equal in every thread.\n\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once."
-def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ...) -> Any:
-    "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one extent, of which a tuple is returned. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
+def reduce(tile: Any, combine: Any, identity: Any = ..., commutative: Any = ..., *, axis: Any = ...) -> Any:
+    "Return the elements of a tile combined into one number; of a tuple of tiles of one shape, a tuple of numbers.\n\naxis: along it alone, so that the result is a tile without it; left out, over all elements in C order.\n\ncombine: an associative function of two numbers, or of two tuples with one of each tile, that returns the same. Its left\noperand comes from lower indices than the right one, except if `commutative`, which is quicker. It is given elements of the\ntile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an operand; with one, fewer\nbranches are needed. Refused: results in another dtype than the tile's."
+def reduce_max(tile: Any, axis: Any = ...) -> Any:
+    'Return the largest element of a tile, a number, NaN if there is one; along an axis, a tile without it.'
+def reduce_min(tile: Any, axis: Any = ...) -> Any:
+    'Return the smallest element of a tile, a number, NaN if there is one; along an axis, a tile without it.'
+def reduce_sum(tile: Any, axis: Any = ...) -> Any:
+    "Return the sum of a tile's elements, a number; along an axis, a tile without it.\n\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once."
+def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, axis: Any = ...) -> Any:
+    "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one shape, of which a tuple is returned. axis: of the scan; left out, all elements in C\norder, as a tile of one axis. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
 def sort(tile: Any, descending: Any = ...) -> Any:
     'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
 def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
@@ -128,7 +132,7 @@ def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
 def warp_reduce(value: Any, combine: Any, lanes: Any = ...) -> Any:
     'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding.'
 def zeros(shape: Any, dtype: Any) -> Any:
-    'Return the tile of `shape` zeros of `dtype`; see `full`.'
+    'Return the tile of zeros of `dtype`; see `full`.'
 from stagekit.runtime.errors import ArgumentError as ArgumentError
 from stagekit.runtime.errors import BarrierError as BarrierError
 from stagekit.runtime.errors import KernelAssertionError as KernelAssertionError
@@ -404,4 +408,4 @@ def redux_sync_or(mask: Any, value: Any) -> Any:
     'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
     'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
-__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_among_threads', '_block_threads', '_choose', '_direct', '_dtype_of', '_in_vectors', '_is_for_cpu', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_of_thread', '_operation', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_exp', 'fast_exp2', 'fence', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']
+__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_among_threads', '_block_threads', '_choose', '_direct', '_dtype_of', '_in_vectors', '_is_for_cpu', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_of_thread', '_operation', '_refuse_index', '_refuse_shape', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_exp', 'fast_exp2', 'fence', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

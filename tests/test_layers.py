@@ -41,7 +41,7 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
     "llvmlite": {"backends"},
     "cuda": {"runtime"},
     "cuda.pathfinder": {"backends"},  # finds libdevice and ptxas; loads no driver
-    "numpy": {"dtypes", "ir", "intrinsics", "frontend", "cache", "backends", "runtime", "testing", "jit"},
+    "numpy": {"dtypes", "ir", "lib", "intrinsics", "frontend", "cache", "backends", "runtime", "testing", "jit"},
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
 }

@@ -75,7 +75,15 @@ def describe(value: Any) -> str:
         return f"a {kind.__name__} of length {length}"
     if value is None or issubclass(kind, str | DType):
         return shown(value)
+    write = _writer_of(kind)
+    if write is not None:
+        return str(write(value))
     return _KINDS.get(kind) or f"a {kind.__name__}"
+
+
+def _writer_of(kind: type) -> Any:
+    """Return the method by which a class of the library describes its objects: two that read differently never meet."""
+    return kind.__dict__.get("__stagekit_describe__") if kind.__module__.startswith("stagekit.lib.") else None
 
 
 _KINDS: dict[type, str] = {
@@ -134,7 +142,8 @@ def same_shape(a: Any, b: Any) -> bool:
         return bool(list(a) == list(b))
     if isinstance(a, Array):
         return bool(a.ndim == b.ndim and a.is_contiguous == b.is_contiguous)
-    return list(stored(a)) == list(stored(b))
+    write = _writer_of(type(a))
+    return list(stored(a)) == list(stored(b)) and (write is None or write(a) == write(b))
 
 
 def settled(tracer: Tracer, value: Any, other: Any, loc: Loc) -> Any:

@@ -229,6 +229,12 @@ class BadIndex(Diagnostic):
     help = "{hint}"
 
 
+class BadShape(Diagnostic):
+    title = "A shape that does not fit"
+    label = "{message}"
+    help = "{hint}"
+
+
 class NoAttribute(Diagnostic):
     title = "No such attribute"
     label = "{owner} has no attribute `{name}`"

@@ -62,7 +62,11 @@ _ELSEWHERE = _by_name({
 _ABSENT = _by_name({
     "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
-    "flip cat join split trans permute reshape broadcast_to expand_dims": "compute addresses, or use `sk.gather(tile, index)`",
+    "flip cat join split": "compute addresses, or use `sk.gather(tile, index)`",
+    "broadcast_to broadcast": "tiles broadcast where they meet others: `x[:, None]` has shape (M, 1)",
+    "expand_dims": "write `x[:, None]`",
+    "trans permute transpose": "write `x.T`, or `x.trans(1, 0)`",
+    "reshape ravel": "write `x.reshape(shape)`",
     "clamp": "write `sk.minimum(sk.maximum(v, low), high)`",
     "wgmma mma mma_sync wmma ldmatrix tcgen05": "there are no operations of tensor cores yet; `sk.inline_asm` reaches them",
     "cp_async async_copy tma mbarrier": "there are no asynchronous copies yet; `sk.inline_asm` reaches them",
@@ -113,7 +117,9 @@ _OF_TILES = _by_name({
     "any all argmax argmin cumsum cumprod sort argsort": "a function, as in `sk.any(v)` or `sk.argmax(v)`",
     "mean": "`sk.reduce_sum(v) / len(v)`",
     "dot vdot inner": "`sk.reduce_sum(v * w)`",
-    "size": "`len(v)`",
+    "size": "`v.extent`",
+    "flatten ravel": "`v.reshape(-1)`",
+    "transpose permute": "`v.trans(1, 0)`",
     "astype": "`v.to(dtype)`",
     "round": "`round(v)`",
     "clip": "`sk.minimum(sk.maximum(v, low), high)`",
@@ -122,9 +128,6 @@ _OF_TILES = _by_name({
 SPREAD = (
     "its elements are spread over the block: reduce it by `sk.reduce_sum(v)`, `sk.reduce_max(v)` or `sk.reduce_min(v)`"
 )
-
-
-ONE_AXIS = "a tile has one axis: make one tile of `rows * columns` elements, with `i // columns` and `i % columns`"
 
 
 def of_tiles(name: str) -> str:

@@ -71,7 +71,8 @@ def thunks_of(site: Site, value: Any) -> Iterator[Thunk]:
     method = user_method(site.tracer, value, "__iter__")
     if method is not None:
         return thunks_of(site, _iterated(site, value, method))
-    if all(lookup(type(value), name) is ABSENT for name in ("__iter__", "__getitem__")):
+    iterator = lookup(type(value), "__iter__")  # None where a class says that it has none
+    if iterator is None or (iterator is ABSENT and lookup(type(value), "__getitem__") is ABSENT):
         is_tile = mapper_of(value) is not None
         hint = SPREAD if is_tile else "use a list, a tuple or `range(...)`"
         raise site.error(NotIterable(f"{describe(value)} is not iterable", hint))

@@ -25,7 +25,9 @@ from stagekit.frontend.errors import (
     NO_GPU,
     BadBlockSize,
     BadCall,
+    BadIndex,
     BadOperands,
+    BadShape,
     EntryMisplaced,
     NotOfArguments,
     SharedMemoryExceeded,
@@ -238,16 +240,20 @@ ELEMENTWISE = (round, int, float)
 def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
     """Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.
 
-    Where they are not numbers, or for each lane not run-time numbers of one dtype, return one for each lane instead.
+    Where they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.
     """
     if len(values) == len(widths):
         if not all(map(is_numeric, values)):
             return [value for value, width in zip(values, widths) for _ in range(width)]
         return [_splat(site, value, width) for value, width in zip(values, widths)]
-    if not all(isinstance(value, Number) and value.dtype is values[0].dtype for value in values):
+    if not all(_is_typed(value) and default_dtype(value) is default_dtype(values[0]) for value in values):
         return list(values)
     rest = iter(values)
     return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
+
+
+def _is_typed(value: Any) -> bool:
+    return isinstance(value, Number | np.generic) and is_numeric(value)
 
 
 def _splat(site: Site, number: Any, width: int) -> Any:
@@ -598,6 +604,18 @@ def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int
     if needed != known:
         tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
     return needed
+
+
+@staged
+def refuse_shape(site: Site, message: str, hint: str) -> None:
+    """Refuse, as BAD_SHAPE, shapes that an operation does not take."""
+    raise site.error(BadShape(message, hint))
+
+
+@staged
+def refuse_index(site: Site, message: str, hint: str) -> None:
+    """Refuse, as BAD_INDEX, what is no index of a tile."""
+    raise site.error(BadIndex(message, hint))
 
 
 @staged

@@ -20,7 +20,7 @@ from stagekit.frontend import arrays, containers, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NoAttribute, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import UNROLL, Site, user_method
-from stagekit.frontend.familiar import ONE_AXIS, SPREAD, name_here
+from stagekit.frontend.familiar import name_here
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.source import remembered
@@ -36,7 +36,6 @@ from stagekit.frontend.values import (
     is_dataclass_with,
     is_generated,
     is_native,
-    mapper_of,
 )
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
@@ -266,7 +265,3 @@ def refuse_index(site: Site, owner: Any, index: Any) -> None:
         raise site.error(BadIndex("a pointer cannot be indexed", hint))
     if is_numeric(owner) or owner is None:
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"))
-    if mapper_of(owner) is not None and not hasattr(type(owner), "__getitem__"):
-        makes_axes = isinstance(index, tuple) and None in index
-        hint = ONE_AXIS if index is None or makes_axes else SPREAD
-        raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", hint))

@@ -19,7 +19,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.layout import WARP
-from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.tile import Tile, Traced, layout_for
 
 _ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
 _AND, _OR, _LESS, _EQUAL, _AT_LEAST = map(sk._operation, ("&", "|", "<", "==", ">="))
@@ -99,6 +99,10 @@ def combiner_of(name: str, tile: Any, combine: Combine, identity: Any) -> tuple[
         )
     if not callable(combine):
         sk.static_assert(False, f"{name}: combine must be a function of two numbers, got {combine!r}")
+    shapes = list(dict.fromkeys(each.shape for each in tiles))
+    if len(shapes) > 1:
+        sk._refuse_shape(f"{name} of tiles of shapes {' and '.join(map(str, shapes))}", "give tiles of one shape")
+    tiles = [each.at(layout_for(each.shape)) for each in tiles]
     dtypes = [each.dtype for each in tiles]
     given = [identity] if is_single else identity
     if identity is None:

@@ -9,26 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import WARP, Layout
-from stagekit.lib.reductions import require_tile
-from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.conversion import wait
+from stagekit.lib.layout import Layout
+from stagekit.lib.tile import Tile, Traced, of_one_axis
 
 _ADD, _AND, _LESS, _AT_LEAST = map(sk._operation, ("+", "&", "<", ">="))
 
 
-def wait(threads: int) -> None:
-    """Wait for the block, by the barrier of a warp where that is all of it."""
-    if threads > WARP:
-        sk.syncthreads()
-    else:
-        sk.syncwarp((1 << threads) - 1)
-
-
 def indices_of(layout: Layout) -> list[tuple[Traced, Traced | None]]:
     """Return for each element of a thread its index, and a mask: whether it exists, None where it does in every thread."""
-    first = layout.first()
+    (first,) = layout.first()
     masks = [None if exists is True else exists for exists in layout.valid()]
-    return [(_ADD(first, layout.offset(e)), mask) for e, mask in enumerate(masks)]
+    return [(_ADD(first, offset), mask) for (offset,), mask in zip(layout.offsets, masks)]
 
 
 def store_tile(array: Traced, tile: Tile) -> None:
@@ -49,7 +41,7 @@ def gather(tile: Tile, index: Any) -> Any:
 
     An index outside the tile has no meaning; the checking interpreter finds it. NumPy calls this `tile[index]` and `take`.
     """
-    require_tile("gather", tile)
+    tile = of_one_axis("gather", tile)
     dtype = index.dtype if isinstance(index, Tile) else sk._dtype_of(index) if hasattr(index, "dtype") else sk.int64
     if not dtype.is_integer:
         sk.static_assert(False, f"gather: an index must be an integer, got {dtype.name}")
@@ -76,7 +68,7 @@ def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
     bins: a compile-time int. Elements that are not from 0 to below `bins` count nowhere, nor do those where `mask` is false.
     NumPy calls this `bincount`.
     """
-    require_tile("histogram", tile)
+    tile = of_one_axis("histogram", tile)
     if not tile.dtype.is_integer:
         sk.static_assert(False, f"histogram takes a tile of integers, got {tile.dtype.name}")
     zeros = sk.zeros(bins, sk.int32)

@@ -1,12 +1,26 @@
 """Placement: which thread holds which element of a tile, and in which vector.
 
-In `Layout(extent=4096, threads=128, width=8)` each thread holds four chunks of eight neighbours.
+A layout is a pair of numbers of mixed radix: that of a register, and that of a thread. Each digit counts along one axis of the
+tile, by a stride. What the digits of both numbers give along an axis, added up, is the index of an element:
+
+    blocked((4096,), threads=128, width=8)     registers: 8 along axis 0 by 1, 4 along axis 0 by 1024
+                                               threads: 128 along axis 0 by 8
+    blocked((64, 32), threads=128, width=4)    registers: 4 along axis 1 by 1, 4 along axis 0 by 16
+                                               threads: 8 along axis 1 by 4, 16 along axis 0 by 1
+
+Where an index is not below the extent there is no such element. Digits of stride 0 count copies: threads that hold the same.
+`enumerated` lists what every thread holds. That table is the truth about a layout: all else is derived from it, or tested by it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 import stagekit as sk
 
@@ -16,25 +30,52 @@ _FEW_THREADS = 128  # up to so many elements a tile has a thread for each
 _PER_THREAD = 16  # elements of a long tile
 _FEWEST_IN_VECTORS = 4  # elements of a thread; with fewer, taking vectors apart for memory costs as much as they save
 
-_ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
+_ADD, _MULTIPLY, _LESS, _AND, _EQUAL = map(sk._operation, ("+", "*", "<", "&", "=="))
+_DIVIDE, _REMAINDER, _RIGHT = map(sk._operation, ("//", "%", ">>"))
+
+Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+class Digit(NamedTuple):
+    """A digit that counts to `radix` along an axis, from index to index by `stride`; by 0 it counts copies."""
+
+    radix: int
+    axis: int
+    stride: int
+
+
+_LAYOUTS: dict[tuple[Any, ...], Any] = {}
+
+
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """Spreads `extent` elements over `threads` threads, each of which holds chunks of `width` neighbours.
+    """Spreads the elements of a tile of `shape` over `threads` threads. Equal ones are one object.
 
-    Element e of thread t is neighbour j = e % width of chunk c = e // width. Its index is (c * threads + t) * width + j; where
-    that is not below `extent` there is no such element. width: a power of two up to 8.
+    registers, lanes: the digits of the number of a register, and of a thread, of which the first changes fastest. width: how
+    many registers from a multiple of it on are neighbours that make a vector, a power of two up to 8.
     """
 
-    extent: int
+    shape: Shape
     threads: int
+    registers: tuple[Digit, ...]
+    lanes: tuple[Digit, ...]
     width: int = 1
+
+    def __new__(
+        cls, shape: Shape, threads: int, registers: tuple[Digit, ...], lanes: tuple[Digit, ...], width: int = 1
+    ) -> Self:
+        found: Self = _LAYOUTS.setdefault((shape, threads, registers, lanes, width), object.__new__(cls))
+        return found
+
+    @property
+    def extent(self) -> int:
+        """The number of elements of the tile."""
+        return math.prod(self.shape)
 
     @property
     def count(self) -> int:
         """How many elements each thread holds, those that do not exist included."""
-        return -(-self.extent // (self.threads * self.width)) * self.width
+        return math.prod([digit.radix for digit in self.registers])
 
     @property
     def widths(self) -> list[int]:
@@ -46,24 +87,171 @@ class Layout:
             return [1] * count
         return [8] * (count // 8) + [width for width in (4, 2, 1) if count % 8 & width]
 
-    def offset(self, element: int) -> int:
-        """Return the index of an element of thread 0. The same element of thread t is t * width further on."""
-        chunk, neighbour = divmod(element, self.width)
-        return chunk * self.threads * self.width + neighbour
+    @property
+    def vector_axis(self) -> int:
+        """The axis along which the elements of a vector are neighbours."""
+        return self.registers[0].axis if self.width > 1 else len(self.shape) - 1
+
+    @property
+    def offsets(self) -> list[Shape]:
+        """For each register the index of its element in thread 0. In another thread it is further on by `first`."""
+        return _offsets(self)
+
+    # -- in a kernel ----------------------------------------------------------------------------------------------
 
     @sk._direct
-    def first(self) -> Any:
-        """Return the index of this thread's first element, a run-time number."""
-        t = sk.cuda.thread_idx("x")
-        return t if self.width == 1 else _MULTIPLY(t, self.width)
+    def first(self, axes: Sequence[int] | None = None) -> list[Any]:
+        """Return the index of this thread's first element, for each axis a number known at run time, or 0; of some axes alone."""
+        found: list[Any] = [0] * len(self.shape)
+        wanted = range(len(self.shape)) if axes is None else axes
+        for digit, value in self._digits_of_thread(lambda digit: digit.stride > 0 and digit.axis in wanted):
+            step = value if digit.stride == 1 else _MULTIPLY(value, digit.stride)
+            found[digit.axis] = step if type(found[digit.axis]) is int else _ADD(found[digit.axis], step)
+        return found
+
+    def _digits_of_thread(self, is_wanted: Callable[[Digit], bool]) -> list[tuple[Digit, Any]]:
+        """Return some digits of this thread's number, each with its value."""
+        below, found, thread = 1, [], sk.cuda.thread_idx("x")
+        for digit in self.lanes:
+            above, rest = below, below * digit.radix
+            if is_wanted(digit):
+                value = thread if above == 1 else _quotient(thread, above)
+                found.append((digit, value if rest == self.threads else _rest(value, digit.radix)))
+            below = rest
+        return found
 
     @sk._direct
     def valid(self) -> list[Any]:
         """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
-        offsets = [self.offset(e) for e in range(self.count)]
-        last = (self.threads - 1) * self.width  # how far the last thread's elements are from those of thread 0
-        first = self.first() if offsets[-1] + last >= self.extent else 0
-        return [True if o + last < self.extent else _LESS(_ADD(first, o), self.extent) for o in offsets]
+        last = [0] * len(self.shape)  # how far the last thread's elements are from those of thread 0
+        for digit in self.lanes:
+            last[digit.axis] += (digit.radix - 1) * digit.stride
+        offsets = self.offsets
+        short = [max(o[axis] for o in offsets) + last[axis] >= extent for axis, extent in enumerate(self.shape)]
+        if not any(short):
+            return [True] * len(offsets)
+        first, known = self.first(), dict[tuple[int, int], Any]()
+
+        def is_inside(axis: int, offset: int) -> Any:
+            if offset + last[axis] < self.shape[axis]:
+                return True
+            if (axis, offset) not in known:
+                known[axis, offset] = _LESS(_ADD(first[axis], offset), self.shape[axis])
+            return known[axis, offset]
+
+        return [functools.reduce(both, [is_inside(axis, o) for axis, o in enumerate(each)], True) for each in offsets]
+
+    @sk._direct
+    def owned(self) -> list[Any]:
+        """Return for each element whether it exists and this thread has the first of its copies."""
+        copies = self._digits_of_thread(lambda digit: digit.stride == 0) if self.has_copies else []
+        is_first = functools.reduce(both, [_EQUAL(value, 0) for _, value in copies], True)
+        return [both(is_first, exists) for exists in self.valid()]
+
+    @property
+    def has_copies(self) -> bool:
+        return any(digit.stride == 0 for digit in self.lanes)
+
+    # -- other layouts --------------------------------------------------------------------------------------------
+
+    def restricted(self, shape: Shape) -> Layout:
+        """Return the layout of what a tile of this layout has in common along the axes where `shape` has extent 1."""
+        gone = [axis for axis, extent in enumerate(shape) if extent == 1]
+        registers = tuple(digit for digit in self.registers if digit.axis not in gone)
+        lanes = tuple([Digit(digit.radix, 0, 0) if digit.axis in gone else digit for digit in self.lanes])
+        return replace(self, shape=shape, registers=registers, lanes=lanes, width=self._width_along(gone))
+
+    def _width_along(self, gone: Sequence[int]) -> int:
+        return 1 if self.width > 1 and self.registers[0].axis in gone else self.width
+
+    def squeezed(self, axis: int) -> Layout:
+        """Return the layout of the tile without an axis of extent 1."""
+        return self._moved(self.shape[:axis] + self.shape[axis + 1 :], lambda a: a - (a > axis))
+
+    def expanded(self, axis: int) -> Layout:
+        """Return the layout of the tile with another axis, of extent 1."""
+        return self._moved((*self.shape[:axis], 1, *self.shape[axis:]), lambda a: a + (a >= axis))
+
+    def transposed(self, order: Sequence[int]) -> Layout:
+        """Return the layout of the tile whose axis i is axis order[i] of this one."""
+        return self._moved(tuple(self.shape[axis] for axis in order), order.index)
+
+    def _moved(self, shape: Shape, place: Callable[[int], int]) -> Layout:
+        def moved(digits: tuple[Digit, ...]) -> tuple[Digit, ...]:
+            return tuple(digit._replace(axis=place(digit.axis)) if digit.stride else digit for digit in digits)
+
+        return replace(self, shape=shape, registers=moved(self.registers), lanes=moved(self.lanes))
+
+
+def both(one: Any, other: Any) -> Any:
+    """Return whether both hold, of which True itself costs nothing."""
+    if one is True or other is True:
+        return other if one is True else one
+    return _AND(one, other)
+
+
+def _quotient(number: Any, divisor: int) -> Any:
+    if divisor & (divisor - 1) == 0:
+        return _RIGHT(number, divisor.bit_length() - 1)
+    return _DIVIDE(number, divisor)
+
+
+def _rest(number: Any, divisor: int) -> Any:
+    return _AND(number, divisor - 1) if divisor & (divisor - 1) == 0 else _REMAINDER(number, divisor)
+
+
+@functools.cache
+def _offsets(layout: Layout) -> list[Shape]:
+    found = [(0,) * len(layout.shape)]
+    for radix, axis, stride in layout.registers:
+        steps = [value * stride for value in range(radix)]
+        found = [(*at[:axis], at[axis] + step, *at[axis + 1 :]) for step in steps for at in found]
+    return found
+
+
+@functools.cache
+def enumerated(layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the element, by its index in C order, that each thread (row) holds in each register (column); -1 for none."""
+    threads = np.arange(layout.threads)
+    first = np.zeros((layout.threads, len(layout.shape)), np.int64)
+    for radix, axis, stride in layout.lanes:
+        first[:, axis] += threads % radix * stride
+        threads = threads // radix
+    index = first[:, None] + np.array(layout.offsets, np.int64).reshape(1, -1, len(layout.shape))
+    exists = (index < np.array(layout.shape)).all(axis=2)
+    strides = [math.prod(layout.shape[axis + 1 :]) for axis in range(len(layout.shape))]
+    return np.where(exists, index @ np.array(strides, np.int64), -1)
+
+
+# -- as memory has it -------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def blocked(shape: Shape, threads: int, width: int = 1, fastest: int | None = None) -> Layout:
+    """Return the layout in which threads that follow one another hold vectors that do so, along an axis and then the others.
+
+    fastest: that axis; the last one if left out. width: as `width_for` says, or less.
+    """
+    axes = [*range(len(shape))][::-1]
+    axes.sort(key=lambda axis: axis != fastest)  # else the last one comes first
+    registers = [Digit(width, axes[0], 1)] if width > 1 else []
+    lanes, left = list[Digit](), threads
+    for axis in axes:
+        step = width if axis == axes[0] else 1
+        wanted = -(-shape[axis] // step)
+        radix = left if axis == axes[-1] else math.gcd(left, 1 << (wanted - 1).bit_length())
+        lanes += [Digit(radix, axis, step)] if radix > 1 else []
+        left //= radix
+        if wanted > radix:
+            registers.append(Digit(-(-wanted // radix), axis, step * radix))
+    return Layout(shape, threads, tuple(registers), tuple(lanes), width)
+
+
+def width_for(shape: Shape, threads: int, most: int, axis: int = -1) -> int:
+    """Return how many neighbours a vector holds: at most `most`, if each thread has so many and none is short."""
+    while most > 1 and (shape[axis] % most or math.prod(shape) < most * threads):
+        most //= 2
+    return most
 
 
 def default_threads(extent: int) -> int:

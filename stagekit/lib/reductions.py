@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stagekit as sk
+from stagekit.lib.axes import axis_of, held, reduced, reduced_by_vectors, reduced_in_order
 from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, chunks_of, combiner_of
-from stagekit.lib.layout import MAX_THREADS, WARP, Layout
-from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.layout import MAX_THREADS, WARP, Layout, blocked
+from stagekit.lib.tile import Tile, Traced, of_one_axis, require_tile
 
 _ADD, _REMAINDER, _AND, _OR, _NOT = map(sk._operation, ("+", "%", "&", "|", "~"))
 _LESS, _EQUAL, _AT_MOST, _AT_LEAST = map(sk._operation, ("<", "==", "<=", ">="))
@@ -144,8 +145,12 @@ def _require_count(function: str, name: str, value: int, most: int) -> None:
 
 @sk._kernel_only
 @sk._direct
-def reduce(tile: Any, combine: Combine, identity: Any = None, commutative: bool = False) -> Any:
-    """Return the elements of a tile combined into one number; of a tuple of tiles of one extent, a tuple of numbers.
+def reduce(
+    tile: Any, combine: Combine, identity: Any = None, commutative: bool = False, *, axis: int | None = None
+) -> Any:
+    """Return the elements of a tile combined into one number; of a tuple of tiles of one shape, a tuple of numbers.
+
+    axis: along it alone, so that the result is a tile without it; left out, over all elements in C order.
 
     combine: an associative function of two numbers, or of two tuples with one of each tile, that returns the same. Its left
     operand comes from lower indices than the right one, except if `commutative`, which is quicker. It is given elements of the
@@ -153,6 +158,12 @@ def reduce(tile: Any, combine: Combine, identity: Any = None, commutative: bool 
     branches are needed. Refused: results in another dtype than the tile's.
     """
     tiles, combiner = combiner_of("reduce", tile, combine, identity)
+    if axis is not None and (place := axis_of("reduce", tiles[0], axis)) is not None and tiles[0].ndim > 1:
+        if commutative and combiner.identity is not None:
+            rows = list(zip(*[tiles[0].elements_of(each) for each in tiles]))
+            return combiner.answer(tuple(reduced(tiles[0], rows, combiner, place)))
+        return combiner.answer(tuple(reduced_in_order(tiles, combiner, place)))
+    tiles = [of_one_axis("reduce", each.reshape(-1)) for each in tiles]
     if commutative:
         return combiner.answer(_in_any_order(tiles, combiner))
     return combiner.answer(_in_order(chunks_of(tiles), combiner))
@@ -166,12 +177,13 @@ def _in_any_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:
         value = _of_vectors(tiles[0], combiner)
     else:
         rows = zip(*[tiles[0].elements_of(tile) for tile in tiles])
-        value = of_thread(list(rows), layout.valid(), combiner)
+        value = of_thread(list(rows), layout.owned(), combiner)
     return _over_block(value, combiner, layout)
 
 
 def _over_block(value: Values, combiner: Combiner, layout: Layout) -> Values:
-    count = min(layout.threads, -(-layout.extent // layout.width))
+    is_of_memory = len(layout.shape) == 1 and layout == blocked(layout.shape, layout.threads, layout.width)
+    count = min(layout.threads, -(-layout.extent // layout.width)) if is_of_memory else layout.threads
     return _over_threads(value, combiner, layout.threads, count)
 
 
@@ -185,7 +197,7 @@ def of_thread(rows: list[Values], valid: list[Any], combiner: Combiner) -> Value
 
 def _of_vectors(tile: Tile, combiner: Combiner) -> Values:
     """Combine vectors of one width, then their lanes. Where elements may be missing, a vector is taken apart."""
-    numbers, by_width, valid = [], dict[int, list[Traced]](), iter(tile.valid())
+    numbers, by_width, valid = [], dict[int, list[Traced]](), iter(tile.layout.owned())
     for width, part in zip(tile.layout.widths, tile.vectors_of(tile)):
         exists = [next(valid) for _ in range(width)]
         if all(each is True for each in exists):
@@ -199,8 +211,8 @@ def _of_vectors(tile: Tile, combiner: Combiner) -> Values:
 
 @sk._kernel_only
 @sk._direct
-def reduce_sum(tile: Tile) -> Traced:
-    """Return the sum of a tile's elements, a scalar that is equal in every thread.
+def reduce_sum(tile: Tile, axis: int | None = None) -> Any:
+    """Return the sum of a tile's elements, a number; along an axis, a tile without it.
 
     Integers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in
     float32 and rounded once.
@@ -208,7 +220,7 @@ def reduce_sum(tile: Tile) -> Traced:
     require_tile("reduce_sum", tile)
     working = sum_dtype(tile.dtype)
     zero = -0.0 if working.is_float else 0  # 0.0 would lose the sign of a sum of negative zeros
-    total = of_one(tile.to(working), _ADD, zero)
+    total = of_one("reduce_sum", tile.to(working), _ADD, zero, axis)
     return tile.dtype(total) if tile.dtype.is_float else total
 
 
@@ -223,22 +235,22 @@ def sum_dtype(dtype: sk.DType) -> sk.DType:
 
 @sk._kernel_only
 @sk._direct
-def reduce_max(tile: Tile) -> Traced:
-    """Return the largest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+def reduce_max(tile: Tile, axis: int | None = None) -> Any:
+    """Return the largest element of a tile, a number, NaN if there is one; along an axis, a tile without it."""
     require_tile("reduce_max", tile)
     if tile.dtype is sk.bool_:
-        return of_one(tile, _OR, False)
-    return of_one(tile, sk.maximum, _lowest(tile.dtype))
+        return of_one("reduce_max", tile, _OR, False, axis)
+    return of_one("reduce_max", tile, sk.maximum, _lowest(tile.dtype), axis)
 
 
 @sk._kernel_only
 @sk._direct
-def reduce_min(tile: Tile) -> Traced:
-    """Return the smallest element of a tile, a scalar that is equal in every thread; NaN if there is one."""
+def reduce_min(tile: Tile, axis: int | None = None) -> Any:
+    """Return the smallest element of a tile, a number, NaN if there is one; along an axis, a tile without it."""
     require_tile("reduce_min", tile)
     if tile.dtype is sk.bool_:
-        return of_one(tile, _AND, True)
-    return of_one(tile, sk.minimum, _highest(tile.dtype))
+        return of_one("reduce_min", tile, _AND, True, axis)
+    return of_one("reduce_min", tile, sk.minimum, _highest(tile.dtype), axis)
 
 
 def _lowest(dtype: sk.DType) -> Any:
@@ -249,14 +261,12 @@ def _highest(dtype: sk.DType) -> Any:
     return float("inf") if dtype.is_float else dtype.max
 
 
-def of_one(tile: Tile, combine: Combine, identity: Any) -> Traced:
+def of_one(function: str, tile: Tile, combine: Combine, identity: Any, axis: int | None) -> Any:
+    """Combine the elements of a tile in any order, of all axes or of one."""
     combiner = Combiner(combine, (tile.dtype,), (tile.dtype(identity),), is_single=True)
-    return _in_any_order([tile], combiner)[0]
-
-
-def require_tile(function: str, value: object) -> None:
-    if not isinstance(value, Tile):
-        sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")
+    if axis is None or axis_of(function, tile, axis) == tile.ndim - 1 == 0:
+        return _in_any_order([tile], combiner)[0]
+    return reduced_by_vectors(held(tile), combiner, axis_of(function, tile, axis))
 
 
 # -- where --------------------------------------------------------------------------------------------------
@@ -264,21 +274,29 @@ def require_tile(function: str, value: object) -> None:
 
 @sk._kernel_only
 @sk._direct
-def argmax(tile: Tile) -> Traced:
-    """Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first."""
-    return _place_of("argmax", tile, _AT_MOST, _lowest)
+def argmax(tile: Tile, axis: int | None = None) -> Any:
+    """Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first.
+
+    axis: along it, a tile without it; left out, among all elements in C order.
+    """
+    return _place_of("argmax", tile, axis, _AT_MOST, _lowest)
 
 
 @sk._kernel_only
 @sk._direct
-def argmin(tile: Tile) -> Traced:
-    """Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first."""
-    return _place_of("argmin", tile, _AT_LEAST, _highest)
+def argmin(tile: Tile, axis: int | None = None) -> Any:
+    """Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.
+
+    axis: along it, a tile without it; left out, among all elements in C order.
+    """
+    return _place_of("argmin", tile, axis, _AT_LEAST, _highest)
 
 
-def _place_of(function: str, tile: Tile, is_no_better: Any, worst: Callable[[sk.DType], Any]) -> Traced:
+def _place_of(function: str, tile: Tile, axis: Any, is_no_better: Any, worst: Callable[[sk.DType], Any]) -> Any:
     """Return the index of the best element. is_no_better: whether a number is not better than another; false with a NaN."""
     require_tile(function, tile)
+    along = 0 if axis is None else axis_of(function, tile, axis)
+    tile = held(tile) if axis is not None and tile.ndim > 1 else of_one_axis(function, tile.reshape(-1))
     numbers = tile.to(sk.uint8) if tile.dtype is sk.bool_ else tile
     dtype, layout = numbers.dtype, tile.layout
 
@@ -296,8 +314,11 @@ def _place_of(function: str, tile: Tile, is_no_better: Any, worst: Callable[[sk.
 
     identity = (dtype(worst(dtype)), sk.int32(tile.extent))
     dtypes = (dtype, sk.int32)
-    start = sk.int32(layout.first())
-    rows = [(x, _ADD(start, layout.offset(e))) for e, x in enumerate(numbers.elements)]
+    start = sk.int32(layout.first([along])[along])
+    rows = [(x, _ADD(start, offset[along])) for x, offset in zip(numbers.elements, layout.offsets)]
+    if tile.ndim > 1:
+        combiner = Combiner(first_of_any, dtypes, identity, is_single=False)
+        return reduced(tile, rows, combiner, along)[1].to(sk.int64)
     value = of_thread(rows, layout.valid(), Combiner(first, dtypes, identity, is_single=False))
     found = _over_block(value, Combiner(first_of_any, dtypes, identity, is_single=False), layout)
     return sk.int64(found[1])

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.exchange import indices_of, load_tile, wait
+from stagekit.lib.conversion import wait
+from stagekit.lib.exchange import indices_of, load_tile
 from stagekit.lib.layout import WARP
-from stagekit.lib.reductions import require_tile
-from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.tile import Tile, Traced, of_one_axis
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR = map(sk._operation, ("+", "*", "&", "|", "^"))
 _LESS, _GREATER, _EQUAL, _RIGHT, _DIFFERS = map(sk._operation, ("<", ">", "==", ">>", "!="))
@@ -73,7 +73,7 @@ def topk(tile: Tile, k: int, largest: bool = True) -> tuple[Tile, Tile]:
 
 def _keys(function: str, tile: Tile) -> Tile:
     """Return the integers that are in the order of the elements of a tile."""
-    require_tile(function, tile)
+    tile = of_one_axis(function, tile)
     if tile.extent > MAX_SORTED:
         sk.static_assert(False, f"{function}: a tile of {tile.extent} elements; up to {MAX_SORTED} are sorted at once")
     dtype = tile.dtype

@@ -8,29 +8,38 @@ specialised:
     x = sk.load(src + tid, mask=tid < n)   # 16 loads, the last also masked by t + 1920 < 2000
     sk.store(dst + tid, x * 2, mask=tid < n)
 
-Which thread holds which element, and in which vectors, a `Layout` says: element e of thread t has index t + e * T. Where that is
-not below the tile's extent there is no such element: loads, stores and atomics do not touch memory there, and reductions leave
-it out.
+Which thread holds which element, and in which vectors, a `Layout` says. Where the index that it gives is not below the tile's
+extent there is no such element: loads, stores and atomics do not touch memory there, and reductions leave it out.
 
-The vectors of all tiles of one layout line up, whatever their dtypes. An elementwise operation is one op for each vector. Memory
-is accessed element by element, and pointers are held as single elements.
+The vectors of all tiles of one layout line up, whatever their dtypes. An elementwise operation is one op for each vector.
+Pointers are held as single elements. Tiles of several axes are made of others, as in NumPy:
+
+    rows, cols = sk.arange(0, 64)[:, None], sk.arange(0, 32)[None, :]
+    x = sk.load(src + rows * ld + cols, mask=(rows < m) & (cols < n))      # a tile of shape (64, 32)
+
+Tiles that meet in an operation have one layout, or get one: weak ones (see `weak`) have none of their own and take that of the
+others; of the others, which hold something, some go to the layout of the one that would be dearest to move (`_preference`).
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, cpu_threads, default_threads
-from stagekit.lib.weak import RULES, Form, Guard, Ramp, is_alike, scalar
+from stagekit.lib.conversion import element_at, moved
+from stagekit.lib.layout import Layout, Shape, blocked, cpu_threads, default_threads, width_for
+from stagekit.lib.weak import RULES, Fill, Form, Guard, Ramp, Rule, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
+MAX_AXES = 4
 MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
 
-_ADD, _AND, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "neg", "~"))
+_ADD, _AND, _MULTIPLY, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "*", "neg", "~"))
 
 Method = Callable[["Tile", Any], "Tile"]
 
@@ -41,22 +50,38 @@ def _methods(symbol: str) -> tuple[Method, Method]:
 
     @sk._direct
     def plain(self: Tile, other: Any) -> Tile:
-        form = rule and self.form and rule(self.form, self.form_of(other))
-        return Tile((), self.layout, form) if form else self.each(operate, self, other)
+        found = _formed(rule, self, other) if rule and self.form else None
+        return self.each(operate, self, other) if found is None else found
 
     @sk._direct
     def mirrored(self: Tile, other: Any) -> Tile:
-        form = rule and self.form and rule(self.form_of(other), self.form)
-        return Tile((), self.layout, form) if form else self.each(operate, other, self)
+        found = _formed(lambda right, left: rule(left, right), self, other) if rule and self.form else None
+        return self.each(operate, other, self) if found is None else found
 
     return plain, mirrored
+
+
+def _formed(rule: Rule, tile: Tile, other: Any) -> Tile | None:
+    """Return the weak tile that an operation makes of a weak tile and another operand; None where it makes none."""
+    if not isinstance(other, Tile):
+        form = rule(tile.form, scalar(other))
+        return Tile((), tile.layout, form) if form else None
+    if tile.form is None or other.form is None:
+        return None
+    if tile.shape == other.shape:
+        form = rule(tile.form, other.form)
+        return Tile((), tile.layout, form) if form else None
+    shape = common_shape((tile, other))
+    rank = len(shape)
+    form = rule(spread(tile.form, tile.shape, rank), spread(other.form, other.shape, rank))
+    return Tile((), layout_for(shape), form) if form else None
 
 
 class Tile:
     """Elements that lie over the threads as `layout` says. held: this thread's, as vectors of numbers or as single elements.
 
-    form: what they follow from, where the tile is weak; it holds nothing then. Immutable: every operation makes a new tile. The
-    operands of one operation have the same extent, or are scalars, which go with every element.
+    form: what they follow from, where the tile is weak; it holds nothing then, and its layout is one that it may have. Immutable:
+    every operation makes a new tile. The operands of one operation have shapes that go together by NumPy's rules of broadcasting.
     """
 
     def __init__(self, held: tuple[Traced, ...], layout: Layout, form: Form | None = None) -> None:
@@ -95,9 +120,14 @@ class Tile:
         return not self.form.is_address if self.form else len(self._held) == len(self.layout.widths)
 
     @property
-    def shape(self) -> tuple[int]:
-        """The number of elements of a tile, as a tuple of one."""
-        return (self.extent,)
+    def shape(self) -> Shape:
+        """The number of elements of a tile along each of its axes."""
+        return self.layout.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of a tile."""
+        return len(self.layout.shape)
 
     def to(self, dtype: sk.DType) -> Tile:
         """Return the tile of these elements converted to `dtype`."""
@@ -114,41 +144,61 @@ class Tile:
 
         A function of the language that takes vectors is given whole ones.
         """
-        given, count = (*args, *named.values()), len(args)
+        lead, given = _meeting((*args, *named.values()))
+        count = len(args)
         by_vectors = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
-        rows = zip(*[self.vectors_of(a) if by_vectors else self.elements_of(a) for a in given])
+        rows = zip(*[lead.vectors_of(a) if by_vectors else lead.elements_of(a) for a in given])
         if named:
-            return self.like([function(*row[:count], **dict(zip(named, row[count:]))) for row in rows])
-        return self.like([function(*row) for row in rows])
+            return lead.like([function(*row[:count], **dict(zip(named, row[count:]))) for row in rows])
+        return lead.like([function(*row) for row in rows])
 
     @sk._direct
     @sk._of_thread
     def elements_of(self, arg: Any) -> list[Any]:
         """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""
-        return self.fitting(arg).elements if isinstance(arg, Tile) else [arg] * self.layout.count
+        return arg.at(self.layout).elements if isinstance(arg, Tile) else [arg] * self.layout.count
 
     @sk._direct
     @sk._of_thread
     def vectors_of(self, arg: Any) -> tuple[Any, ...]:
         """Return what goes with each vector of this tile: the vector of the tile `arg`, or the scalar `arg`."""
-        return self.fitting(arg)._parts if isinstance(arg, Tile) else (arg,) * len(self.layout.widths)
+        return arg.at(self.layout)._parts if isinstance(arg, Tile) else (arg,) * len(self.layout.widths)
 
     @sk._direct
-    def form_of(self, other: Any) -> Form | None:
-        """Return the form of an operand, a tile like this one or a scalar; None where it has none."""
-        return self.fitting(other).form if isinstance(other, Tile) else scalar(other)
+    def at(self, layout: Layout) -> Tile:
+        """Return the tile of these elements as a layout of its shape has them, or of a shape that it broadcasts to."""
+        if self.layout is layout or self.layout == layout:
+            return self
+        if self.shape != layout.shape:
+            common_shape((self,), layout.shape)  # refuses it
+        if self.form is not None:
+            return Tile(
+                (),
+                layout,
+                spread(self.form, self.shape, len(layout.shape)) if self.shape != layout.shape else self.form,
+            )
+        return _repeated_along(self, layout) if self.shape != layout.shape else self._in(layout)
+
+    def _in(self, layout: Layout) -> Tile:
+        """Return the tile of these elements, which `layout` may have in another shape."""
+        return _tile(moved(self.elements, self.layout, layout), layout)
 
     @sk._direct
     def __stagekit_settle__(self, other: Tile) -> Tile:
         """Return this tile as it may meet another one where paths meet: with its elements, unless their forms are alike."""
-        return self if is_alike(self.form, other.form) else _tile(list(self._parts), self.layout)
-
-    @sk._direct
-    def fitting(self, other: Tile) -> Tile:
-        """Return `other`, which must have the extent of this tile."""
-        if other.extent != self.extent:
-            sk.static_assert(False, f"tiles with extents {self.extent} and {other.extent} in one operation")
-        return other
+        if self.shape != other.shape:
+            return self
+        held = [each.layout for each in (self, other) if not each.form]
+        layout = (
+            self.layout
+            if self.layout == other.layout
+            else max(held, key=_preference)
+            if held
+            else layout_for(self.shape)
+        )
+        if is_alike(self.form, other.form):
+            return self if self.layout == layout else self.at(layout)
+        return _tile(list(self.at(layout)._parts), layout)
 
     @sk._direct
     def like(self, parts: list[Traced]) -> Tile:
@@ -177,15 +227,78 @@ class Tile:
     @sk._of_thread
     def __stagekit_elements__(self) -> tuple[tuple[int, ...], list[Traced], list[Traced]]:
         """Return, for debuggers, the shape, and this thread's linear indices and elements. Past the end there are none."""
-        first, layout = self.layout.first(), self.layout
-        return self.shape, [_ADD(first, layout.offset(e)) for e in range(layout.count)], self.elements
+        strides = tuple([math.prod(self.shape[axis + 1 :]) for axis in range(self.ndim)])
+        indices = Ramp(sk.int64(0), strides).elements(self.layout)
+        known = [i if on is True else sk.where(on, i, self.extent) for i, on in zip(indices, self.valid())]
+        return self.shape, known, self.elements
+
+    def __stagekit_describe__(self) -> str:
+        return f"a tile of {self.extent} elements" if self.ndim == 1 else f"a tile of shape {self.shape}"
 
     def __stagekit_filled__(self, value: str, dtype: str) -> str:
-        """Return the source text of a tile of this extent that is `value` throughout, for errors that propose one."""
-        return f"sk.zeros({self.extent}, {dtype})" if value == "0" else f"sk.full({self.extent}, {value}, {dtype})"
+        """Return the source text of a tile of this shape that is `value` throughout, for errors that propose one."""
+        shape = self.extent if self.ndim == 1 else self.shape
+        return f"sk.zeros({shape}, {dtype})" if value == "0" else f"sk.full({shape}, {value}, {dtype})"
 
     def __len__(self) -> int:
-        return self.extent
+        return self.shape[0]
+
+    __iter__ = None  # else Python would count through `__getitem__`
+
+    @sk._direct
+    def __getitem__(self, index: Any) -> Any:
+        """Return the tile with new axes of extent 1 where the index has None, and all of an axis where it has `:`.
+
+        Where it has an integer for each axis, return one element, a number.
+        """
+        given = index if isinstance(index, tuple) else (index,)
+        if all(each is None or _is_all(each) for each in given):
+            return self._with_axes(given)
+        return _element(self, given)
+
+    def _with_axes(self, index: tuple[Any, ...]) -> Tile:
+        axes = sum(each is not None for each in index)
+        if axes > self.ndim or self.ndim + len(index) - axes > MAX_AXES:
+            text = f"the index [{_written(index)}] of a tile of shape {self.shape}"
+            sk._refuse_shape(
+                text, f"a tile has as many axes as its index has `:`, and at most {MAX_AXES} with the new ones"
+            )
+        tile = self
+        for axis, each in enumerate(index):
+            if each is None:
+                form = tile.form and reshaped(tile.form, functools.partial(_inserted, axis))
+                tile = Tile(tile._held, tile.layout.expanded(axis), form)
+        return tile
+
+    @sk._direct
+    def reshape(self, *shape: Any) -> Tile:
+        """Return the tile of the same elements, in C order, with other axes. shape: ints, or a tuple; -1 stands for the rest."""
+        wanted = _new_shape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+        if wanted == self.shape:
+            return self
+        layout = layout_for(wanted)
+        if self.form and self.ndim == 1:
+            steps = [math.prod(wanted[axis + 1 :]) for axis in range(len(wanted))]
+            return Tile((), layout, reshaped(self.form, lambda strides: tuple([_step(strides[0], s) for s in steps])))
+        return self._in(layout)
+
+    @sk._direct
+    def trans(self, *order: Any) -> Tile:
+        """Return the tile whose axis i is axis `order[i]` of this one; without an order, with its axes turned round."""
+        axes = tuple(order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order)
+        axes = axes or tuple(range(self.ndim))[::-1]
+        if sorted(axes) != [*range(self.ndim)]:
+            sk._refuse_shape(
+                f"trans{axes} of a tile of shape {self.shape}", "give each axis once, such as `x.trans(1, 0)`"
+            )
+        form = self.form and reshaped(self.form, lambda strides: tuple([strides[axis] for axis in axes]))
+        return Tile(self._held, self.layout.transposed(axes), form)
+
+    @property
+    @sk._direct
+    def T(self) -> Tile:
+        """The tile with its axes in the opposite order."""
+        return self.trans()
 
     def __bool__(self) -> bool:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
@@ -245,25 +358,121 @@ def arange(start: int, stop: int) -> Tile:
         for name, value in (("start", start), ("stop", stop)):
             if not _is_int(value):
                 sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
-        _layout_of(stop - start, f"the extent of arange({start!r}, {stop!r})")  # refuses it
+        _layout_of((stop - start,), f"the extent of arange({start!r}, {stop!r})")  # refuses it
     return _counted(start, stop)
 
 
 @sk._direct
-def _layout_of(extent: int, what: str) -> Layout:
-    """Return how a tile of `extent` elements lies over the block, which gets as many threads as it wants."""
+def _layout_of(shape: Shape, what: str) -> Layout:
+    """Return how a tile of `shape` lies over the block as memory has it. The block gets as many threads as the tile wants."""
+    extent = shape[0] if len(shape) == 1 else math.prod(shape)
     threads = sk._block_threads(extent, what, cpu_threads if sk._is_for_cpu() else default_threads)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"a tile has at most {MAX_EXTENT} elements, and {what} is {extent}")
-    return Layout(extent, threads, _width(extent, threads))
+    return blocked(shape, threads, width_for(shape, threads, sk._vector_width()))
 
 
-def _width(extent: int, threads: int) -> int:
-    """Return how many neighbours a vector holds: as many as one access takes, where each thread has so many and none is short."""
-    width: int = sk._vector_width()
-    while width > 1 and (extent % width or extent < width * threads):
-        width //= 2
-    return width
+@sk._direct
+def layout_for(shape: Shape) -> Layout:
+    """Return how a tile of `shape` lies over the block where nothing else decides."""
+    return _layout_of(shape, f"the number of elements of shape {shape}")
+
+
+@sk._direct
+def common_shape(tiles: Sequence[Tile], *others: Shape) -> Shape:
+    """Return the shape that tiles have together, by NumPy's rules: each extent that is 1 goes with any other."""
+    shapes = [*[tile.shape for tile in tiles], *others]
+    rank = max(map(len, shapes))
+    columns = zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes])
+    extents = [set(column) - {1} for column in columns]
+    if any(len(each) > 1 for each in extents) or (others and rank > len(others[0])):
+        sk._refuse_shape(
+            f"tiles of shapes {' and '.join(map(str, dict.fromkeys(shapes)))} in one operation",
+            "axes go together from the last one on where their extents are equal, or one is 1, as after `x[:, None]`",
+        )
+    return tuple([max(each, default=1) for each in extents])
+
+
+def _meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
+    """Return the operands of an operation, of which the tiles have one layout now, and the first of these."""
+    tiles = [each for each in given if isinstance(each, Tile)]
+    lead = tiles[0]
+    if all(each.layout is lead.layout or each.layout == lead.layout for each in tiles):
+        return lead, list(given)
+    layout = _meeting_layout(tiles)
+    placed = [each.at(layout) if isinstance(each, Tile) else each for each in given]
+    return next(each for each in placed if isinstance(each, Tile)), placed
+
+
+def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
+    """Return the layout in which tiles meet: of those that hold something and have the common shape, the preferred one."""
+    shape = tiles[0].shape if all(t.shape == tiles[0].shape for t in tiles) else common_shape(tiles)
+    whole = [tile for tile in tiles if tile.shape == shape and not tile.form]
+    if not whole:
+        return layout_for(shape)
+    return max([tile.layout for tile in whole], key=_preference) if len(whole) > 1 else whole[0].layout
+
+
+def _preference(layout: Layout) -> tuple[Any, ...]:
+    """Return what orders layouts: that of a product comes before that of memory, and that before one with copies."""
+    is_of_memory = layout == blocked(layout.shape, layout.threads, layout.width)
+    return not layout.has_copies, not is_of_memory, layout.registers, layout.lanes
+
+
+def _repeated_along(tile: Tile, layout: Layout) -> Tile:
+    """Return the tile that has each element of another one several times, along the axes where that has extent 1."""
+    for _ in range(len(layout.shape) - tile.ndim):
+        tile = Tile(tile._held, tile.layout.expanded(0))
+    own = layout.restricted(tile.shape)
+    elements = tile.at(own).elements
+    places = {offset: register for register, offset in enumerate(own.offsets)}
+    gone = [extent == 1 for extent in tile.shape]
+    found = [
+        elements[places[tuple([0 if is_gone else o for o, is_gone in zip(offset, gone)])]] for offset in layout.offsets
+    ]
+    is_splat = layout.width > 1 and own.width == 1
+    return _tile(found[:: layout.width] if is_splat else found, layout)
+
+
+def _inserted(axis: int, strides: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*strides[:axis], 0, *strides[axis:])
+
+
+def _is_all(index: Any) -> bool:
+    return isinstance(index, slice) and index.start is index.stop is index.step is None
+
+
+def _written(index: tuple[Any, ...]) -> str:
+    return ", ".join(":" if _is_all(each) else repr(each) for each in index)
+
+
+def _step(stride: Any, number: int) -> Any:
+    return number * stride if isinstance(stride, numbers.Integral) else _MULTIPLY(stride, number)
+
+
+def _new_shape(tile: Tile, shape: Any) -> Shape:
+    """Return a shape that was given for the elements of a tile, with what -1 stands for."""
+    is_fine = all(_is_int(size) and (size > 0 or size == -1) for size in shape) and list(shape).count(-1) <= 1
+    sizes = [_plain(size) for size in shape] if is_fine else []
+    known = math.prod([size for size in sizes if size != -1])
+    found = tuple([tile.extent // known if size == -1 else size for size in sizes])
+    if not is_fine or not 1 <= len(found) <= MAX_AXES or math.prod(found) != tile.extent:
+        hint = f"give 1 to {MAX_AXES} compile-time ints whose product is {tile.extent}"
+        sk._refuse_shape(f"reshape to {tuple(shape)} of a tile of shape {tile.shape}", hint)
+    return found
+
+
+def _element(tile: Tile, index: tuple[Any, ...]) -> Any:
+    """Return one element of a tile, a number that each thread has, by way of shared memory."""
+    dtypes = [sk.int64 if _is_int(each) else getattr(each, "dtype", None) for each in index]
+    if len(index) != tile.ndim or not all(isinstance(each, sk.DType) and each.is_integer for each in dtypes):
+        hint = "give `None` or `:` for axes, or an integer for each axis; reduce its elements by `sk.reduce_sum(v)` and the like"
+        sk._refuse_index(f"a tile of shape {tile.shape} cannot be indexed so", hint)
+    for axis, (each, extent) in enumerate(zip(index, tile.shape)):
+        if _is_int(each) and not -extent <= each < extent:
+            sk._refuse_index(f"index {each} is outside axis {axis} of a tile of shape {tile.shape}", "")
+    place = [each + extent if _is_int(each) and each < 0 else each for each, extent in zip(index, tile.shape)]
+    return element_at(tile.elements, tile.layout, place)
 
 
 @sk._direct
@@ -271,40 +480,69 @@ def _counted(start: int, stop: int) -> Tile:
     """Return the tile of `arange(start, stop)`."""
     start, stop = _plain(start), _plain(stop)
     extent = stop - start
-    layout = _layout_of(extent, f"the extent of arange({start!r}, {stop!r})")
-    return Tile((), layout, Ramp(sk.int64(start), 1))
+    layout = _layout_of((extent,), f"the extent of arange({start!r}, {stop!r})")
+    return Tile((), layout, Ramp(sk.int64(start), (1,)))
 
 
 @sk._kernel_only
-def full(shape: int | tuple[int], value: Traced, dtype: sk.DType) -> Tile:
-    """Return the tile of `shape` elements, each `value` converted to `dtype`: what a loop over tiles accumulates into.
+def full(shape: int | tuple[int, ...], value: Traced, dtype: sk.DType) -> Tile:
+    """Return the tile of `shape`, each element `value` converted to `dtype`: what a loop over tiles accumulates into.
 
-    shape: a compile-time int, or a tuple of one; value: a number, known at compile time or not.
+    shape: a compile-time int, or a tuple of up to four, of which () makes a number; value: a number, known now or at run time.
     """
-    return _filled("full", shape, value, dtype)
+    tile: Tile = _filled("full", shape, value, dtype)
+    return tile
 
 
 @sk._kernel_only
-def zeros(shape: int | tuple[int], dtype: sk.DType) -> Tile:
-    """Return the tile of `shape` zeros of `dtype`; see `full`."""
-    return _filled("zeros", shape, 0, dtype)
+def zeros(shape: int | tuple[int, ...], dtype: sk.DType) -> Tile:
+    """Return the tile of zeros of `dtype`; see `full`."""
+    tile: Tile = _filled("zeros", shape, 0, dtype)
+    return tile
 
 
-def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Tile:
-    extent = shape[0] if isinstance(shape, tuple | list) and len(shape) == 1 else shape
-    if not _is_int(extent):
-        sk.static_assert(False, f"{function}: shape must be a compile-time int or a tuple of one, got {shape!r}")
-    extent = _plain(extent)
-    layout = _layout_of(extent, f"the extent of {function}({extent!r}, ...)")
+def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Any:
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if len(sizes) > MAX_AXES or not all(map(_is_int, sizes)):
+        text = f"{function}: shape must be a compile-time int or a tuple of up to {MAX_AXES}, got {shape!r}"
+        sk.static_assert(False, text)
+    if not _are_known(sizes):
+        for size in sizes:
+            _layout_of((size,), f"the extent of {function}({size!r}, ...)")  # refuses it
     _require_dtype(function, dtype)
     if isinstance(value, Tile):
         sk.static_assert(False, f"{function}: value must be a number; for a tile of another dtype use .to(dtype)")
-    return _repeated(dtype(value), layout)
+    if not sizes:
+        return dtype(value)
+    for size in sizes:
+        if size < 1 and len(sizes) > 1:
+            sk._refuse_shape(f"{function}: the shape {sizes}", "each extent is at least 1")
+    sizes = tuple([_plain(size) for size in sizes])
+    what = sizes[0] if len(sizes) == 1 else sizes
+    layout = _layout_of(sizes, f"the extent of {function}({what!r}, ...)")
+    if len(sizes) > 1:
+        return Tile((), layout, Fill(dtype(value)))
+    return _repeated(dtype(value), layout)  # of one axis nearly all tiles lie so: what loops add up is carried as it is
 
 
 @sk._direct
 def _repeated(number: Traced, layout: Layout) -> Tile:
     return _tile([number] * len(layout.widths), layout)
+
+
+def of_one_axis(function: str, value: Any) -> Tile:
+    """Return a tile as memory has it. Refused: what is no tile, and more axes than one."""
+    require_tile(function, value)
+    tile: Tile = value
+    if tile.ndim > 1:
+        hint = f"make it one of {tile.extent} elements by `x.reshape(-1)`, or take `sk.reduce` and `sk.scan`, which know axes"
+        sk._refuse_shape(f"{function} of a tile of shape {tile.shape}: it knows one axis", hint)
+    return tile.at(layout_for(tile.shape)) if not tile.form else tile
+
+
+def require_tile(function: str, value: Any) -> None:
+    if not isinstance(value, Tile):
+        sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")
 
 
 def _require_dtype(function: str, dtype: Any) -> None:
@@ -328,12 +566,11 @@ def _plain(value: Any) -> int:
     return plain
 
 
-@sk._direct
-def _both(valid: Traced, mask: Traced | None) -> Traced | None:
-    """Return `valid & mask`, where a mask of None means true and a compile-time true costs nothing; None for no mask."""
-    if valid is True:
+def _mask(exists: Traced, mask: Traced | None) -> Traced | None:
+    """Return `exists & mask`, where a mask of None means true and a compile-time true costs nothing; None for no mask."""
+    if exists is True:
         return mask
-    return valid if mask is None else _AND(valid, mask)
+    return exists if mask is None else _AND(exists, mask)
 
 
 class _Vectors(NamedTuple):
@@ -344,46 +581,65 @@ class _Vectors(NamedTuple):
     align: int
 
 
-def _vectors(tile: Tile, pointer: Any, mask: Any) -> _Vectors | None:
+def _vectors(layout: Layout, pointer: Any, mask: Any, exists: list[Traced]) -> _Vectors | None:
     """Return what is accessed, where each vector lies side by side and its mask is the same for all its elements, else None."""
-    layout = tile.layout
-    if layout.width == 1 or layout.extent % layout.width or not isinstance(pointer, Tile):
+    width, axis = layout.width, layout.vector_axis
+    if width == 1 or layout.shape[axis] % width or not isinstance(pointer, Tile) or not isinstance(pointer.form, Ramp):
         return None
-    if not isinstance(place := tile.form_of(pointer), Ramp):
-        return None
-    masks, valid = [mask] * len(layout.widths), layout.valid()[:: layout.width]
+    masks = [mask] * len(layout.widths)
     if isinstance(mask, Tile):
-        guard = tile.form_of(mask)
-        if not isinstance(guard, Guard) or not guard.is_constant(layout.width):
+        if not isinstance(mask.form, Guard) or not mask.form.is_constant(width, axis):
             return None
-        masks = guard.elements(layout, layout.width)
-    align = place.align(layout)
+        masks = mask.form.elements(layout, width)
+    align = pointer.form.align(layout)
     if align is None:
         return None
-    return _Vectors(place.elements(layout, layout.width), list(map(_both, valid, masks)), align)
+    return _Vectors(pointer.form.elements(layout, width), list(map(_mask, exists[::width], masks)), align)
+
+
+def _in_memory(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
+    """Return the operands of an access, the pointer first, with one layout: if none has its own, one that lies as memory does."""
+    tiles, pointer = [each for each in given if isinstance(each, Tile)], given[0]
+    if any(not tile.form for tile in tiles) or not isinstance(pointer, Tile) or not isinstance(pointer.form, Ramp):
+        return _meeting(given)
+    shape = common_shape(tiles)
+    layout = layout_for(shape)
+    fastest = [axis + len(shape) - pointer.ndim for axis in range(pointer.ndim) if pointer.form.is_contiguous(axis)]
+    if fastest and fastest[-1] != len(shape) - 1:
+        width = width_for(shape, layout.threads, sk._vector_width(), fastest[-1])
+        layout = blocked(shape, layout.threads, width, fastest[-1])
+    placed = [each.at(layout) if isinstance(each, Tile) else each for each in given]
+    return next(each for each in placed if isinstance(each, Tile)), placed
 
 
 @sk._direct
-def _load(tile: Tile, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
-    if not order and (found := _vectors(tile, pointer, mask)):
-        places, width = zip(found.pointers, found.masks, tile.vectors_of(other)), tile.layout.width
-        return tile.like([sk._load_vector(p, width, found.align, mask=m, other=o) for p, m, o in places])
-    rows = zip(tile.elements_of(pointer), tile.elements_of(mask), tile.elements_of(other), tile.valid())
-    return tile.like([sk.load(p, mask=_both(valid, m), other=o, **order) for p, m, o, valid in rows])
+def _load(_: Tile, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
+    lead, (pointer, mask, other) = _in_memory((pointer, mask, other))
+    layout, exists = lead.layout, lead.valid()
+    if not order and (found := _vectors(layout, pointer, mask, exists)):
+        places = zip(found.pointers, found.masks, lead.vectors_of(other))
+        return lead.like([sk._load_vector(p, layout.width, found.align, mask=m, other=o) for p, m, o in places])
+    rows = zip(lead.elements_of(pointer), lead.elements_of(mask), lead.elements_of(other), exists)
+    return lead.like([sk.load(p, mask=_mask(on, m), other=o, **order) for p, m, o, on in rows])
 
 
 @sk._direct
-def _store(tile: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
+def _store(_: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
+    others = [each for each in (value, mask) if isinstance(each, Tile)]
+    if any(each.shape != pointer.shape for each in others):
+        common_shape(others, pointer.shape)  # refuses what is no part of it
+    lead, (pointer, value, mask) = _in_memory((pointer, value, mask))
+    layout, exists = lead.layout, lead.layout.owned()
     is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
-    if is_in_vectors and not order and (found := _vectors(tile, pointer, mask)):
-        vectors = value if isinstance(value, Tile) else _repeated(value, tile.layout)
-        for p, m, x in zip(found.pointers, found.masks, tile.vectors_of(vectors)):
+    if is_in_vectors and not order and (found := _vectors(layout, pointer, mask, exists)):
+        vectors = value if isinstance(value, Tile) else _repeated(value, layout)
+        for p, m, x in zip(found.pointers, found.masks, lead.vectors_of(vectors)):
             sk._store_vector(p, x, found.align, mask=m)
         return
-    for p, x, m, valid in zip(tile.elements_of(pointer), tile.elements_of(value), tile.elements_of(mask), tile.valid()):
-        sk.store(p, x, mask=_both(valid, m), **order)
+    for p, x, m, on in zip(lead.elements_of(pointer), lead.elements_of(value), lead.elements_of(mask), exists):
+        sk.store(p, x, mask=_mask(on, m), **order)
 
 
 @sk._direct
@@ -395,8 +651,19 @@ def _is_atomic(function: Any) -> bool:
 @sk._kernel_only
 def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None, **order: Any) -> Tile:
     """Return the old values; 0 where there is no element or `mask` is false."""
-    rows = zip(tile.elements_of(mask), tile.valid(), *[tile.elements_of(a) for a in args])
-    return tile.like([_atomic_where(_both(valid, m), function, row, order) for m, valid, *row in rows])
+    lead, given = _once((*args, mask))
+    rows = zip(lead.valid(), *[lead.elements_of(a) for a in given])
+    return lead.like([_atomic_where(_mask(exists, m), function, row, order) for exists, *row, m in rows])
+
+
+@sk._direct
+def _once(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
+    """Return the operands of an atomic with one layout in which no element has copies."""
+    lead, given = _in_memory(given)
+    if not lead.layout.has_copies:
+        return lead, given
+    layout = layout_for(lead.shape)
+    return lead.at(layout), [each.at(layout) if isinstance(each, Tile) else each for each in given]
 
 
 def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced], order: dict[str, Any]) -> Traced:

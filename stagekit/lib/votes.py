@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import stagekit as sk
+from stagekit.lib.axes import axis_of
 from stagekit.lib.combining import Combine, Combiner
 from stagekit.lib.layout import WARP
-from stagekit.lib.reductions import of_one, of_thread, require_tile
-from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.reductions import of_one, of_thread
+from stagekit.lib.tile import Tile, require_tile
 
 _ADD, _AND, _OR = map(sk._operation, ("+", "&", "|"))
 
 
 @sk._kernel_only
 @sk._direct
-def any(tile: Tile) -> Traced:
-    """Return whether an element of a tile is not zero, a bool that is equal in every thread; NaN is not zero."""
-    return _vote("any", tile, _OR, False)
+def any(tile: Tile, axis: int | None = None) -> Any:
+    """Return whether an element of a tile is not zero, a bool; along an axis, a tile without it. NaN is not zero."""
+    return _vote("any", tile, axis, _OR, False)
 
 
 @sk._kernel_only
 @sk._direct
-def all(tile: Tile) -> Traced:
-    """Return whether no element of a tile is zero, a bool that is equal in every thread; NaN is not zero."""
-    return _vote("all", tile, _AND, True)
+def all(tile: Tile, axis: int | None = None) -> Any:
+    """Return whether no element of a tile is zero, a bool; along an axis, a tile without it. NaN is not zero."""
+    return _vote("all", tile, axis, _AND, True)
 
 
-def _vote(function: str, tile: Tile, combine: Combine, identity: bool) -> Traced:
+def _vote(function: str, tile: Tile, axis: Any, combine: Combine, identity: bool) -> Any:
     """Ask the threads for their elements, then the block by a barrier that votes, or the warp where it is one."""
     require_tile(function, tile)
     is_set, threads = tile.to(sk.bool_), tile.layout.threads
+    if axis is not None and (axis_of(function, tile, axis), tile.ndim) != (0, 1):
+        return of_one(function, is_set, combine, identity, axis)
     combiner = Combiner(combine, (sk.bool_,), (identity,), is_single=True)
     own = of_thread([(each,) for each in is_set.elements], is_set.valid(), combiner)[0]
     if threads <= WARP:
@@ -38,7 +43,7 @@ def _vote(function: str, tile: Tile, combine: Combine, identity: bool) -> Traced
 
 @sk._kernel_only
 @sk._direct
-def count_nonzero(tile: Tile) -> Traced:
-    """Return how many elements of a tile are not zero, an int32 that is equal in every thread; NaN is not zero."""
+def count_nonzero(tile: Tile, axis: int | None = None) -> Any:
+    """Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero."""
     require_tile("count_nonzero", tile)
-    return of_one(tile.to(sk.bool_).to(sk.int32), _ADD, 0)
+    return of_one("count_nonzero", tile.to(sk.bool_).to(sk.int32), _ADD, 0, axis)

@@ -1,9 +1,12 @@
 """Weak tiles: indices, pointers and masks that follow from a few numbers of the block, and cost nothing until they are used.
 
-    i = sk.arange(0, BLOCK)             Ramp(0, 1): no element is computed
-    row = X + r * stride + i            Ramp(X + r * stride, 1)
-    mask = i < n                        Guard: each element of Ramp(0, 1) below n
+    i = sk.arange(0, BLOCK)             Ramp(0, (1,)): no element is computed
+    row = X + r * stride + i            Ramp(X + r * stride, (1,))
+    mask = i < n                        Guard: each element of Ramp(0, (1,)) below n
+    acc = sk.zeros((M, N), dtype)       Fill(0)
     x = sk.load(row, mask=mask)         one wide access for each vector, whose address and mask are computed here
+
+    rows = X + i[:, None] * ld + j      Ramp(X, (ld, 1)), of two axes
 
 A form is turned into elements where something else is done with its tile. In a form it can be seen that the elements of a vector
 are neighbours in memory, and that a mask is the same for all of them: in both cases where a number is a multiple of the vector's
@@ -15,11 +18,11 @@ from __future__ import annotations
 import functools
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout
+from stagekit.lib.layout import Layout, Shape
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND = map(sk._operation, ("+", "-", "*", "&"))
 _COMPARE = {symbol: sk._operation(symbol) for symbol in ("<", "<=", ">", ">=")}
@@ -30,42 +33,67 @@ WIDEST_BYTES = 16  # of one access
 
 @dataclass(frozen=True)
 class Ramp:
-    """The element of index i is `base + stride * i`: an int64, or where base is an address a pointer. stride: 0 for a scalar."""
+    """The element of index (i, j, ...) is `base + strides[0] * i + strides[1] * j + ...`: an int64, or where base is an address
+    a pointer. strides: a number for each axis, 0 itself along axes on which nothing depends; none for a scalar.
+    """
 
     base: Any
-    stride: Any
+    strides: tuple[Any, ...]
     is_address: bool = False
 
     @property
     def dtype(self) -> Any:
         return sk._dtype_of(self.base)
 
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether neighbours are one apart, for certain."""
-        return type(self.stride) is int and self.stride == 1
-
-    def start(self, layout: Layout) -> Any:
-        """Return this thread's first element."""
-        return _ADD(self.base, _times(layout.first(), self.stride))
+    def is_contiguous(self, axis: int) -> bool:
+        """Whether neighbours along an axis are one apart, for certain."""
+        return type(self.strides[axis]) is int and self.strides[axis] == 1
 
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
-        """Return this thread's elements, or the first of `every` so many."""
-        start = self.start(layout)
-        return [
-            _ADD(start, _times(offset, self.stride)) if offset else start
-            for offset in map(layout.offset, range(0, layout.count, every))
-        ]
+        """Return this thread's elements, or the first of `every` so many. Equal ones are one object."""
+        known: list[tuple[int, int]] = []
+        unknown: list[tuple[int, Any]] = []
+        for axis, stride in enumerate(self.strides):
+            if isinstance(stride, numbers.Integral):
+                known += [(axis, int(stride))] if stride else []
+            else:
+                unknown.append((axis, stride))
+        starts, found = {(0,) * len(unknown): self._start(layout)}, dict[Any, Any]()
+
+        def element(index: tuple[int, ...]) -> Any:
+            row = tuple([index[axis] for axis, _ in unknown])
+            if row not in starts:
+                steps = [_MULTIPLY(offset, stride) for offset, (_, stride) in zip(row, unknown) if offset]
+                starts[row] = functools.reduce(_ADD, steps, starts[(0,) * len(unknown)])
+            step = sum([index[axis] * stride for axis, stride in known])
+            if (row, step) not in found:
+                found[row, step] = _ADD(starts[row], step) if step else starts[row]
+            return found[row, step]
+
+        return [element(index) for index in layout.offsets[::every]]
+
+    def _start(self, layout: Layout) -> Any:
+        axes = [axis for axis, stride in enumerate(self.strides) if not (type(stride) is int and stride == 0)]
+        first = layout.first(axes)
+        return functools.reduce(
+            _ADD, [_times(first[a], self.strides[a]) for a in axes if type(first[a]) is not int], self.base
+        )
 
     def parts(self, layout: Layout) -> list[Any]:
         return sk._in_vectors(self.elements(layout), layout.widths) if layout.widths[0] > 1 else self.elements(layout)
 
     def align(self, layout: Layout) -> int | None:
         """Return the bytes that each vector of memory here is aligned to; None where vectors are not known to be aligned."""
-        if not self.is_address or not self.is_contiguous or layout.width == 1:
+        if not self.is_address or layout.width == 1 or not self.is_contiguous(layout.vector_axis):
             return None
         align = min(layout.width * self.dtype.itemsize, WIDEST_BYTES)
-        return align if sk._is_multiple(self.base, align) else None
+        if not sk._is_multiple(self.base, align):
+            return None
+        return align if self.are_rows_multiples(layout.vector_axis, align // self.dtype.itemsize) else None
+
+    def are_rows_multiples(self, axis: int, number: int) -> bool:
+        """Return whether the strides of all axes but one are known to be multiples of a number."""
+        return all(sk._is_multiple(s, number) for a, s in enumerate(self.strides) if a != axis and not is_zero(s))
 
 
 @dataclass(frozen=True)
@@ -77,15 +105,19 @@ class Limit:
     bound: Any
 
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
-        return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.elements(layout, every)]
+        return _once_each(lambda each: _COMPARE[self.symbol](each, self.bound), self.ramp.elements(layout, every))
 
     def parts(self, layout: Layout) -> list[Any]:
         return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.parts(layout)]
 
-    def is_constant(self, width: int) -> bool:
+    def is_constant(self, width: int, axis: int) -> bool:
         """Return whether the elements of a vector are known to be all alike: none begins or ends within one."""
+        ramp = self.ramp
+        if is_zero(ramp.strides[axis]):
+            return True
         end = _ADD(self.bound, _TO_EXCLUSIVE[self.symbol])
-        return self.ramp.is_contiguous and sk._is_multiple(end, width) and sk._is_multiple(self.ramp.base, width)
+        is_whole = ramp.is_contiguous(axis) and sk._is_multiple(end, width) and sk._is_multiple(ramp.base, width)
+        return is_whole and ramp.are_rows_multiples(axis, width)
 
 
 @dataclass(frozen=True)
@@ -103,62 +135,125 @@ class Guard:
         return self._all([limit.elements(layout, every) for limit in self.limits])
 
     def parts(self, layout: Layout) -> list[Any]:
-        if layout.width > 1 and self.is_constant(layout.width):
+        if layout.width > 1 and self.is_constant(layout.width, layout.vector_axis):
             whole: list[Any] = sk._in_vectors(self.elements(layout, layout.width), layout.widths)
             return whole
         return self._all([limit.parts(layout) for limit in self.limits])
 
-    def is_constant(self, width: int) -> bool:
-        return all(limit.is_constant(width) for limit in self.limits)
+    def is_constant(self, width: int, axis: int) -> bool:
+        return all(limit.is_constant(width, axis) for limit in self.limits)
 
     def _all(self, rows: list[list[Any]]) -> list[Any]:
-        return [functools.reduce(_AND, (*column, *self.conditions)) for column in zip(*rows)]
+        return _once_each(lambda *column: functools.reduce(_AND, (*column, *self.conditions)), *rows)
 
 
-Form = Ramp | Guard
+@dataclass(frozen=True)
+class Fill:
+    """Every element is `value`, a number of the block."""
+
+    value: Any
+    is_address = False
+
+    @property
+    def dtype(self) -> Any:
+        return sk._dtype_of(self.value)
+
+    def elements(self, layout: Layout) -> list[Any]:
+        return [self.value] * layout.count
+
+    def parts(self, layout: Layout) -> list[Any]:
+        widths = layout.widths
+        values = [self.value] * len(widths)
+        return sk._in_vectors(values, widths) if widths[0] > 1 else values
+
+
+Form = Ramp | Guard | Fill
 
 
 def _times(number: Any, stride: Any) -> Any:
     return number if type(stride) is int and stride == 1 else _MULTIPLY(number, stride)
 
 
+def is_zero(stride: Any) -> bool:
+    """Return whether nothing depends on the index along an axis, for certain."""
+    return type(stride) is int and stride == 0
+
+
+def _once_each(function: Callable[..., Any], *rows: list[Any]) -> list[Any]:
+    """Return `function` of what stands at each place of some lists; the same object where the same objects do."""
+    found: dict[tuple[int, ...], Any] = {}
+    for column in zip(*rows):
+        key = tuple(map(id, column))
+        if key not in found:
+            found[key] = function(*column)
+    return [found[tuple(map(id, column))] for column in zip(*rows)]
+
+
 def is_alike(a: Form | None, b: Form | None) -> bool:
     """Return whether two forms differ at most in numbers known at run time, so that they meet number by number."""
     if isinstance(a, Ramp) and isinstance(b, Ramp):
-        return (
-            a.is_address == b.is_address
-            and type(a.stride) is type(b.stride)
-            and (type(a.stride) is not int or a.stride == b.stride)
-        )
+        is_one_by_one = len(a.strides) == len(b.strides) and all(map(_are_steps_alike, a.strides, b.strides))
+        return a.is_address == b.is_address and is_one_by_one
     if isinstance(a, Guard) and isinstance(b, Guard):
         pairs = zip(a.limits, b.limits)
         is_one_by_one = all(x.symbol == y.symbol and is_alike(x.ramp, y.ramp) for x, y in pairs)
         return len(a.limits) == len(b.limits) and len(a.conditions) == len(b.conditions) and is_one_by_one
-    return a is b
+    return a is b or (isinstance(a, Fill) and isinstance(b, Fill))
+
+
+def _are_steps_alike(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and (type(a) is not int or a == b)
+
+
+def reshaped(form: Form, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Form:
+    """Return a form with other axes. change: returns the strides that it has then."""
+    if isinstance(form, Fill):
+        return form
+    if isinstance(form, Ramp):
+        return replace(form, strides=change(form.strides))
+    limits = [replace(each, ramp=replace(each.ramp, strides=change(each.ramp.strides))) for each in form.limits]
+    return replace(form, limits=tuple(limits))
+
+
+def spread(form: Form, shape: Shape, rank: int) -> Form:
+    """Return the form of a tile of `shape` as it meets others of so many axes: what has extent 1 goes with every index."""
+
+    def change(strides: tuple[Any, ...]) -> tuple[Any, ...]:
+        own = [0 if extent == 1 else stride for extent, stride in zip(shape, strides)]
+        return (*[0] * (rank - len(own)), *own)
+
+    return reshaped(form, change)
 
 
 # -- operations that leave a form -----------------------------------------------------------------------------------------
 
 
 def scalar(value: Any) -> Form | None:
-    """Return an integer that an int64 holds, or a pointer, as a ramp of stride 0, a bool as a mask; None for other values."""
+    """Return an integer that an int64 holds, or a pointer, as a ramp without axes, a bool as a mask; None for other values."""
     if type(value) is bool or getattr(value, "dtype", None) is sk.bool_:
         return Guard((), (value,))
     found = sk._linear(value)
-    return Ramp(found[0], 0, found[1]) if found is not None else None
+    return Ramp(found[0], (), found[1]) if found is not None else None
 
 
 def _added(left: Any, right: Any) -> Form | None:
     if not _are_ramps(left, right) or (left.is_address and right.is_address):
         return None
     base = _ADD(right.base, left.base) if right.is_address else _ADD(left.base, right.base)
-    return Ramp(base, _ADD(left.stride, right.stride), left.is_address or right.is_address)
+    return Ramp(base, _by_axis(_ADD, left, right), left.is_address or right.is_address)
 
 
 def _subtracted(left: Any, right: Any) -> Form | None:
     if not _are_ramps(left, right) or right.is_address:
         return None
-    return Ramp(_SUBTRACT(left.base, right.base), _SUBTRACT(left.stride, right.stride), left.is_address)
+    return Ramp(_SUBTRACT(left.base, right.base), _by_axis(_SUBTRACT, left, right), left.is_address)
+
+
+def _by_axis(operate: Callable[[Any, Any], Any], left: Ramp, right: Ramp) -> tuple[Any, ...]:
+    """Return what an operation makes of the strides of two ramps, of which one may be a scalar."""
+    rank = max(len(left.strides), len(right.strides))
+    rows = [ramp.strides or (0,) * rank for ramp in (left, right)]
+    return tuple([a if is_zero(b) else b if is_zero(a) and operate is _ADD else operate(a, b) for a, b in zip(*rows)])
 
 
 def _scaled(left: Any, right: Any) -> Form | None:
@@ -167,9 +262,16 @@ def _scaled(left: Any, right: Any) -> Form | None:
     ramp, factor = (right, left) if _is_scalar(left) else (left, right)
     if not _is_scalar(factor):
         return None
-    stride = _MULTIPLY(ramp.stride, factor.base)
-    is_looked_at = isinstance(stride, numbers.Integral) and stride in (0, 1)
-    return Ramp(_MULTIPLY(ramp.base, factor.base), int(stride) if is_looked_at else stride)
+    strides = ramp.strides or factor.strides
+    return Ramp(_MULTIPLY(ramp.base, factor.base), tuple([_scaled_step(each, factor.base) for each in strides]))
+
+
+def _scaled_step(stride: Any, factor: Any) -> Any:
+    if is_zero(stride):
+        return 0
+    scaled = _MULTIPLY(stride, factor)
+    is_looked_at = isinstance(scaled, numbers.Integral) and scaled in (0, 1)
+    return int(scaled) if is_looked_at else scaled
 
 
 def _limited(symbol: str) -> Rule:
@@ -198,7 +300,7 @@ def _are_numbers(left: Any, right: Any) -> bool:
 
 
 def _is_scalar(ramp: Ramp) -> bool:
-    return type(ramp.stride) is int and ramp.stride == 0
+    return all(map(is_zero, ramp.strides))
 
 
 Rule = Callable[[Any, Any], Form | None]

@@ -1,23 +1,80 @@
-"""A layout against its enumeration: every element is held once, neighbours are neighbours, vectors add up."""
+"""Layouts against their enumeration: every element is held, vectors are neighbours, and moves are counted."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagekit.lib.layout import Layout
+from stagekit.lib.conversion import access_width, registers_for, steps, strides_of
+from stagekit.lib.layout import Layout, blocked, enumerated, width_for
+
+shapes = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 33, 64, 130]), min_size=1, max_size=4).map(tuple)
+threads = st.sampled_from([1, 2, 7, 16, 32, 96, 100, 128, 160, 256])
+
+
+@st.composite
+def layouts(draw):
+    shape, count = draw(shapes.filter(lambda s: math.prod(s) <= 20_000)), draw(threads)
+    axis = draw(st.integers(0, len(shape) - 1))
+    return blocked(shape, count, width_for(shape, count, draw(st.sampled_from([1, 2, 4, 8])), axis), axis)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 3000), st.integers(1, 130), st.sampled_from([1, 2, 4, 8]))
-def test_every_element_is_held_by_one_thread_and_chunks_are_neighbours(extent: int, threads: int, width: int) -> None:
-    layout = Layout(extent, threads, width)
-    held = [[t * width + layout.offset(e) for e in range(layout.count)] for t in range(threads)]
-    every = [index for of_thread in held for index in of_thread]
-    chunks = [of_thread[at : at + width] for of_thread in held for at in range(0, layout.count, width)]
+@given(layouts())
+def test_every_element_is_held_by_one_register_and_vectors_are_neighbours(layout: Layout) -> None:
+    held = enumerated(layout)
+    step = math.prod(layout.shape[layout.vector_axis + 1 :])
+    vectors = held.reshape(layout.threads, -1, layout.width)
 
-    assert sorted(every) == list(range(layout.count * threads))
-    assert 0 <= layout.count * threads - extent < threads * width
-    assert all(chunk == list(range(chunk[0], chunk[0] + width)) for chunk in chunks)
-    assert sum(layout.widths) == layout.count
-    assert width == 1 or set(layout.widths) == {width}
+    assert sorted(held[held >= 0]) == [*range(layout.extent)]
+    assert held.shape[1] == layout.count == sum(layout.widths)
+    assert layout.width == 1 or set(layout.widths) == {layout.width}
+    assert ((np.diff(vectors, axis=2) == step) | (vectors[..., 1:] < 0)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(layouts(), st.data())
+def test_what_is_left_of_a_layout_is_what_its_enumeration_says(layout: Layout, data: st.DataObject) -> None:
+    rank = len(layout.shape)
+    order, axis = data.draw(st.permutations(range(rank))), data.draw(st.integers(0, rank - 1))
+    index = np.stack(np.unravel_index(np.maximum(enumerated(layout), 0), layout.shape))
+    shape = tuple(1 if a == axis else extent for a, extent in enumerate(layout.shape))
+    first = layout.restricted(shape)
+    exists = enumerated(layout) >= 0
+    flat = np.ravel_multi_index(index[list(order)], tuple(layout.shape[a] for a in order))
+
+    assert (enumerated(layout.transposed(order)) == np.where(exists, flat, -1)).all()
+    index[axis] = 0
+    wanted = np.where(exists, np.ravel_multi_index(index, shape), -1)
+    for held, of_thread in zip(enumerated(first), wanted):
+        assert set(of_thread[of_thread >= 0]) <= set(held)
+    assert (enumerated(first.squeezed(axis)) == enumerated(first)).all() if rank > 1 else True
+    assert (enumerated(layout.expanded(axis)) == enumerated(layout)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(layouts(), st.data())
+def test_registers_move_to_where_the_enumeration_has_them(layout: Layout, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(0, len(layout.shape) - 1))
+    for target in (layout, blocked(layout.shape, layout.threads, 1, axis), blocked((layout.extent,), layout.threads)):
+        found = registers_for(layout, target)
+        wanted = enumerated(target)
+
+        assert found is not None or target != layout
+        if found is not None:
+            assert ((enumerated(layout)[:, found] == wanted) | (wanted < 0)).all()
+
+
+def test_bank_conflicts_are_those_of_the_machine() -> None:
+    rows, columns = blocked((32, 32), 32, 1, 1), blocked((32, 32), 32, 1, 0)
+    wide = blocked((32, 128), 32, 4)
+
+    assert (steps(rows, 0, 4), steps(rows, 1, 4)) == (32, 32)
+    assert (steps(columns, 0, 4), steps(columns, 1, 4), steps(columns, 2, 4)) == (32 * 32, 32, 64)
+    assert (steps(columns, 0, 2), steps(columns, 2, 2)) == (32 * 16, 32)
+    assert (access_width(wide, 0, 4), steps(wide, 0, 4)) == (4, 32 * 4)  # 512 bytes take four steps
+    assert (access_width(wide, 1, 4), access_width(wide, 4, 4), access_width(wide, 0, 8)) == (1, 4, 2)
+    assert strides_of((2, 3, 4, 5), 1) == [72, 24, 6, 1]

@@ -25,7 +25,7 @@ EXTENTS = (1, 2, 3, 16, 31, 32, 33, 64, 100, 257, 1000, 1024, 1025, 3001)
 def placed(threads: int, width: int) -> Iterator[None]:
     """Let tiles lie over so many threads, in chunks of this width."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "_width", lambda extent, threads: width)
+        patch.setattr(placement, "width_for", lambda shape, threads, most, axis=-1: width)
         for name in ("default_threads", "cpu_threads"):
             patch.setattr(placement, name, lambda extent: threads)
         yield

@@ -15,16 +15,19 @@ from stagekit import dtypes
 from stagekit.backends.interp.findings import GridRace, OutOfBounds, ReadOnlyWrite, UninitialisedRead
 from stagekit.diagnostics import Diagnostic, counted
 from stagekit.dtypes import INDEX, DType
-from stagekit.frontend.errors import BadIndex, NonContiguous
+from stagekit.frontend.errors import BadIndex, BadShape, NonContiguous
 from stagekit.intrinsics import registry
 from stagekit.ir import BinaryKind, Intrinsic, semantics
 from stagekit.testing.oracle.values import (
+    MAX_AXES,
     PLACE,
     Array,
+    Extents,
     NoMeaning,
     OracleScalar,
     OracleTile,
     OracleValue,
+    at_index,
     check_extents,
     dtype_of,
     elements_in,
@@ -140,8 +143,13 @@ class OraclePointer:
         self.memory, self.places, self.dtype = memory, places, memory.dtype
 
     @property
-    def extent(self) -> int | None:
-        return len(self.places) if np.ndim(self.places) else None
+    def extents(self) -> Extents | None:
+        return np.shape(self.places) if np.ndim(self.places) else None
+
+    def __getitem__(self, index: Any) -> OraclePointer:
+        if self.extents is None:
+            raise PLACE.error(BadIndex("a pointer cannot be indexed", "use `load(pointer + i)`"))
+        return OraclePointer(self.memory, at_index(self.places, index, MAX_AXES))
 
     def _moved(self, kind: BinaryKind, offset: Any) -> Any:
         if not is_numeric(offset):
@@ -274,10 +282,10 @@ def pointer_of(value: Any) -> OraclePointer:
 # -- accesses -----------------------------------------------------------------------------------------------------------
 
 
-def _lanes(what: str, pointer: OraclePointer, mask: Any, *values: Any) -> tuple[Array, Array, int | None]:
-    """Return the place of each element of an access, whether it is on, and the extent of the tile, None for a single element."""
+def _lanes(what: str, pointer: OraclePointer, mask: Any, *values: Any) -> tuple[Array, Array, Extents | None]:
+    """Return the place of each element of an access, whether it is on, and the shape of the tile, None for a single element."""
     extent = check_extents(what, pointer, mask, *values)
-    shape = 1 if extent is None else extent
+    shape = (1,) if extent is None else extent
     is_on = True if mask is None else elements_in(mask, dtypes.bool_)
     return np.broadcast_to(pointer.places, shape), np.broadcast_to(is_on, shape), extent
 
@@ -299,8 +307,10 @@ def store(pointer: Any, value: Any, mask: Any = None, order: Any = None, scope: 
     """Write a number or a tile, converted to the dtype of the elements, where `mask` is on."""
     at = pointer_of(pointer)
     places, is_on, extent = _lanes("store", at, mask, value)
-    if extent is not None and at.extent is None:
+    if extent is not None and at.extents is None:
         raise refused("store", "a tile and one address", "add an arange to the pointer")
+    if extent != at.extents:
+        raise PLACE.error(BadShape(f"a store of shape {extent} to pointers of shape {at.extents}", ""))
     places, values = places[is_on], np.broadcast_to(elements_in(value, at.dtype), is_on.shape)[is_on]
     at.memory.enter("writes", places)
     _refuse_two(at.memory, places, values)
@@ -323,12 +333,12 @@ def _refuse_two(memory: OracleMemory, places: Array, values: Array, *, are_equal
 class _OldValues(OracleTile):
     """What an atomic returns whose elements met: a tile that cannot be used."""
 
-    def __init__(self, extent: int, dtype: DType, unknown: OldValueUnknown) -> None:
-        self._extent, self.dtype, self.is_weak, self._unknown = extent, dtype, False, unknown
+    def __init__(self, extents: Extents, dtype: DType, unknown: OldValueUnknown) -> None:
+        self._extents, self.dtype, self.is_weak, self._unknown = extents, dtype, False, unknown
 
     @property
-    def extent(self) -> int:
-        return self._extent
+    def shape(self) -> Extents:
+        return self._extents
 
     @property
     def elements(self) -> Any:

@@ -239,9 +239,9 @@ def _arange(_: _Programs, start: int, stop: int) -> OracleValue:
 
 
 def _full(_: _Programs, shape: Any, value: Any, dtype: DType) -> OracleValue:
-    (extent,) = shape if isinstance(shape, tuple | list) else (shape,)
+    sizes = [_static_int("`shape`", size) for size in (shape if isinstance(shape, tuple | list) else (shape,))]
     number = value.to(dtype).elements if isinstance(value, OracleScalar) else semantics.typed(value, dtype)
-    return value_of(np.full(_static_int("`shape`", extent), number), dtype)
+    return value_of(np.full(sizes, number), dtype)
 
 
 def _alloc_shared(_: _Programs, shape: Any, dtype: DType, *, align: int | None = None) -> OracleArray:

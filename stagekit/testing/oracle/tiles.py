@@ -5,6 +5,7 @@ A user's combiner is called for one element after the other, in the order of the
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 import stagekit as sk
 from stagekit import dtypes
 from stagekit.backends.interp.findings import OutOfBounds
-from stagekit.diagnostics import Diagnostic
+from stagekit.diagnostics import UNKNOWN, Diagnostic
 from stagekit.dtypes import DType
+from stagekit.frontend.errors import BadShape, StagingError
 from stagekit.runtime.args import describe
 from stagekit.testing.oracle.values import (
     Array,
@@ -230,22 +232,69 @@ def _histogram(_: Any, tile: OracleTile, bins: int, mask: Any = None) -> OracleV
     return value_of(np.bincount(counted, minlength=bins), dtypes.int32)
 
 
+# -- axes -----------------------------------------------------------------------------------------------------------------
+
+
+def _of_axes(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of tiles of any shape, given one of tiles of one axis: along `axis`, or of all elements in C order."""
+
+    def along(_: Any, given: Any, *args: Any, axis: Any = None, **named: Any) -> Any:
+        tiles = [_tile(each) for each in given] if isinstance(given, tuple | list) else [_tile(given)]
+        if axis is None or all(tile.ndim == 1 and axis in (0, -1) for tile in tiles):
+            flat = [value_of(tile.elements.reshape(-1), tile.dtype) for tile in tiles]
+            return run(_, flat[0] if not isinstance(given, tuple | list) else flat, *args, **named)
+        return _stacked(run, tiles, given, axis, functools.partial(_call, args, named))
+
+    return along
+
+
+def _with_axis(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same, whose second argument may be the axis."""
+    return lambda _, given, axis=None: _of_axes(run)(_, given, axis=axis)
+
+
+def _call(args: Any, named: Any, run: Callable[..., Any], row: Any) -> Any:
+    return run(None, row, *args, **named)
+
+
+def _stacked(run: Callable[..., Any], tiles: list[OracleTile], given: Any, axis: int, call: Callable[..., Any]) -> Any:
+    """Return what a function makes of each row along an axis, put together again."""
+    if len({tile.shape for tile in tiles}) > 1 or not -tiles[0].ndim <= axis < tiles[0].ndim:
+        text = f"axis {axis} of tiles of shapes {[tile.shape for tile in tiles]}"
+        raise StagingError(BadShape(text, "give an axis of the tile"), UNKNOWN)
+    turned = [np.moveaxis(tile.elements, axis, -1) for tile in tiles]
+    around = turned[0].shape[:-1]
+    found = []
+    for index in np.ndindex(around):
+        row = [value_of(each[index], tile.dtype) for each, tile in zip(turned, tiles)]
+        found.append(call(run, row if isinstance(given, tuple | list) else row[0]))
+    columns = list(zip(*found)) if isinstance(found[0], tuple | list) else [found]
+    results = tuple([_together(column, around, axis) for column in columns])
+    return results if isinstance(found[0], tuple | list) else results[0]
+
+
+def _together(values: Sequence[OracleValue], around: tuple[int, ...], axis: int) -> OracleValue:
+    stacked = np.array([value.elements for value in values], values[0].dtype.numpy)
+    whole = stacked.reshape((*around, *stacked.shape[1:]))
+    return value_of(np.moveaxis(whole, -1, axis) if stacked.ndim > 1 else whole, values[0].dtype)
+
+
 TILES: dict[Any, Callable[..., Any]] = {
-    sk.reduce: _reduce,
-    sk.scan: _scan,
-    sk.reduce_sum: _reduce_sum,
-    sk.reduce_max: _reduced(sk.maximum),
-    sk.reduce_min: _reduced(sk.minimum),
-    sk.cumsum: _cumulative(np.cumsum),
-    sk.cumprod: _cumulative(np.cumprod),
-    sk.argmax: _by_numpy(np.argmax, dtypes.int64),
-    sk.argmin: _by_numpy(np.argmin, dtypes.int64),
-    sk.any: _by_numpy(np.any, dtypes.bool_),
-    sk.all: _by_numpy(np.all, dtypes.bool_),
+    sk.reduce: _of_axes(_reduce),
+    sk.scan: _of_axes(_scan),
+    sk.reduce_sum: _with_axis(_reduce_sum),
+    sk.reduce_max: _with_axis(_reduced(sk.maximum)),
+    sk.reduce_min: _with_axis(_reduced(sk.minimum)),
+    sk.cumsum: _of_axes(_cumulative(np.cumsum)),
+    sk.cumprod: _of_axes(_cumulative(np.cumprod)),
+    sk.argmax: _with_axis(_by_numpy(np.argmax, dtypes.int64)),
+    sk.argmin: _with_axis(_by_numpy(np.argmin, dtypes.int64)),
+    sk.any: _with_axis(_by_numpy(np.any, dtypes.bool_)),
+    sk.all: _with_axis(_by_numpy(np.all, dtypes.bool_)),
     sk.sort: _sort,
     sk.argsort: _argsort,
     sk.topk: _topk,
     sk.gather: _gather,
     sk.histogram: _histogram,
-    sk.count_nonzero: _by_numpy(np.count_nonzero, dtypes.int32),
+    sk.count_nonzero: _with_axis(_by_numpy(np.count_nonzero, dtypes.int32)),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,16 @@ from stagekit import dtypes
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import overloads
-from stagekit.frontend.errors import BadOperands, StagingError
+from stagekit.frontend.errors import BadIndex, BadOperands, BadShape, StagingError
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, Arithmetic, default_dtype, is_literal, meet
 from stagekit.intrinsics import registry
 from stagekit.ir import Builder, Intrinsic, UnaryKind, semantics
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Elements = Any  # a NumPy scalar, or an array of one axis
+Elements = Any  # a NumPy scalar, or an array
+Extents = tuple[int, ...]
+
+MAX_AXES = 4  # of a tile
 
 
 class _Place:
@@ -57,7 +61,7 @@ class NotOfBlocks(Diagnostic):
 class OracleValue:
     """A number, or a tile of numbers, of one dtype. Immutable.
 
-    elements: a NumPy scalar or an array of one axis. is_weak: it was chosen among literals, so it takes another operand's dtype.
+    elements: a NumPy scalar or an array. is_weak: it was chosen among literals, so it takes another operand's dtype.
     """
 
     __array_ufunc__ = None  # NumPy's scalars leave operators to this class
@@ -69,8 +73,8 @@ class OracleValue:
         self.is_weak = is_weak
 
     @property
-    def extent(self) -> int | None:
-        """The number of elements of a tile; None for a number."""
+    def extents(self) -> Extents | None:
+        """The shape of a tile; None for a number."""
         return None
 
     def elements_as(self, dtype: DType) -> Elements:
@@ -136,37 +140,95 @@ class OracleScalar(OracleValue):
 
 
 class OracleTile(OracleValue):
-    """Numbers along one axis."""
+    """Numbers along up to four axes."""
+
+    @property
+    def extents(self) -> Extents:
+        return self.shape
 
     @property
     def extent(self) -> int:
-        return len(self.elements)
+        """The number of elements."""
+        return math.prod(self.shape)
 
     @property
-    def shape(self) -> tuple[int]:
-        return (self.extent,)
+    def shape(self) -> Extents:
+        shape: Extents = self.elements.shape
+        return shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def T(self) -> OracleValue:
+        return self.trans()
+
+    def trans(self, *order: Any) -> OracleValue:
+        """Return the tile whose axis i is axis `order[i]` of this one."""
+        axes = order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order
+        return self._other(np.transpose, axes or None)
+
+    def reshape(self, *shape: Any) -> OracleValue:
+        """Return the tile of these elements, in C order, with other axes."""
+        return self._other(np.reshape, shape[0] if isinstance(shape[0], tuple | list) else shape)
+
+    def _other(self, function: Callable[..., Array], axes: Any) -> OracleValue:
+        try:
+            return value_of(function(self.elements, axes), self.dtype, self.is_weak)
+        except ValueError as error:
+            raise StagingError(BadShape(str(error), ""), UNKNOWN) from None
+
+    def __getitem__(self, index: Any) -> OracleValue:
+        return value_of(at_index(self.elements, index, MAX_AXES), self.dtype, self.is_weak)
 
     def each(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Return the tile of `function` of each element of the arguments; what is no tile goes with every element."""
-        check_extents("each", self, *args, *named.values())
+        shape: Any = check_extents("each", self, *args, *named.values())
         rows = [
-            ([_element(arg, index) for arg in args], {name: _element(arg, index) for name, arg in named.items()})
-            for index in range(self.extent)
+            (
+                [_element(arg, shape, index) for arg in args],
+                {name: _element(arg, shape, index) for name, arg in named.items()},
+            )
+            for index in np.ndindex(shape)
         ]
         found = [function(*row, **row_named) for row, row_named in rows]
         dtype = functools.reduce(lambda a, b: dtypes.promote(a, b) or a, map(dtype_of, found))
-        return value_of(np.array([elements_in(each, dtype) for each in found]), dtype)
+        return value_of(np.array([elements_in(each, dtype) for each in found]).reshape(shape), dtype)
 
     def __len__(self) -> int:
-        return self.extent
+        return self.shape[0]
 
     def __bool__(self) -> bool:
         hint = "a tile has no single truth value: combine masks with & | ~, choose with sk.where"
         raise refused("a condition", "a tile", hint)
 
 
-def _element(value: Any, index: int) -> Any:
-    return OracleScalar(value.elements[index], value.dtype, value.is_weak) if isinstance(value, OracleTile) else value
+def _element(value: Any, shape: Extents, index: Extents) -> Any:
+    if not isinstance(value, OracleTile):
+        return value
+    return OracleScalar(np.broadcast_to(value.elements, shape)[index], value.dtype, value.is_weak)
+
+
+def at_index(elements: Array, index: Any, most: int) -> Any:
+    """Return an array with new axes, or one element, as the index of a tile says."""
+    given = index if isinstance(index, tuple) else (index,)
+    axes = [each for each in given if each is None or (isinstance(each, slice) and each == slice(None))]
+    if (
+        len(axes) == len(given)
+        and elements.ndim + given.count(None) <= most
+        and len(given) - given.count(None) <= elements.ndim
+    ):
+        return elements[given]
+    numbers = [plain(each) for each in given]
+    try:
+        if len(numbers) == elements.ndim and all(isinstance(each, int | np.integer) for each in numbers):
+            return elements[tuple(numbers)]
+    except IndexError as error:
+        raise StagingError(BadIndex(str(error), ""), UNKNOWN) from None
+    raise StagingError(
+        BadIndex(f"a tile of shape {elements.shape} has no [{index}]", "give None and `:`, or integers"), UNKNOWN
+    )
 
 
 def value_of(elements: Any, dtype: DType, is_weak: bool = False) -> OracleValue:
@@ -203,13 +265,14 @@ def elements_in(value: Any, dtype: DType) -> Elements:
     return value.elements_as(dtype) if isinstance(value, OracleValue) else overloads.known(PLACE, value, dtype)
 
 
-def check_extents(what: str, *values: Any) -> int | None:
-    """Return the extent of the tiles among operands, None without tiles; refuse tiles of different extents."""
-    extents = sorted({extent for value in values if (extent := getattr(value, "extent", None)) is not None})
-    if len(extents) > 1:
-        hint = "tiles of one operation have one extent; numbers go with every element"
-        raise refused(what, f"tiles with extents {' and '.join(map(str, extents))}", hint)
-    return extents[0] if extents else None
+def check_extents(what: str, *values: Any) -> Extents | None:
+    """Return the shape of the tiles among operands, None without tiles; refuse tiles that do not go together."""
+    shapes = [extents for value in values if (extents := getattr(value, "extents", None)) is not None]
+    try:
+        return np.broadcast_shapes(*shapes) if shapes else None
+    except ValueError:
+        hint = "axes go together where their extents are equal, or one is 1"
+        raise StagingError(BadShape(f"`{what}` of shapes {' and '.join(map(str, shapes))}", hint), UNKNOWN) from None
 
 
 # -- operators ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""Reductions and scans along one axis of a tile.
+
+    totals = sk.reduce_sum(x, axis=1)        # shape (M,) of a tile of shape (M, N)
+    y = x / totals[:, None]                  # every thread has the totals of its rows: nothing moves
+
+A reduction of which the order does not matter begins with what each thread holds, goes on among the lanes of a warp that have
+other elements along the axis, and where several warps have some, through shared memory. Its result stays where it is: in every
+thread that holds a part of the row, as copies.
+
+What has to be combined in order is laid out row after row, as a tile of one axis whose scan begins anew in each row.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import stagekit as sk
+from stagekit.lib.combining import Combiner, Scan, Values, chunks_of
+from stagekit.lib.conversion import wait
+from stagekit.lib.exchange import gather
+from stagekit.lib.layout import WARP, Layout
+from stagekit.lib.tile import Tile, Traced, layout_for
+
+_ADD, _MULTIPLY, _OR, _DIFFERS = map(sk._operation, ("+", "*", "|", "!="))
+_DIVIDE, _REMAINDER, _SUBTRACT = map(sk._operation, ("//", "%", "-"))
+
+
+def axis_of(function: str, tile: Tile, axis: Any) -> int:
+    """Return an axis as a number from 0 on. Refused: what a tile has no axis for."""
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -tile.ndim <= axis < tile.ndim:
+        hint = f"axes are compile-time ints, here from {-tile.ndim} to {tile.ndim - 1}"
+        sk._refuse_shape(f"{function} along axis {axis!r} of a tile of shape {tile.shape}", hint)
+    return int(axis % tile.ndim)
+
+
+def held(tile: Tile) -> Tile:
+    """Return a tile with its elements: a weak one as memory has it."""
+    return tile.like(list(tile.at(tile.layout)._parts)) if tile.form else tile
+
+
+# -- in any order ---------------------------------------------------------------------------------------------------------
+
+
+def reduced(tile: Tile, rows: list[Values], combiner: Combiner, axis: int) -> list[Tile]:
+    """Return tiles without an axis, each element all along it combined, in any order. rows: what `tile` has in each register.
+
+    The combiner has an identity, which stands in for elements that do not exist.
+    """
+    layout, shape = tile.layout, _with_one(tile.shape, axis)
+    kept = layout.restricted(shape)
+    groups: dict[Any, list[Values]] = {offset: [] for offset in kept.offsets}
+    for offset, row, exists in zip(layout.offsets, rows, layout.valid()):
+        groups[_with_zero(offset, axis)].append(combiner.filled(row, exists))
+    values = [functools.reduce(combiner, groups[offset]) for offset in kept.offsets]
+    values = _over_lanes(values, combiner, layout, axis)
+    result = kept.squeezed(axis)
+    return [Tile((), result).like(list(column)) for column in zip(*values)]
+
+
+def reduced_by_vectors(tile: Tile, combiner: Combiner, axis: int) -> Tile:
+    """Do the same for one tile and a function that takes vectors."""
+    layout = tile.layout
+    if layout.width == 1 or any(exists is not True for exists in layout.valid()):
+        return reduced(tile, [(each,) for each in tile.elements], combiner, axis)[0]
+    kept, width = layout.restricted(_with_one(tile.shape, axis)), layout.width
+    groups: dict[Any, list[Traced]] = {}
+    for offset, part in zip(layout.offsets[::width], tile.vectors_of(tile)):
+        groups.setdefault(_with_zero(offset, axis), []).append(part)
+    parts = [functools.reduce(combiner.function, groups[offset]) for offset in kept.offsets[:: kept.width]]
+    if layout.vector_axis == axis:
+        values = [functools.reduce(combiner, [(lane,) for lane in sk._lanes(part)]) for part in parts]
+    else:
+        values = [(lane,) for part in parts for lane in sk._lanes(part)]
+    values = _over_lanes(values, combiner, layout, axis)
+    return Tile((), kept.squeezed(axis)).like([value for (value,) in values])
+
+
+def _with_one(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _with_zero(offset: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*offset[:axis], 0, *offset[axis + 1 :])
+
+
+def _over_lanes(values: list[Values], combiner: Combiner, layout: Layout, axis: int) -> list[Values]:
+    """Combine what the threads hold whose numbers differ in the digits along an axis; each of them gets it."""
+    above = 1
+    for digit in layout.lanes:
+        if digit.axis == axis and digit.stride:
+            in_warp = _lanes_in_warp(layout.threads, above, digit.radix)
+            mask = (1 << min(layout.threads, WARP)) - 1
+            distance = above * in_warp // 2
+            while distance >= above and in_warp > 1:
+                others = [tuple([sk.shfl_xor_sync(mask, each, distance) for each in value]) for value in values]
+                values = [combiner(value, other) for value, other in zip(values, others)]
+                distance //= 2
+            if digit.radix > in_warp:
+                values = _over_memory(values, combiner, layout.threads, above * in_warp, digit.radix // in_warp)
+        above *= digit.radix
+    return values
+
+
+def _lanes_in_warp(threads: int, above: int, radix: int) -> int:
+    """Return how many values of a digit, a power of two that divides its radix, are within a warp."""
+    is_whole = threads % WARP == 0 or threads & (threads - 1) == 0
+    if not is_whole or above & (above - 1) or above >= WARP:
+        return 1
+    return math.gcd(radix, min(WARP, threads) // above)
+
+
+def _over_memory(values: list[Values], combiner: Combiner, threads: int, step: int, count: int) -> list[Values]:
+    """Combine over the `count` threads whose numbers differ by multiples of `step`, in the order of their numbers."""
+    thread = sk.cuda.thread_idx("x")
+    digit = _REMAINDER(_DIVIDE(thread, step), count)
+    first = _SUBTRACT(thread, _MULTIPLY(digit, step))
+    arrays = [sk.alloc_shared((len(values) * threads,), dtype) for dtype in combiner.dtypes]
+    for number, value in enumerate(values):
+        for array, each in zip(arrays, value):
+            sk.store(_ADD(array, _ADD(thread, number * threads)), each)
+    wait(threads)
+    found = []
+    for number in range(len(values)):
+        places = [_ADD(first, number * threads + other * step) for other in range(count)]
+        rows = [tuple([sk.load(_ADD(array, place)) for array in arrays]) for place in places]
+        found.append(functools.reduce(combiner, rows))
+    wait(threads)  # in a loop, the next round writes to the same memory
+    return found
+
+
+# -- in order ---------------------------------------------------------------------------------------------------------------
+
+
+def scanned(tiles: Sequence[Tile], combiner: Combiner, axis: int, *, is_reversed: bool) -> list[Tile]:
+    """Return the scans of tiles of one shape along an axis."""
+    order = _with_last(tiles[0].ndim, axis)
+    flat = [tile.trans(order).reshape(-1) for tile in tiles]
+    shape = tuple([tiles[0].shape[a] for a in order])
+    back = [order.index(a) for a in range(len(order))]
+    found = _row_by_row(flat, combiner, shape[-1], is_reversed=is_reversed)
+    return [each.reshape(shape).trans(back) for each in found]
+
+
+def reduced_in_order(tiles: Sequence[Tile], combiner: Combiner, axis: int) -> list[Tile]:
+    """Return tiles of one shape without an axis, each element all along it combined, in the order of the indices."""
+    order = _with_last(tiles[0].ndim, axis)
+    *around, length = [tiles[0].shape[a] for a in order]
+    flat = [tile.trans(order).reshape(-1) for tile in tiles]
+    rows = math.prod(around)
+    lasts = sk.arange(0, rows) * length + (length - 1)
+    return [gather(each, lasts).reshape(around) for each in _row_by_row(flat, combiner, length, is_reversed=False)]
+
+
+def _with_last(rank: int, axis: int) -> list[int]:
+    return [a for a in range(rank) if a != axis] + [axis]
+
+
+def _row_by_row(flat: Sequence[Tile], combiner: Combiner, length: int, *, is_reversed: bool) -> list[Tile]:
+    """Scan tiles of one axis that have a row of so many elements after the other."""
+    layout = layout_for(flat[0].shape)
+    index = sk.arange(0, flat[0].extent) % length
+    begins = (index == (length - 1 if is_reversed else 0)).to(sk.int32)
+    tiles = [held(each).at(layout) for each in (begins, *flat)]
+    neutral = None if combiner.identity is None else (sk.int32(0), *combiner.identity)
+    whole = Combiner(_anew(combiner), [sk.int32, *combiner.dtypes], neutral, is_single=False)
+    results = Scan(whole, chunks_of(tiles, is_reversed=is_reversed)).results()
+    _, *columns = zip(*results)
+    return [tiles[0].like(list(column)) for column in columns]
+
+
+def _anew(combiner: Combiner) -> Callable[[Values, Values], Values]:
+    """Return a function that combines two values, but for one that begins a row: the number before the others says so."""
+
+    def combine(a: Values, b: Values) -> Values:
+        begins = _DIFFERS(b[0], 0)
+        both = combiner(a[1:], b[1:])
+        return (_OR(a[0], b[0]), *[sk.where(begins, own, each) for own, each in zip(b[1:], both)])
+
+    return combine

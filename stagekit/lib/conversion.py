@@ -1,0 +1,174 @@
+"""Elements that go from one layout to another: within each thread where that is enough, else through shared memory.
+
+Which it is, the enumerated layouts say. In shared memory the rows of a tile have a gap between them, that for which both layouts
+meet the fewest bank conflicts, by count.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+import stagekit as sk
+from stagekit.lib.layout import WARP, Layout, Shape, enumerated
+
+_ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
+
+_BANK_BYTES, _BANKS = 4, 32
+_MOST_PADDING = 16  # bytes between two rows
+
+
+def wait(threads: int) -> None:
+    """Wait for the block, by the barrier of a warp where that is all of it."""
+    if threads > WARP:
+        sk.syncthreads()
+    else:
+        sk.syncwarp((1 << threads) - 1)
+
+
+@functools.cache
+def registers_for(source: Layout, target: Layout) -> list[int] | None:
+    """Return for each register of `target` the one of `source` that has its element in the same thread; None if some has none.
+
+    The layouts may have different shapes: elements count by their index in C order.
+    """
+    held, wanted = enumerated(source), enumerated(target)
+    found = []
+    for register in range(target.count):
+        column = wanted[:, register : register + 1]
+        matches = ((held == column) | (column < 0)).all(axis=0)
+        if not matches.any():
+            return None
+        found.append(int(matches.argmax()))
+    return found
+
+
+@sk._direct
+def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
+    """Return a thread's elements as `target` has them, of those that it holds by `source`. Layouts of one number of elements."""
+    found = registers_for(source, target)
+    if found is not None:
+        return [elements[register] for register in found]
+    scratch = Scratch(source, target, sk._dtype_of(elements[0]))
+    scratch.store(elements, source)
+    wait(source.threads)
+    result = scratch.load(target)
+    wait(source.threads)  # in a loop, the next round writes to the same memory
+    return result
+
+
+def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
+    """Return, in every thread, the element of a tile at an index, a number for each axis."""
+    scratch = Scratch(layout, layout, sk._dtype_of(elements[0]))
+    scratch.store(elements, layout)
+    wait(layout.threads)
+    steps = [_MULTIPLY(i, stride) for i, stride in zip(index, strides_of(layout.shape, scratch.gap))]
+    found = sk.load(functools.reduce(_ADD, steps, scratch.array))
+    wait(layout.threads)
+    return found
+
+
+class Scratch:
+    """A tile in shared memory, for two layouts. gap: elements between its rows."""
+
+    def __init__(self, source: Layout, target: Layout, dtype: Any) -> None:
+        is_reshaped = source.shape != target.shape
+        self.gap = 0 if is_reshaped else _best_gap(source, target, dtype.itemsize)
+        *others, last = source.shape
+        self.itemsize: int = dtype.itemsize
+        self.array = sk.alloc_shared((math.prod(others) * (last + self.gap),), dtype, align=16)
+
+    def store(self, elements: list[Any], layout: Layout) -> None:
+        masks = layout.owned()
+        for at, width, place in self._places(layout):
+            if width > 1 and all(mask is masks[at] for mask in masks[at : at + width]):
+                (vector,) = sk._in_vectors(elements[at : at + width], [width])
+                sk._store_vector(place, vector, self._align(layout), mask=_mask(masks[at]))
+                continue
+            for neighbour in range(width):
+                sk.store(_ADD(place, neighbour), elements[at + neighbour], mask=_mask(masks[at + neighbour]))
+
+    def load(self, layout: Layout) -> list[Any]:
+        masks, found = layout.valid(), []
+        for at, width, place in self._places(layout):
+            if width > 1 and all(mask is masks[at] for mask in masks[at : at + width]):
+                vector = sk._load_vector(place, width, self._align(layout), mask=_mask(masks[at]))
+                found += sk._lanes(vector)
+                continue
+            for neighbour in range(width):
+                found.append(sk.load(_ADD(place, neighbour), mask=_mask(masks[at + neighbour])))
+        return found
+
+    def _places(self, layout: Layout) -> list[tuple[int, int, Any]]:
+        """Return for each access the number of its first register, how many it has, and a pointer."""
+        strides = strides_of(layout.shape, self.gap)
+        start, width = self.array, access_width(layout, self.gap, self.itemsize)
+        for index, stride in zip(layout.first(), strides):
+            start = start if type(index) is int else _ADD(start, index if stride == 1 else _MULTIPLY(index, stride))
+        offsets = [sum(o * s for o, s in zip(each, strides)) for each in layout.offsets[::width]]
+        return [(number * width, width, _ADD(start, offset)) for number, offset in enumerate(offsets)]
+
+    def _align(self, layout: Layout) -> int:
+        return min(access_width(layout, self.gap, self.itemsize) * self.itemsize, 16)
+
+
+def _mask(exists: Any) -> Any:
+    return None if exists is True else exists
+
+
+def strides_of(shape: Shape, gap: int) -> list[int]:
+    """Return how far apart in memory two neighbours along each axis are, where rows of the last one have gaps between them."""
+    strides: list[int] = [1]
+    for extent in shape[:0:-1]:
+        strides.append(strides[-1] * extent + (gap if len(strides) == 1 else 0))
+    return strides[::-1]
+
+
+def access_width(layout: Layout, gap: int, itemsize: int) -> int:
+    """Return how many registers one access of shared memory has: a vector, where each begins at a multiple of its size."""
+    width = layout.width
+    if width == 1 or strides_of(layout.shape, gap)[layout.vector_axis] != 1:
+        return 1
+    while width > 1 and (layout.shape[-1] % width or gap % width or width * itemsize > 16):
+        width //= 2
+    return int(width)
+
+
+# -- bank conflicts ---------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _best_gap(source: Layout, target: Layout, itemsize: int) -> int:
+    """Return the gap between rows for which both layouts access memory in the fewest steps."""
+    if len(source.shape) == 1:
+        return 0
+    gaps = range(_MOST_PADDING // itemsize + 1)
+    return min(gaps, key=lambda gap: (steps(source, gap, itemsize) + steps(target, gap, itemsize), gap))
+
+
+@functools.cache
+def steps(layout: Layout, gap: int, itemsize: int) -> int:
+    """Return in how many steps the block accesses a tile in shared memory.
+
+    In a step each bank gives a word of 4 bytes to as many lanes as want it. The lanes of a warp take turns where they want more
+    than 128 bytes together.
+    """
+    strides, width = np.array(strides_of(layout.shape, gap)), access_width(layout, gap, itemsize)
+    element = enumerated(layout)[:, ::width]
+    index = np.stack(np.unravel_index(np.maximum(element, 0), layout.shape), axis=-1)
+    word = np.where(element < 0, -1, (index @ strides) * itemsize // _BANK_BYTES)
+    words = max(width * itemsize // _BANK_BYTES, 1)  # of one access
+    lanes = WARP // max(words * WARP // _BANKS, 1)  # that take part in a step
+    everyone = np.full((-(-layout.threads // lanes) * lanes, word.shape[1]), -1)
+    everyone[: layout.threads] = word
+    wanted = everyone.reshape(-1, lanes, word.shape[1], 1) + np.where(everyone < 0, 0, 1).reshape(
+        -1, lanes, word.shape[1], 1
+    ) * np.arange(words)
+    in_step = np.sort(np.moveaxis(wanted, 1, 2).reshape(-1, lanes * words), axis=1)
+    is_new = (np.diff(in_step, axis=1, prepend=-1) != 0) & (in_step >= 0)
+    by_bank = np.zeros((len(in_step), _BANKS), np.int64)
+    np.add.at(by_bank, (np.arange(len(in_step))[:, None], in_step % _BANKS), is_new)
+    return int(by_bank.max(axis=1).sum())

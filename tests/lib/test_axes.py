@@ -1,0 +1,284 @@
+"""Tiles of several axes: what they compute is NumPy's, everywhere, and what does not fit is refused in words."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit.backends import ptxas
+from stagekit.testing import run_in_python
+from tests import places
+
+each_place = pytest.mark.parametrize(
+    "place", ["python", "cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)]
+)
+extents = st.sampled_from([1, 2, 3, 5, 8, 16, 24, 32, 33, 64, 100])
+
+
+def run(place, kernel, grid, arrays, *arguments):
+    """Launch on copies of `arrays` and return them. The sanitizer runs what a GPU does, with its vectors."""
+    if place == "python":
+        copies = [array.copy() for array in arrays]
+        run_in_python(kernel, grid, *copies, *arguments)
+        return copies
+    with sk.sanitize() if place == "sanitizer" else contextlib.nullcontext():
+        return places.run(places.on_gpu if place == "gpu" else places.on_cpu, kernel[grid], arrays, *arguments)
+
+
+@sk.jit
+def matrices(x, row, column, out, m, n, ld, M: sk.constexpr, N: sk.constexpr):
+    """Pointers and masks of two axes; tiles of one axis meet those of two."""
+    i, j = sk.program_id(0) * M + sk.arange(0, M), sk.arange(0, N)
+    rows, cols = i[:, None], j[None, :]
+    mask = (rows < m) & (cols < n)
+    v = sk.load(x + rows * ld + cols, mask=mask, other=-1.0)
+    r = sk.load(row + j, mask=j < n)
+    c = sk.load(column + i, mask=i < m)
+    sk.store(
+        out + rows * ld + cols, sk.where(cols < rows, v * c[:, None] + r, sk.float32(rows * 1000 + cols)), mask=mask
+    )
+
+
+@each_place
+@settings(max_examples=12, deadline=None)
+@given(extents, extents, st.sampled_from([0, 4, 5]), st.data())
+def test_pointers_masks_and_rows_of_two_axes(place, M, N, gap, data) -> None:
+    m, n = data.draw(st.integers(1, 2 * M)), data.draw(st.integers(1, N))
+    x = np.random.default_rng(M).normal(size=(m, N + gap)).astype(np.float32)
+    row, column = x[0, :n].copy(), x[:, 0].copy()
+
+    *_, out = run(place, matrices, (2,), [x, row, column, np.zeros_like(x)], m, n, N + gap, M, N)
+
+    i, j = np.indices((m, n))
+    expected = np.zeros_like(x)
+    expected[:, :n] = np.where(j < i, x[:, :n] * column[:, None] + row, i * 1000 + j)
+    np.testing.assert_array_equal(out, expected)
+
+
+@sk.jit
+def turned(x, out, flat, one, A: sk.constexpr, B: sk.constexpr, C: sk.constexpr):
+    """Transposed, reshaped, looked at by one index; read along the axis that lies in memory first."""
+    a, b, c = sk.arange(0, A)[:, None, None], sk.arange(0, B)[:, None], sk.arange(0, C)
+    v = sk.load(x + a + (b + c * B) * A)
+    w = v.trans(2, 1, 0) + sk.full((C, B, A), 1, v.dtype)
+    sk.store(out + sk.arange(0, A * B * C).reshape(C, B, A), w)
+    sk.store(flat + sk.arange(0, A * B * C), v.reshape((A * B, C)).T.reshape(-1))
+    one[0] = v[A - 1, 0, -1] + w.T[0, B // 2, 0]
+    one[1] = sk.reduce_sum(w) + sk.reduce_max(v) * sk.zeros((), sk.float32)
+
+
+@each_place
+@settings(max_examples=12, deadline=None)
+@given(extents, st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 5, 16]))
+def test_tiles_are_transposed_and_reshaped(place, A, B, C) -> None:
+    x = np.random.default_rng(A).integers(0, 100, (C, B, A)).astype(np.float32)
+    size = A * B * C
+
+    _, out, flat, one = run(
+        place, turned, (1,), [x, np.zeros_like(x), np.zeros(size, np.float32), np.zeros(2, np.float32)], A, B, C
+    )
+
+    np.testing.assert_array_equal(out, x + 1)
+    np.testing.assert_array_equal(flat, x.T.reshape(A * B, C).T.reshape(-1))
+    np.testing.assert_array_equal(one, [x[-1, 0, A - 1] + x[0, B // 2, 0] + 1, (x + 1).sum()])
+
+
+@sk.jit
+def carried(x, out, old, n, M: sk.constexpr, N: sk.constexpr):
+    """A tile that goes round a loop in another layout than it begins with; atomics of two axes."""
+    i, j = sk.arange(0, M)[:, None], sk.arange(0, N)[None, :]
+    total, columns = sk.zeros((M, N), sk.int32), sk.zeros((N, M), sk.int32)
+    for k in range(n):
+        v = sk.load(x + i + j * M + k * M * N)
+        columns += v.T
+        if k % 2 == 0:
+            total = total + v
+        else:
+            total = columns.T - total
+    sk.store(out + i + j * M, total)
+    sk.store(old + i * N + j, sk.atomic_add(out + M * N + i * N + j, total, mask=i < M - 1))
+
+
+@each_place
+@settings(max_examples=8, deadline=None)
+@given(extents, st.sampled_from([1, 3, 8, 32]), st.integers(0, 4))
+def test_tiles_of_two_axes_go_round_loops(place, M, N, n) -> None:
+    x = np.random.default_rng(M).integers(-99, 99, (5, N, M)).astype(np.int32)
+    start = np.arange(2 * M * N, dtype=np.int32)
+    total, columns = np.zeros((2, N, M), np.int32)
+    for k in range(n):
+        columns = columns + x[k]
+        total = total + x[k] if k % 2 == 0 else columns - total
+
+    _, out, old = run(place, carried, (1,), [x, start, np.zeros((M, N), np.int32)], n, M, N)
+
+    added, before = total.T.copy(), start[M * N :].reshape(M, N).copy()
+    added[M - 1], before[M - 1] = 0, 0
+    np.testing.assert_array_equal(out[: M * N].reshape(N, M), total)
+    np.testing.assert_array_equal(out[M * N :].reshape(M, N), start[M * N :].reshape(M, N) + added)
+    np.testing.assert_array_equal(old, before)
+
+
+# -- along an axis ----------------------------------------------------------------------------------------------------------
+
+
+def after(p, q):
+    """Compose x -> a * x + b with another such map that comes after it: associative, not commutative."""
+    return p[0] * q[0], p[1] * q[0] + q[1]
+
+
+@sk.jit
+def along(x, wholes, sums, scans, pairs, A: sk.constexpr, B: sk.constexpr, C: sk.constexpr, AXIS: sk.constexpr):
+    a, b, c = sk.arange(0, A)[:, None, None], sk.arange(0, B)[:, None], sk.arange(0, C)
+    at, size = (a * B + b) * C + c, A * B * C
+    v = sk.load(x + at)
+    first, second = sk.reduce((v, v + 1), after, axis=AXIS)
+    kept = sk.arange(0, first.extent).reshape(first.shape)
+    found = (
+        first, second, sk.reduce_sum(v, AXIS), sk.reduce_max(v, axis=AXIS), sk.reduce_min(v, AXIS),
+        sk.reduce((v, v), lambda p, q: (p[0] | q[0], p[1] & q[1]), identity=(0, -1), commutative=True, axis=AXIS)[0],
+        sk.argmax(v, axis=AXIS), sk.argmin(v, axis=AXIS), sk.count_nonzero(v, AXIS), sk.any(v > 7, AXIS), sk.all(v > 0, AXIS),
+    )  # fmt: skip
+    for number, each in enumerate(found):
+        sk.store(wholes + number * first.extent + kept, each)
+    sk.store(scans + at, sk.cumsum(v, axis=AXIS))
+    sk.store(scans + size + at, sk.scan(v, lambda p, q: p * 3 + q * 0 + q, reverse=True, axis=AXIS) * 0)
+    one, two = sk.scan((v, v + 1), after, identity=(1, 0), axis=AXIS, reverse=True)
+    sk.store(pairs + at, one)
+    sk.store(pairs + size + at, two)
+    sums[0], sums[1], sums[2] = sk.argmax(v), sk.reduce((v, v + 1), after)[1], sk.any(v == 3)
+    sk.store(sums + 3 + sk.arange(0, size), sk.cumsum(v))
+
+
+@each_place
+@settings(max_examples=3, deadline=None)
+@given(
+    st.sampled_from([1, 2, 3, 8, 33]), st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4, 32]), st.integers(-3, 2)
+)
+def test_reductions_and_scans_along_an_axis_are_numpys(place, A, B, C, axis) -> None:
+    x = np.random.default_rng(A).integers(-3, 9, (A, B, C)).astype(np.int32)
+    shape, size = np.delete(x.shape, axis), x.size
+    arrays = [np.zeros((11, *shape), np.int32), np.zeros(3 + size, np.int32), *np.zeros((2, 2, A, B, C), np.int32)]
+
+    _, wholes, sums, scans, pairs = run(place, along, (1,), [x, *arrays], A, B, C, axis)
+
+    def composed(rows):
+        """The composition of the maps up to each place along the first axis."""
+        found = [(rows[0], rows[0] + 1)]
+        for row in rows[1:]:
+            found.append(after(found[-1], (row, row + 1)))
+        return [np.array(each) for each in zip(*found)]
+
+    first, second = composed(np.moveaxis(x, axis, 0))
+    logical = [np.bitwise_or.reduce(x, axis), x.argmax(axis), x.argmin(axis), np.count_nonzero(x, axis)]
+    expected = [
+        first[-1],
+        second[-1],
+        x.sum(axis),
+        x.max(axis),
+        x.min(axis),
+        *logical,
+        (x > 7).any(axis),
+        (x > 0).all(axis),
+    ]
+    for got, wanted in zip(wholes, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(scans, [x.cumsum(axis), np.zeros_like(x)])
+    backwards = [np.moveaxis(each[::-1], 0, axis) for each in composed(np.moveaxis(x, axis, 0)[::-1])]
+    np.testing.assert_array_equal(pairs, backwards)
+    flat = x.reshape(-1)
+    np.testing.assert_array_equal(sums, [x.argmax(), composed(flat[:, None])[1][-1][0], (x == 3).any(), *flat.cumsum()])
+
+
+@sk.jit
+def softmax_of_rows(x, out, m, n, ROWS: sk.constexpr, N: sk.constexpr):
+    i, j = sk.program_id(0) * ROWS + sk.arange(0, ROWS)[:, None], sk.arange(0, N)
+    mask = (i < m) & (j < n)
+    v = sk.load(x + i * n + j, mask=mask, other=-1000.0)
+    e = sk.exp(v - sk.reduce_max(v, axis=1)[:, None])
+    sk.store(out + i * n + j, e / sk.reduce_sum(e, axis=1)[:, None], mask=mask)
+
+
+@each_place
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("rows", "n"), [(4, 1000), (16, 64), (3, 100)])
+def test_rows_of_a_matrix_are_normalised_together(place, rows, n, dtype) -> None:
+    x = np.random.default_rng(n).normal(size=(10, n)).astype(dtype)
+    with np.errstate(all="ignore"):
+        _, out = run(
+            place, softmax_of_rows, (-(-10 // rows),), [x, np.zeros_like(x)], 10, n, rows, 1 << (n - 1).bit_length()
+        )
+
+    e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=2e-6 if dtype == np.float32 else 4e-3, atol=1e-6)
+
+
+# -- what does not fit ----------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "extents": (lambda p, i, x: x + sk.arange(0, 3), "BAD_SHAPE", "shapes (4, 8) and (3,)"),
+    "mask": (lambda p, i, x: sk.load(p + i, mask=x > 0), "BAD_SHAPE", "shapes (4, 8) and (5,)"),
+    "value": (lambda p, i, x: sk.store(p + sk.arange(0, 8), x), "BAD_SHAPE", "shapes (4, 8) and (8,)"),
+    "reshape": (lambda p, i, x: x.reshape(5, 6), "BAD_SHAPE", "whose product is 32"),
+    "reshape twice": (lambda p, i, x: x.reshape(-1, -1), "BAD_SHAPE", "whose product is 32"),
+    "trans": (lambda p, i, x: x.trans(0, 0), "BAD_SHAPE", "give each axis once"),
+    "axes": (lambda p, i, x: x[:, :, :], "BAD_SHAPE", "as many axes as its index has `:`"),
+    "too many axes": (lambda p, i, x: x[None, None, None], "BAD_SHAPE", "at most 4"),
+    "one index": (lambda p, i, x: x[1], "BAD_INDEX", "an integer for each axis"),
+    "a slice": (lambda p, i, x: x[0:2, :], "BAD_INDEX", "an integer for each axis"),
+    "outside": (lambda p, i, x: x[4, 0], "BAD_INDEX", "index 4 is outside axis 0"),
+    "by a float": (lambda p, i, x: x[0.5, 0], "BAD_INDEX", "an integer for each axis"),
+    "sort": (lambda p, i, x: sk.sort(x), "BAD_SHAPE", "sort of a tile of shape (4, 8)"),
+    "gather": (lambda p, i, x: sk.gather(x, 3), "BAD_SHAPE", "`x.reshape(-1)`"),
+    "histogram": (lambda p, i, x: sk.histogram(x, 3), "BAD_SHAPE", "`x.reshape(-1)`"),
+    "zeros": (lambda p, i, x: sk.zeros((4, 0), sk.int32), "BAD_SHAPE", "each extent is at least 1"),
+    "five axes": (lambda p, i, x: sk.zeros((1,) * 5, sk.int32), "STATIC_ASSERTION", "a tuple of up to 4"),
+    "axis": (lambda p, i, x: sk.reduce_sum(x, axis=2), "BAD_SHAPE", "here from -2 to 1"),
+    "axis of a scan": (lambda p, i, x: sk.cumsum(x, axis=True), "BAD_SHAPE", "cumsum along axis True"),
+    "two shapes": (lambda p, i, x: sk.reduce((x, i), after), "BAD_SHAPE", "reduce of tiles of shapes (4, 8) and (5,)"),
+    "paths": (lambda p, i, x: (x if p[0] > 0 else x.T) + 1, "JOIN_MISMATCH", ""),
+}
+
+
+@sk.jit
+def misused(p, PROGRAM: sk.constexpr):
+    PROGRAM(p, sk.arange(0, 5), sk.zeros((4, 8), sk.int32) + sk.arange(0, 8))
+
+
+@pytest.mark.parametrize(("program", "name", "hint"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused_in_words(program, name, hint) -> None:
+    with pytest.raises(sk.StagekitError) as caught:
+        misused.specialize(p=sk.Tensor((None,), sk.int32), PROGRAM=program).trace()
+
+    assert caught.value.id == name
+    assert hint in str(caught.value)
+
+
+# -- machine code -----------------------------------------------------------------------------------------------------------
+
+
+@sk.jit(threads=128)
+def copied(x: sk.Tensor((None,), sk.float32), out: sk.Tensor((None,), sk.float32), n, ld, TURNED: sk.constexpr):
+    i, j = sk.arange(0, 64)[:, None], sk.arange(0, 64)[None, :]
+    v = sk.load(x + i * ld + j, mask=(i < n) & (j < n))
+    if TURNED:
+        sk.store(out + i + j * ld, v, mask=(i < n) & (j < n))
+    else:
+        sk.store(out + i * ld + j, v, mask=(i < n) & (j < n))
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_axis_that_lies_in_memory_is_accessed_by_16_bytes(is_turned) -> None:
+    kernel = copied.specialize(n=sk.int32, ld=sk.int32, TURNED=is_turned)
+    code = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
+    accesses = re.findall(r"\b(?:LDG|STG|LDS|STS|LDL|STL)\b[.\w]*", code)
+
+    assert accesses.count("LDG.E.128") == 8
+    assert {each for each in accesses if "STG" in each} == ({"STG.E"} if is_turned else {"STG.E.128"})
+    assert not any(each.startswith(("LDL", "STL")) for each in accesses)
