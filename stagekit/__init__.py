@@ -42,6 +42,7 @@ from stagekit.frontend.language import (
 )
 from stagekit.frontend.language import block_threads as _block_threads
 from stagekit.frontend.language import choose as _choose
+from stagekit.frontend.language import combined as _combined
 from stagekit.frontend.language import dtype_of as _dtype_of
 from stagekit.frontend.language import in_vectors as _in_vectors
 from stagekit.frontend.language import is_for_cpu as _is_for_cpu

@@ -43,7 +43,7 @@ from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tracer import WholeBlock
 from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
 from stagekit.frozen import frozen
-from stagekit.ir import Effect, Intrinsic, Space, Type, Value, Vector, has_effect
+from stagekit.ir import Block, Effect, Intrinsic, Space, Type, Value, Vector, has_effect, walk
 from stagekit.ir.types import Scalar
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
 
@@ -385,6 +385,24 @@ def dtype_of(site: Site, value: Any) -> Any:
 def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
     """Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs."""
     return conditions.choose(site.tracer, conditions.truth(site, condition), then, otherwise, site.loc)
+
+
+@staged
+def combined(site: Site, user: str, combine: Any, *values: Any) -> Any:
+    """Return what the combiner of the function `user` makes of values, each thread by itself."""
+    ops = site.tracer.builder.current.ops
+    count = len(ops)
+    found = combine(*values)
+    for op in walk(Block((), tuple(ops[count:]))):
+        if Effect.COLLECTIVE in op.effects:
+            raise StagingError(BadCall(f"the combiner of `{user}` needs other threads", _COMBINER_HINT), op.loc)
+    return found
+
+
+_COMBINER_HINT = (
+    "threads call a combiner as often as the tile's placement asks, some not at all: reduce or wait before, and use the "
+    "result in it"
+)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:

@@ -13,6 +13,7 @@ Source: Hillis and Steele, Data Parallel Algorithms, CACM 29 (12), 1986; Sengupt
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,6 +104,7 @@ def combiner_of(name: str, tile: Any, combine: Combine, identity: Any) -> tuple[
     if len(shapes) > 1:
         sk._refuse_shape(f"{name} of tiles of shapes {' and '.join(map(str, shapes))}", "give tiles of one shape")
     tiles = [each.at(layout_for(each.shape)) for each in tiles]
+    combine = checked(name, combine)
     dtypes = [each.dtype for each in tiles]
     given = [identity] if is_single else identity
     if identity is None:
@@ -113,8 +115,15 @@ def combiner_of(name: str, tile: Any, combine: Combine, identity: Any) -> tuple[
     return tiles, Combiner(combine, dtypes, neutral, is_single=is_single)
 
 
+def checked(name: str, combine: Combine) -> Combine:
+    """Return the combiner that a user gave to the function `name`, which is refused where it needs other threads."""
+    return combine if sk._takes_vectors(combine, ()) else functools.partial(sk._combined, name, combine)
+
+
 def _in_dtype(value: Any, dtype: sk.DType) -> Traced:
     """Return what a combiner gave for a tile of `dtype`, which must be of that dtype, or a literal."""
+    if isinstance(value, Tile):
+        sk.static_assert(False, "the combiner gives a tile: it combines numbers of a tile, and gives a number")
     if type(value) in (bool, int, float):
         return dtype(value)
     given = sk._dtype_of(value) if hasattr(value, "dtype") else None

@@ -72,22 +72,37 @@ def randn(seed: Any, offset: Any) -> Any:
 
 
 @sk._kernel_only
-@sk._direct
 def randint(seed: Any, offset: Any, low: Any, high: Any = None, dtype: sk.DType | None = None) -> Any:
     """Return number `offset` of the integers of a seed, uniform from `low` to below `high`; of a tile of offsets, a tile.
 
-    low, high: integers, the same for all elements, `low` below `high`; with one of them, from 0 to below that. Of any two results
-    none is more likely than the other by more than a factor of 1 + (high - low) / 2**64: number `offset` is made of 64 bits, two
-    words of `philox(seed, offset // 2)`. dtype: of the result, int64 if left out.
+    low, high: integers, the same for all elements, `low` below `high`, which is asserted where it shows at run time only;
+    with one of them, from 0 to below that. Of any two results none is more likely than the other by more than a factor of
+    1 + (high - low) / 2**64: number `offset` is made of 64 bits, two words of `philox(seed, offset // 2)`. dtype: of the result,
+    int64 if left out.
     """
-    key = _numbers("randint", seed, offset)
+    first, end, is_known = _ends(low, high)
+    if not is_known:
+        assert sk.int64(first) < sk.int64(end), f"randint: no integer is from {first} to below {end}"
+    return _from_to(seed, offset, first, end, dtype)
+
+
+@sk._direct
+def _ends(low: Any, high: Any) -> tuple[Any, Any, bool]:
+    """Return from where to where `randint` goes, and whether both are known. Refused: what is no integer, and an empty range."""
     first, end = (0, low) if high is None else (low, high)
     for name, value in (("low", first), ("high", end)):
         _require_integer("randint", name, value)
         if isinstance(value, Tile):
             sk.static_assert(False, f"randint: {name} must be one number for all elements, got a tile")
-    if isinstance(first, int) and isinstance(end, int) and first >= end:
+    is_known = isinstance(first, int) and isinstance(end, int)
+    if is_known and first >= end:
         sk.static_assert(False, f"randint: no integer is from {first} to below {end}")
+    return first, end, is_known
+
+
+@sk._direct
+def _from_to(seed: Any, offset: Any, first: Any, end: Any, dtype: sk.DType | None) -> Any:
+    key = _numbers("randint", seed, offset)
     span = sk.uint64(_SUBTRACT(sk.int64(end), sk.int64(first)))
     return _of_parts(
         lambda part: (dtype or sk.int64)(_ADD(sk.int64(_below(key, sk.uint64(part), span)), sk.int64(first))), offset

@@ -20,7 +20,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.axes import axis_of, held, reduced, reduced_by_vectors, reduced_in_order
-from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, chunks_of, combiner_of
+from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, checked, chunks_of, combiner_of
 from stagekit.lib.layout import MAX_THREADS, WARP, Layout, blocked
 from stagekit.lib.tile import Tile, Traced, of_one_axis, require_tile
 
@@ -40,7 +40,7 @@ def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
     combine: a function of two scalars, associative and commutative up to rounding.
     """
     _require_count("warp_reduce", "lanes", lanes, WARP)
-    combiner = Combiner(combine, (sk._dtype_of(value),), None, is_single=True)
+    combiner = Combiner(checked("warp_reduce", combine), (sk._dtype_of(value),), None, is_single=True)
     if lanes & (lanes - 1) == 0:
         return _butterfly((value,), combiner, lanes, (1 << lanes) - 1)[0]
     return _in_order([Chunk(Row(lanes, lanes), 1, lanes, [(value,)])], combiner)[0]
@@ -57,7 +57,8 @@ def block_reduce(value: Traced, combine: Combine, identity: Traced, block_thread
     """
     _require_count("block_reduce", "block_threads", block_threads, MAX_THREADS)
     sk._whole_block(block_threads, "block_reduce")
-    combiner = Combiner(combine, (sk._dtype_of(value),), (sk._dtype_of(value)(identity),), is_single=True)
+    dtype = sk._dtype_of(value)
+    combiner = Combiner(checked("block_reduce", combine), (dtype,), (dtype(identity),), is_single=True)
     return _over_threads((value,), combiner, block_threads, block_threads)[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,20 @@ def test_bounds_of_integers_may_be_far_apart_or_next_to_each_other(place: Any, l
     np.testing.assert_array_equal(out, wanted)
     assert low <= out[:100].min() <= out[:100].max() < high
     assert 0 <= out[100:].min() < out[100:].max() < 1000
+
+
+@pytest.mark.parametrize(("low", "high"), [(4, 4), (5, -3), (2**63 - 1, -(2**63))])
+def test_bounds_that_are_empty_at_run_time_fail_an_assert(low: int, high: int) -> None:
+    bounds, out = (np.int64(low), np.int64(high)), np.zeros(200, np.int64)
+    ways: list[Any] = [
+        wide_integers[(1,)],
+        sk.sanitize(wide_integers)[(1,)],
+        functools.partial(run_in_python, wide_integers, (1,)),
+    ]
+
+    for launch in ways:
+        with pytest.raises(sk.KernelAssertionError, match=f"randint: no integer is from {low} to below {high}"):
+            launch(out, *bounds, 100)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,21 @@ REFUSED = {
     ".dot": (lambda p, q, n, i, v: v.dot(v), "NO_ATTRIBUTE", "here it is `sk.reduce_sum(v * w)`"),
     "np.mean": (lambda p, q, n, i, v: np.mean(v), "NOT_CALLABLE", "here it is `sk.reduce_sum(v) / len(v)`"),
     "round to digits": (lambda p, q, n, i, v: round(v, 1), "BAD_CALL", "takes no digits"),
+    "reduction in a combiner": (
+        lambda p, q, n, i, v: sk.reduce(v, lambda a, b: a + b * sk.reduce_max(v)),
+        "BAD_CALL",
+        "the combiner of `reduce` needs other threads",
+    ),
+    "barrier in a combiner": (
+        lambda p, q, n, i, v: sk.scan((v, v), lambda a, b: (sk.syncthreads(), a)[1], identity=(0, 0)),
+        "BAD_CALL",
+        "the combiner of `scan` needs other threads",
+    ),
+    "tile from a combiner": (
+        lambda p, q, n, i, v: sk.reduce(v, lambda a, b: a + b * v),
+        "STATIC_ASSERTION",
+        "the combiner gives a tile",
+    ),
     "dtype by name": (
         lambda p, q, n, i, v: sk.full(8, 1, "float32"),
         "STATIC_ASSERTION",

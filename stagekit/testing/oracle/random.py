@@ -65,6 +65,8 @@ def _randn(_: Any, seed: Any, offset: Any) -> OracleValue:
 
 def _randint(_: Any, seed: Any, offset: Any, low: Any, high: Any = None, dtype: DType = dtypes.int64) -> OracleValue:
     start, end = (0, plain(low)) if high is None else (plain(low), plain(high))
+    if start >= end:
+        raise AssertionError(f"randint: no integer is from {start} to below {end}")
     number = _bits(offset)
     words = _of_counter(seed, number >> np.uint64(1))
     pair = [np.where(number & np.uint64(1), words[k + 2], words[k]) for k in range(2)]
