@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 2_750,
     "ir": 3_700,
     "jit": 3_050,
-    "kernels": 1_750,
+    "kernels": 1_800,
     "lib": 3_100,
     "passes": 1_550,
     "runtime": 3_550,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -16,6 +17,7 @@ FLOATS = (sk.float32, sk.float16, sk.bfloat16)  # what is computed with in float
 
 
 Dtype = Any  # a dtype such as sk.float32, of which not every type checker knows that it is a DType
+_KEPT = 1024  # kernels of a factory, and functions that are settled
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,7 +27,37 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
 
     Unlike `functools.lru_cache` it keeps the types of parameters.
     """
-    return cast(Callable[P, R], functools.lru_cache(1024)(function))
+    return cast(Callable[P, R], functools.lru_cache(_KEPT)(function))
+
+
+def settled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one function for all of the same code that hold equal numbers, such as those that a line with a lambda makes.
+
+    It is a copy, whose variables nobody sets any more. `function` itself is returned where what it holds may change.
+    """
+    if type(function) is not types.FunctionType or vars(function):
+        return function
+    cells, named = function.__closure__ or (), function.__kwdefaults__ or {}
+    try:
+        held = tuple(cell.cell_contents for cell in cells)
+    except ValueError:  # a variable that is not set yet
+        return function
+    values = (*held, *(function.__defaults__ or ()), *named.values())
+    if not all(type(value) in _UNCHANGING for value in values):
+        return function
+    state = tuple((type(value), repr(value) if type(value) is float else value) for value in values)
+    key = function.__code__, id(function.__globals__), tuple(named), len(function.__defaults__ or ()), state
+    if key not in _settled:
+        if len(_settled) >= _KEPT:
+            _settled.clear()
+        of_code = function.__code__, function.__globals__, function.__name__, function.__defaults__
+        _settled[key] = types.FunctionType(*of_code, tuple(map(types.CellType, held)))
+        _settled[key].__kwdefaults__ = function.__kwdefaults__
+    return _settled[key]
+
+
+_UNCHANGING = frozenset({bool, int, float, str, bytes, type(None), sk.DType, types.FunctionType, types.ModuleType})
+_settled: dict[Any, types.FunctionType] = {}
 
 
 def dtype_of(array: Any) -> sk.DType:

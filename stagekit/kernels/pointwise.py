@@ -19,6 +19,7 @@ from stagekit.kernels.host import (
     is_packed,
     require,
     require_packed,
+    settled,
 )
 
 MAX_INPUTS = 8
@@ -98,7 +99,7 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
         target = as_rows(out)
         inputs = tuple(as_rows(x) if len(getattr(x, "shape", ())) > 1 else x for x in inputs)
     kinds = tuple((dtype_of(x), len(x.shape)) if is_array(x) else None for x in inputs)
-    kernel = elementwise_kernel(function, kinds, (dtype_of(out), len(target.shape)), by_rows, PIECE)
+    kernel = elementwise_kernel(settled(function), kinds, (dtype_of(out), len(target.shape)), by_rows, PIECE)
     grid = (target.shape[0], sk.cdiv(target.shape[1], PIECE)) if by_rows else sk.cdiv(math.prod(out.shape), PIECE)
     kernel[grid](target, *inputs)
     return out

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels.host import settled
 from tests.kernels.rows import DTYPES, EPS, assert_near, each_place, few, lengths, rows, run
 
 
@@ -64,6 +65,32 @@ def test_nobody_waits_in_place_or_not(BY_ROWS):
     assert specialised.trace().waits == ()
     assert "overlap" not in specialised.explain()
     assert "bar" not in specialised.ptx
+
+
+def scaled(factor, *, by=1):
+    return lambda v, exponent=by: v * factor**exponent
+
+
+def test_a_line_with_a_lambda_makes_one_kernel_for_equal_numbers():
+    x = np.arange(8, dtype=np.float32)
+    made = [settled(scaled(factor)) for factor in (2, 2.0, True, 2, 0.0, -0.0)]
+
+    assert [made.index(each) for each in made] == [0, 1, 2, 0, 4, 5]
+    assert settled(scaled(2, by=3)) is settled(scaled(2, by=3)) is not made[0]
+    assert settled(relu) is settled(relu)
+    assert [kernels.elementwise(scaled(factor), x)[1] for factor in (2, 3.0, 2)] == [2, 3, 2]
+
+
+def test_what_a_function_holds_may_change_between_calls():
+    x, steps, held = np.zeros(4, np.float32), [1.0], 10.0
+    functions = [lambda v: v + steps[0], lambda v: v + held]
+
+    before = [kernels.elementwise(each, x)[0] for each in functions]
+    steps[0], held = 2.0, 20.0
+
+    assert before == [1, 10]
+    assert [kernels.elementwise(each, x)[0] for each in functions] == [2, 20]
+    assert settled(functions[0]) is functions[0]
 
 
 def test_a_packed_array_of_several_axes_is_needed_where_rows_are_apart():
