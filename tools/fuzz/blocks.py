@@ -115,7 +115,7 @@ class Drawing(Values):
         for k, (role, dtype, *_) in enumerate(self.arrays):
             like = [j for j in range(k) if self.arrays[j][0] != "near" and may_share(self.arrays[j][1], dtype)]
             like = [j for j in like if role != "near" and found[j][0] == j]
-            if self.chance(0.35) and like:
+            if self.chance(0.3) and like:
                 found[k] = [self.random.choice(like), self.random.choice((0, 0, 1, 7, self.length()))]
         return found
 
@@ -123,11 +123,13 @@ class Drawing(Values):
         """Draw where arrays start, which of them are pointers, how many threads there are, and which entry runs."""
         self.pointers = [k for k in range(len(self.arrays)) if self.chance(0.08)]
         fitting = [count for count in _THREADS if max(self.extents) <= _MOST_HELD * count]
+        self.has_sizes = self.chance(0.6)
         return {
+            "has_sizes": self.has_sizes,
             "leads": [self.random.choice((0, 0, 0, 0, 0, 1, 2, 4, 7)) for _ in self.arrays],
             "pointers": self.pointers,
             "threads": self.random.choice(fitting) if self.chance(0.3) else None,
-            "entry": self.random.choice(("", "", "", "general", "overlapping")),
+            "entry": self.random.choice(("", "", "", "", "", "", "general", "overlapping")),
         }
 
     # -- the first and the last statements ------------------------------------------------------------------------------
@@ -147,9 +149,9 @@ class Drawing(Values):
         """A mask that never leaves an array, and a tile of indices: loops narrow the one and move the other."""
         for k in range(self.random.randint(1, 2)):
             x = self.extent()
-            size = self.random.choice([self.length(), *[row[2] for row in self.arrays]])
-            self.masks.append((x, size))
-            yield ["let", f"m{k}", ["cmp", "<", ["i", x], ["lit", size]]]
+            row = self.random.choice(self.arrays)
+            self.masks.append((x, row[2]))
+            yield ["let", f"m{k}", ["cmp", "<", ["i", x], self.bound(row)]]
         x, step = self.extent(), self.random.choice((1, 1, 2, -1))
         self.moving.append(x)
         start = ["lit", self.random.choice((0, 0, self.extents[x] - 1, 3))]
@@ -163,10 +165,10 @@ class Drawing(Values):
     def ends(self) -> Iterator[Tree]:
         """What variables hold in the end shows in memory."""
         for k in [k for k, row in enumerate(self.arrays) if row[0] == "own"][:_MOST_SHOWN]:
-            size, tile = self.arrays[k][2], self.random.randrange(len(self.tiles))
+            row, tile = self.arrays[k], self.random.randrange(len(self.tiles))
             x = self.tiles[tile][0]
-            mask = ["cmp", "<", ["i", x], ["lit", size]]
-            yield from self.apart([["store", f"a{k}", ["own", size, ["i", x]], ["t", tile], mask]])
+            mask = ["cmp", "<", ["i", x], self.bound(row)]
+            yield from self.apart([["store", f"a{k}", self.in_part(row, ["i", x]), ["t", tile], mask]])
 
     # -- statements -----------------------------------------------------------------------------------------------------
 
@@ -298,9 +300,8 @@ class Drawing(Values):
         if not found:
             return None
         k, x = self.random.choice(found), self.extent()
-        size = self.arrays[k][2]
-        index = ["bin", "+", ["bin", "*", ["pid"], ["lit", size]], ["i", x]]
-        return [["store", f"a{k}", index, self.rounded(x), ["cmp", "<", ["i", x], ["lit", size]]]]
+        bound = self.bound(self.arrays[k])
+        return [["store", f"a{k}", ["own", bound, ["i", x]], self.rounded(x), ["cmp", "<", ["i", x], bound]]]
 
     def show(self) -> list[Tree]:
         return [["print", self.scalar(2)[0]]]
@@ -331,7 +332,7 @@ class Drawing(Values):
         p = f"p{self.walks}"
         step = (
             ["cmp", "<", ["bin", "+", ["i", x], ["lit", 1]], ["lit", row[2]]]
-            if index != self.in_part(row, ["i", x])
+            if index not in (["i", x], ["own", ["lit", row[2]], ["i", x]])
             else mask
         )
         read = [self.let_tile(k, ["through", p, ["bin", "&", mask, step]])]
@@ -347,9 +348,10 @@ class Drawing(Values):
         if found is None or self.loops >= 2:
             return None
         name, row = found
-        level, end = self.loops, min(row[2], _MOST_STEPS * self.extents[x])
+        level, most = self.loops, _MOST_STEPS * self.extents[x]
+        end = self.bound(row) if row[2] <= most else ["lit", most]
         place: Tree = ["bin", "+", ["k", level], ["i", x]]
-        mask: Tree = ["cmp", "<", place, ["lit", end]]
+        mask: Tree = ["cmp", "<", place, end]
         loaded = ["load", name, self.in_part(row, place), mask, None]
         update, _ = self.combined(
             (["t", k], dtype_named_here(self.tiles[k][1])), (loaded, dtype_named_here(row[1])), lambda: mask
@@ -359,7 +361,7 @@ class Drawing(Values):
         self.loops -= 1
         if row[0] != "in" and self.chance(0.5):
             body += self.apart([["store", name, self.in_part(row, place), ["t", k], mask]])
-        return [["rows", level, ["lit", end], x, body]]
+        return [["rows", level, end, x, body]]
 
     def carry(self) -> list[Tree]:
         """Narrow a mask, or move a tile of indices."""
@@ -380,7 +382,7 @@ class Drawing(Values):
         roll = self.random.random()
         if roll < 0.5:
             place: Tree = ["bin", "+", ["i", x], ["cast", "int64", ["k", self.loops - 1]]] if self.loops else ["i", x]
-            bound = ["lit", self.length()] if self.chance(0.6) else ["cast", "int64", self.integer_scalar()]
+            bound = self.bound(self.random.choice(self.arrays)) if self.chance(0.6) else self.integer_scalar()
             return ["cmp", self.random.choice(("<", "<=", ">", ">=")), place, bound]
         return self.comparison(self.tile(x, 1), self.tile(x, 0)) if roll < 0.75 else self.truth()
 

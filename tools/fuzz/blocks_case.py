@@ -26,7 +26,8 @@ class Case:
     arrays: role, dtype, how many elements a program may use, and of a total its atomic. shared: dtype and size.
     views: of each argument, the array in whose memory it lies, and where it starts there. seed: of the contents.
     leads: of each array's memory, elements that stand in front of it. pointers: the arrays whose ends the kernel does not know.
-    threads: of a block; None where the extents decide. entry: which one runs; "" where the launch decides.
+    has_sizes: the kernel gets as arguments how many elements of each array a program may use. threads: of a block; None where
+    the extents decide. entry: which one runs; "" where the launch decides.
     """
 
     extents: list[int]
@@ -40,6 +41,7 @@ class Case:
     body: list[Tree]
     leads: list[int] = field(default_factory=list)
     pointers: list[int] = field(default_factory=list)
+    has_sizes: bool = False
     threads: int | None = None
     entry: str = ""
 

@@ -161,6 +161,11 @@ def _places(case: Case) -> list[tuple[int, slice]]:
     return [(root, slice(start, start + length)) for (root, start), length in zip(starts, lengths)]
 
 
+def _numbers(case: Case) -> list[int]:
+    """Return the arguments that are numbers."""
+    return [N, *([row[2] for row in case.arrays] if case.has_sizes else [])]
+
+
 def _contents(generator: np.random.Generator, dtype: Any, size: int) -> Array:
     numbers = generator.integers(-9 if dtype.is_signed or dtype.is_float else 0, 99, size)
     return numbers % 2 == 0 if dtype is bool_ else numbers.astype(dtype.numpy)
@@ -191,7 +196,7 @@ def in_cpython(case: Case, module: Any, arguments: Sequence[Array], *, is_revers
     """Run the programs of a case in CPython, where a fragment of threads is that of one."""
     mirrored, module.mirrored = module.mirrored, module.mirrored_in_order
     try:
-        run_programs(module.kernel, tuple(case.axes), (*arguments, N), {}, is_reversed=is_reversed)
+        run_programs(module.kernel, tuple(case.axes), (*arguments, *_numbers(case)), {}, is_reversed=is_reversed)
     finally:
         module.mirrored = mirrored
 
@@ -206,20 +211,21 @@ def _goes_astray(case: Case, kernel: Any) -> bool:
 
 def _on_target(case: Case, kernel: Any, target: str) -> Outcome:
     roots, arguments = _memory(case)
+    numbers = _numbers(case)
     if case.entry:
         kernel = force_entry(kernel, case.entry)
     if target == "interp":
         watch = sk.sanitize(kernel, collect=True, **_UNCHECKED)
-        found = _outcome(roots, lambda: watch[case.axes](*arguments, N))
+        found = _outcome(roots, lambda: watch[case.axes](*arguments, *numbers))
         return replace(found, findings=[str(finding) for finding in watch.report.findings])
     compiled = kernel[case.axes] if case.entry else sk.compile(kernel.specialize(), target)[case.axes]
     if target == "cpu":
-        return _outcome(roots, lambda: compiled(*arguments, N))
+        return _outcome(roots, lambda: compiled(*arguments, *numbers))
     there = [sk.cuda.to_device(root) for root in roots]
     views = [_ViewThere(there[root], part.start, array) for (root, part), array in zip(_places(case), arguments)]
 
     def launch() -> None:
-        compiled(*views, N)
+        compiled(*views, *numbers)
         sk.cuda.synchronize()
 
     found = _outcome([], launch)

@@ -16,7 +16,7 @@ from stagekit_fuzz_blocks import segmented, smaller
 {extents}
 
 @sk.jit({options})
-def kernel({parameters}, n):
+def kernel({parameters}):
     pid = {program}
 """
 _PROGRAM = "sk.program_id(0)", "sk.program_id(0) * sk.num_programs(1) + sk.program_id(1)"
@@ -31,7 +31,7 @@ def kernel_text(case: Case) -> str:
     head = _HEAD.format(
         extents="".join(f"E{k} = {extent}\n" for k, extent in enumerate(case.extents)),
         options=f"threads={case.threads}" if case.threads else "",
-        parameters=", ".join(_parameter(case, k) for k in range(len(case.arrays))),
+        parameters=", ".join(_parameters(case)),
         program=_PROGRAM[len(case.axes) - 1],
     )
     head += "".join(f"    i{k} = sk.arange(0, E{k})\n" for k in range(len(case.extents)))
@@ -41,8 +41,12 @@ def kernel_text(case: Case) -> str:
     return head + body
 
 
-def _parameter(case: Case, k: int) -> str:
-    return f"a{k}: sk.Pointer(sk.{case.arrays[k][1]})" if k in case.pointers else f"a{k}"
+def _parameters(case: Case) -> Iterator[str]:
+    for k, (_, dtype, *_) in enumerate(case.arrays):
+        yield f"a{k}: sk.Pointer(sk.{dtype})" if k in case.pointers else f"a{k}"
+    yield "n"
+    if case.has_sizes:
+        yield from (f"z{k}" for k in range(len(case.arrays)))
 
 
 def _lines(body: list[Tree], indent: int) -> Iterator[str]:
@@ -101,6 +105,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "n": lambda: "n",
     "pid": lambda: "pid",
     "len": lambda k: f"len(a{k})",
+    "size": lambda k: f"z{k}",
     "lit": lambda number: str(number),
     "full": lambda x, value: f"(i{x} * 0 + {_of(value)})",
     "filled": lambda x, value, dtype: f"sk.full(E{x}, {_of(value)}, sk.{dtype})",
@@ -132,7 +137,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "load": _load,
     "through": lambda p, mask: _access("load", p, mask=mask),
     "at": lambda name, index: f"{name}[{_of(index)}]",
-    "own": lambda size, index: f"(pid * {size} + {_of(index)})",
+    "own": lambda size, index: f"(pid * {_of(size) if isinstance(size, list) else size} + {_of(index)})",
     "atomic": _atomic,
 }
 Lines = Iterator[str | list[Tree]] | tuple[str | list[Tree], ...]

@@ -45,7 +45,7 @@ class Values:
     """Draws expressions of one case. extents, tiles, ...: those of the case. loops: the loops around a statement.
 
     masks: of each mask that only narrows, its extent's number and which elements it never leaves. moving: of each tile of
-    indices that moves, its extent's number.
+    indices that moves, its extent's number. has_sizes: the kernel gets as arguments how many elements of each array it may use.
     """
 
     random: random.Random
@@ -59,6 +59,7 @@ class Values:
     masks: list[tuple[int, int]] = field(default_factory=list)
     moving: list[int] = field(default_factory=list)
     programs: int = 1
+    has_sizes: bool = False
     loops: int = 0
 
     def chance(self, share: float) -> bool:
@@ -98,22 +99,22 @@ class Values:
 
         is_for_store: no two elements have one number.
         """
-        size = row[2]
+        size, bound = row[2], self.bound(row)
         i: Tree = ["i", x]
-        below = _below(i, size)
+        below = _below(i, bound)
         step = self.random.randint(1, 9)
         forms: list[tuple[Tree, Tree | None]] = [
             (i, below), (i, below),
-            (["bin", "-", ["lit", size - 1], i], below),
-            (["bin", "%", ["bin", "+", i, ["lit", step]], ["lit", size]], below),
+            (["bin", "-", ["bin", "-", bound, ["lit", 1]], i], below),
+            (["bin", "%", ["bin", "+", i, ["lit", step]], bound], below),
             *[(i, ["m", k]) for k, (extent, limit) in enumerate(self.masks) if extent == x and limit <= size] * 2,
-            *[(["o", k], _within(["o", k], size)) for k, extent in enumerate(self.moving) if extent == x],
-            *[self.shifted(i, level, size) for level in range(self.loops)],
+            *[(["o", k], _within(["o", k], bound)) for k, extent in enumerate(self.moving) if extent == x],
+            *[self.shifted(i, level, bound) for level in range(self.loops)],
         ]  # fmt: skip
         if math.gcd(step, size) == 1:
-            forms.append((["bin", "%", ["bin", "*", i, ["lit", step]], ["lit", size]], below))
+            forms.append((["bin", "%", ["bin", "*", i, ["lit", step]], bound], below))
         if not is_for_store:
-            forms.append((["bin", "%", ["cast", "int64", self.tile(x, 1)[0]], ["lit", size]], None))
+            forms.append((["bin", "%", ["cast", "int64", self.tile(x, 1)[0]], bound], None))
             forms.append((["bin", "%", i, ["lit", self.random.randint(1, size)]], None))
         index, mask = self.random.choice(forms)
         if self.chance(0.2):
@@ -121,10 +122,17 @@ class Values:
             mask = more if mask is None else ["bin", "&", mask, more]
         return self.in_part(row, index), mask
 
-    def shifted(self, i: Tree, level: int, size: int) -> tuple[Tree, Tree]:
-        """Return indices that a loop moves on, and the mask that keeps them in `size` elements."""
+    def bound(self, row: Tree) -> Tree:
+        """Return how many elements of memory a program may use: known while specialising, or for a launch alone."""
+        k = next((k for k, each in enumerate(self.arrays) if each is row), None)
+        if k is None or not self.has_sizes or self.chance(0.4):
+            return ["lit", row[2]]
+        return ["len", k] if row[0] == "in" and k not in self.pointers and self.chance(0.3) else ["size", k]
+
+    def shifted(self, i: Tree, level: int, bound: Tree) -> tuple[Tree, Tree]:
+        """Return indices that a loop moves on, and the mask that keeps them below `bound`."""
         place = ["bin", "+", i, ["bin", "*", ["cast", "int64", ["k", level]], ["lit", self.random.choice((1, 4, 8))]]]
-        return place, _within(place, size)
+        return place, _within(place, bound)
 
     def place(self, row: Tree) -> Tree:
         """Return a number of one element within a program's part."""
@@ -134,11 +142,11 @@ class Values:
         return self.in_part(row, number)
 
     def in_part(self, row: Tree, index: Tree) -> Tree:
-        return ["own", row[2], index] if row[0] == "own" else index
+        return ["own", self.bound(row), index] if row[0] == "own" else index
 
     def order(self, access: str, row: Tree) -> list[Tree]:
         """Draw an order and a scope, as further parts of an access; most have none. Programs meet at a "total"."""
-        if "placement" not in self.features or not self.chance(0.06):
+        if "placement" not in self.features or row[1] == "bool_" or not self.chance(0.06):
             return []
         scopes = ("gpu", "sys") if row[0] == "total" else ("block", "gpu", "sys")
         return [[self.random.choice(_ORDERS[access]), self.random.choice(scopes)]]
@@ -355,9 +363,9 @@ class Values:
         return ["cmp", self.random.choice(_COMPARISONS), a, b]
 
 
-def _below(index: Tree, size: int) -> Tree:
-    return ["cmp", "<", index, ["lit", size]]
+def _below(index: Tree, bound: Tree) -> Tree:
+    return ["cmp", "<", index, bound]
 
 
-def _within(index: Tree, size: int) -> Tree:
-    return ["bin", "&", ["cmp", ">=", index, ["lit", 0]], _below(index, size)]
+def _within(index: Tree, bound: Tree) -> Tree:
+    return ["bin", "&", ["cmp", ">=", index, ["lit", 0]], _below(index, bound)]
