@@ -16,8 +16,8 @@ entries      `force_entry`: one of the bodies that a kernel may have
 launching    one launch as a value, and as text to paste
 oracle       `run_in_python`: a block-level kernel run by CPython
 
-The pytest plugin, with options and markers, is `pytest_stagekit.py` beside the package. Names are imported when first used:
-Hypothesis only where there is a check.
+The pytest plugin, with options and markers, is `pytest_stagekit.py` beside the package; `plugin` names it where stagekit is not
+installed. Names are imported when first used: Hypothesis only where there is a check.
 """
 
 from __future__ import annotations

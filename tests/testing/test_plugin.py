@@ -57,6 +57,21 @@ def test_nothing_is_imported_for_tests_that_do_not_ask(project: pytest.Pytester)
     project.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("installed", (True, False))
+def test_a_checkout_names_the_plugin_itself(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    """With an installation beside it too, as it was announced already."""
+    if not installed:
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    tests = "def test_it(stagekit_target):\n    launch()\n"
+
+    checked = run(project, tests, "-p", "stagekit.testing.plugin", "--stagekit-target", "cpu", "--stagekit-sanitize")
+
+    checked.assert_outcomes(failed=1)
+    checked.stdout.fnmatch_lines(["*BLOCK_RACE*"])
+
+
 def test_a_race_fails_a_test_only_when_launches_are_checked(project: pytest.Pytester) -> None:
     tests = "def test_it():\n    launch()\n"
 
