@@ -7,6 +7,7 @@ that pytest takes it once, whichever comes first.
 from __future__ import annotations
 
 import pytest
+
 import pytest_stagekit
 
 

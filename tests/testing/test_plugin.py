@@ -57,7 +57,7 @@ def test_nothing_is_imported_for_tests_that_do_not_ask(project: pytest.Pytester)
     project.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("installed", (True, False))
+@pytest.mark.parametrize("installed", [True, False])
 def test_a_checkout_names_the_plugin_itself(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
