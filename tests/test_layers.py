@@ -127,6 +127,23 @@ def test_importing_the_package_imports_no_kernels() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """A package's `__init__` shows what is in it, so it counts as none; the library imports `stagekit` itself."""
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES}
+    ahead = {name: {each for each in _modules_imported(path) if each in names} for name, path in names.items()}
+    while leaves := {name for name, imported in ahead.items() if not imported & ahead.keys()}:
+        ahead = {name: imported for name, imported in ahead.items() if name not in leaves}
+
+    assert {} == ahead, "these modules import each other, or one that does"
+
+
+def _modules_imported(path: Path) -> set[str]:
+    """The modules that a file imports, also as `from stagekit.ir import ops`."""
+    froms = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    named = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
+    return {*imports_of(path), *named}
+
+
 def test_every_module_has_a_room() -> None:
     known = {*GROUND, *ROOMS, *SEES_EVERYTHING, *SEES_PUBLIC_NAMES}
 
