@@ -177,7 +177,10 @@ class _Access:
 
 
 class _Order:
-    """Finds the statements that must begin with a barrier. reasons: by their `statement`, why."""
+    """Finds the statements that must begin with a barrier. reasons: by their `statement`, why.
+
+    sized, given, apart: as in `sequential`. is_rough: in this run, arrays alone tell accesses apart; addresses are not looked at.
+    """
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ MOST = 1024  # elements that can be asked for
 def topk_kernel(dtype: Dtype, K: int, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[rows](x, values, indices)`, the K largest of each row; K is below BLOCK.
 
-    Of the first BLOCK elements the K best are found, then again and again of these and the next BLOCK - K. Of equal elements the
-    earlier one stays in front.
+    A program sorts the first BLOCK elements and keeps the best K; then it sorts these with the next BLOCK - K, and so on to the
+    end of the row. Of equal elements the earlier one stays in front.
     """
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]

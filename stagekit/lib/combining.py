@@ -31,9 +31,10 @@ Exists = Any  # whether a value exists: True or False itself, or a run-time bool
 
 
 class Combiner:
-    """What a function makes of two values, of which the left one comes first. identity: changes no value; None for none.
+    """A user's function of two values, of which the left one comes first in order.
 
-    Where one of the two may be missing, the function runs under a condition, or the identity stands in.
+    identity: a value that changes no other; None where the user gave none. It stands in where one of the two values is missing;
+    without it the function runs under the condition that both exist.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ specialised:
 Which thread holds which element, and in which vectors, a `Layout` says. Where the index that it gives is not below the tile's
 extent there is no such element: loads, stores and atomics do not touch memory there, and reductions leave it out.
 
-The vectors of all tiles of one layout line up, whatever their dtypes. An elementwise operation is one op for each vector.
+The vectors of all tiles of one layout line up, whatever their dtypes. An elementwise operation is one op for each vector. One
+access loads or stores a vector whose elements are known to be neighbours in memory (`weak`); others take one for each element.
 Pointers are held as single elements. Tiles of several axes are made of others, as in NumPy:
 
     rows, cols = sk.arange(0, 64)[:, None], sk.arange(0, 32)[None, :]

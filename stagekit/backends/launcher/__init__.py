@@ -3,7 +3,7 @@
 compiler    from a request, which says what a launcher is made from, to its machine code
 support     the functions that all launchers call
 routine     functions of machine code, written as Python
-values      the numbers and pointers in them
+registers   the numbers and pointers in them
 """
 
 from stagekit.backends.launcher.compiler import ENTRY, CallParameter, LauncherRequest, Part, compile, load_support

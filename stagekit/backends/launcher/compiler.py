@@ -7,9 +7,9 @@ for each entry a function that launches it:
 
     ptr entry(ptr state, ptr slots, ptr destination)                null, without an exception, leaves it to the general way
 
-The code reads and checks the arguments, works out the launch, and runs or enqueues
-the kernel. A call that it does not recognise it hands on, whole, to the Python callable in the STATE, so it decides only what is
-certain. `hostexpr.KINDS` says what the operations of sizes mean; the limits are those of `runtime/launch_config.py`.
+The code reads and checks the arguments, works out the launch, and runs or enqueues the kernel. A call that it does not recognise
+it hands on, whole, to the Python callable in the STATE, so it decides only what is certain. `hostexpr.KINDS` says what the
+operations of sizes mean; the limits are those of `runtime/launch_config.py`.
 
 No LLVM pass runs over a launcher, since somebody waits for it: it is a straight line of loads, comparisons and calls. What it
 asks of each argument are constants in its code, which the functions of `support/` read:

@@ -59,7 +59,10 @@ class _Range:
 
 
 class _Exchanged(type):
-    """The class of what stands for one of Python's own types: it makes other objects, and has the same instances."""
+    """The metaclass of a class that stands for one of Python's own, as `int`.
+
+    A call of the class runs `make`; `isinstance(value, cls)` asks whether `value` is a `python`.
+    """
 
     python: type
     make: Callable[..., Any]
