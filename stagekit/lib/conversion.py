@@ -22,7 +22,7 @@ _MOST_PADDING = 16  # bytes between two rows
 
 
 def wait(threads: int) -> None:
-    """Wait for the block, by the barrier of a warp where that is all of it."""
+    """Let the threads of the block wait for each other. threads: how many there are; one warp needs its own barrier only."""
     if threads > WARP:
         sk.syncthreads()
     else:
