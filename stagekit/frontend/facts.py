@@ -27,7 +27,7 @@ from typing import NamedTuple
 from stagekit.dtypes import DType, bool_, uint64
 from stagekit.frozen import frozen
 from stagekit.hostexpr import KINDS, HostExpr, HostOp, Slot
-from stagekit.ir import BinaryKind, Builder, Op, Pointer, Scalar, Value, flow, ops
+from stagekit.ir import INDEX, BinaryKind, Builder, Op, Pointer, Scalar, Value, flow, ops
 from stagekit.ir.intervals import Intervals
 from stagekit.ir.ops import CompareKind, UnaryKind
 
@@ -79,6 +79,7 @@ class Facts:
     """The questions of one trace. is_quick: whether what depends on arguments may be taken for granted.
 
     arguments: the parameters. loops: by the index of a loop, where it starts and its step. asked: the facts so far, in order.
+    missed: the values that have stood in the way of an answer.
     """
 
     def __init__(self, builder: Builder, intervals: Intervals, *, is_quick: bool) -> None:
@@ -88,6 +89,7 @@ class Facts:
         self.arguments: dict[Value, Argument] = {}
         self.loops: dict[Value, tuple[Value, Value]] = {}
         self.asked: list[Multiple | Predicate] = []
+        self.missed: set[Value] = set()
         self._sums: dict[Value, Polynomial] = {}
         self._iterations: dict[Value, Value] = {}
         self._inside: dict[Value, Op] = {}  # the ops that are under a condition, by their results
@@ -110,6 +112,8 @@ class Facts:
         needed = []
         for unknown, terms in self._by_unknowns(found).items():
             left = self._reduced(terms, divisor)
+            if unknown and left:
+                self.missed.update(unknown)
             if unknown and left and not any(left):
                 raise Unanswerable("it depends on more than the arguments")
             if left:
@@ -279,6 +283,23 @@ class Facts:
         if found is None:
             found = self._sums[value] = self._computed(value)
         return found
+
+    def step(self, now: Value, before: Value) -> Polynomial | None:
+        """Return `now - before`, if it is a sum of products of arguments: what each turn of a loop adds."""
+        if not isinstance(now.type, Pointer) and not (isinstance(now.type, Scalar) and now.type.dtype.is_integer):
+            return None
+        apart = _added(self._sum(now), self._sum(before), -1)
+        terms = {product: c % 2**_WORD for product, c in apart.terms.items() if c % 2**_WORD}
+        is_known = all(value in self.arguments for product in terms for value in product)
+        return Polynomial(terms, apart.bits) if is_known else None
+
+    def carry(self, value: Value, start: Value | int, step: Polynomial) -> None:
+        """Take `value`, which a loop carries, for `start` and some times `step` from now on."""
+        begun = self._sum(start) if isinstance(start, Value) else Polynomial({(): start}, _WORD)
+        turns = Polynomial({(Value(INDEX, "turns"),): 1}, _WORD)
+        width = _WORD if isinstance(value.type, Pointer) else value.type.dtype.bits
+        found = _added(begun, _multiplied(step, turns), 1)
+        self._sums[value] = Polynomial(found.terms, min(found.bits, width))
 
     def _computed(self, value: Value) -> Polynomial:
         if value not in self.arguments:

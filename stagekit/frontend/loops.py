@@ -34,6 +34,7 @@ from stagekit.frontend.control import (
     zero_of,
 )
 from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValue, StagingError, StructureChange
+from stagekit.frontend.facts import Polynomial
 from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
 from stagekit.frontend.numbers import is_numeric, own_type
 from stagekit.frontend.tracer import VALUE, Assigned, BecomesRunTime, Frame, Tracer
@@ -54,6 +55,9 @@ class LeafType:
 
 
 Leaves = list[LeafType | None]
+Steps = dict[
+    int, Polynomial | None
+]  # by the number of a value among those that an item carries; None for no such thing
 
 
 @dataclass
@@ -79,6 +83,8 @@ class Item:
     others: list[Any] = field(default_factory=list)  # other containers that it holds at the end of an iteration
     roots: set[int] = field(default_factory=set)  # ids of the containers older than the loop that it may be or hold
     unlike: Any = None  # what the body gives that does not correspond to `start`: see `control.settled`
+    steps: Steps = field(default_factory=dict)  # what each turn adds to a carried value, as this round takes it
+    found_steps: list[Steps] = field(default_factory=list)  # what the parts of this round have added
 
     @property
     def name(self) -> str:
@@ -150,6 +156,7 @@ class CarriedLocations:
         for item in self.items.values():
             pairs = zip(item.leaves, leaves_of(item.shape), strict=True)
             item.incoming = queue[: sum(leaf is not None for leaf in item.leaves)]
+            self._bind_steps(item)
             leaves = [wrapped(queue.pop(0), leaf.is_weak) if leaf else static for leaf, static in pairs]
             if is_after or not item.is_body_only:
                 held = with_leaves(self.tracer, item.shape, leaves, item.is_free, item.others)
@@ -179,7 +186,35 @@ class CarriedLocations:
         if found is None or item.found != item.leaves or before != item.leaves:  # the round will be thrown away
             return [zero_of(self.tracer, leaf.type) for leaf in item.leaves if leaf]
         pairs = zip(leaves_of(now), item.leaves, strict=True)
-        return [self._init(leaf, expected) for leaf, expected in pairs if expected]
+        values = [self._init(leaf, expected) for leaf, expected in pairs if expected]
+        self._note_steps(item, values)
+        return values
+
+    # -- what moves by a step ---------------------------------------------------------------------------------------
+
+    def _bind_steps(self, item: Item) -> None:
+        """Say what is known of the carried values that move by a step."""
+        starts = [start for start, leaf in zip(leaves_of(item.start), item.leaves) if leaf] if item.steps else []
+        for place, step in item.steps.items():
+            start = starts[place]
+            if step is not None:
+                begun = start.value if isinstance(start, Address | Number) else int(start)
+                self.tracer.facts.carry(item.incoming[place], begun, step)
+
+    def _note_steps(self, item: Item, values: Sequence[Value]) -> None:
+        """Note what has been added to the carried values of which that matters: their multiples were asked for in vain."""
+        facts = self.tracer.facts
+        places = [p for p, before in enumerate(item.incoming) if before in facts.missed or p in item.steps]
+        item.found_steps.append({place: facts.step(values[place], item.incoming[place]) for place in places})
+
+    def _revise_steps(self, item: Item) -> bool:
+        """Take the steps that the round found for the next one; return whether any are new. What was wrong once is no step."""
+        *first, last = item.found_steps or [{}]
+        item.found_steps = []
+        is_moved_before = {place for each in first for place, step in each.items() if step is None or step.terms}
+        found = {**item.steps, **{place: None if place in is_moved_before else step for place, step in last.items()}}
+        before, item.steps = item.steps, {p: s if item.steps.get(p, s) == s else None for p, s in found.items()}
+        return before != item.steps and any(step is not None for step in (*before.values(), *item.steps.values()))
 
     def _note_container(self, item: Item, now: Any) -> None:
         """Record the container that an item holds now: the next iteration finds a copy, which would not follow its changes."""
@@ -245,7 +280,12 @@ class CarriedLocations:
             if item.found is not None:
                 item.leaves = [_wider(a, b) for a, b in zip(item.leaves, item.found)] if only_widening else item.found
             item.found = None
-        return bool(lost or unlike) or is_shared or before != [item.leaves for item in self.items.values()]
+        is_revised = bool(lost or unlike) or is_shared or before != [item.leaves for item in self.items.values()]
+        if is_revised:  # a round of wrong types says nothing of steps
+            for item in self.items.values():
+                item.steps, item.found_steps = {}, []
+        has_new_steps = [self._revise_steps(item) for item in self.items.values()]
+        return is_revised or any(has_new_steps)
 
     def _settle(self, item: Item) -> None:
         """Carry an item as it meets what the body gives."""

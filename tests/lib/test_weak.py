@@ -14,7 +14,7 @@ import stagekit as sk
 from stagekit.backends import ptxas
 from stagekit.kernels.normalizing import layernorm_kernel, rmsnorm_kernel, softmax_kernel
 from stagekit.kernels.pointwise import elementwise_kernel
-from stagekit.testing import force_entry
+from stagekit.testing import force_entry, run_in_python
 from tests import places
 
 EXTENT = 1024
@@ -254,3 +254,67 @@ def test_row_kernels_access_16_bytes_at_once_and_spill_nothing(dtype) -> None:
         code = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
         accesses = set(re.findall(r"\b(?:LDG|STG|LDL|STL|LD|ST)\b[.\w]*", code))
         assert accesses == {"LDG.E.128", "STG.E.128"}, (name, accesses)
+
+
+MOVES = {  # what a turn makes of a pointer, and whether vectors stay whole where arguments allow
+    "by a constant": (lambda p, q, k, n, step: p + 64, True),
+    "by a constant in two steps": (lambda p, q, k, n, step: p + 32 + 32, True),
+    "back": (lambda p, q, k, n, step: p - 64 + 2 * n, True),
+    "by an argument": (lambda p, q, k, n, step: p + n, True),
+    "by an odd constant": (lambda p, q, k, n, step: p + 3, False),
+    "by the number of the turn": (lambda p, q, k, n, step: p + k, False),
+    "by what is loaded": (lambda p, q, k, n, step: p + sk.load(step), False),
+    "in some turns": (lambda p, q, k, n, step: p + 64 if k % 2 == 1 else p, False),
+    "to another pointer": (lambda p, q, k, n, step: q + 1, False),
+    "in an inner loop": (lambda p, q, k, n, step: moved_by_a_loop(p, k), False),
+}
+
+
+@sk.inline
+def moved_by_a_loop(p, k):
+    for _ in range(k):
+        p += 4
+    return p
+
+
+@sk.jit
+def strolling(x, out, step, n, turns, BLOCK: sk.constexpr, MOVE: sk.constexpr, WHILE: sk.constexpr):
+    """Each turn of a loop loads from where p is and stores to where q is; both move, and so does the bound of a mask."""
+    i = sk.arange(0, BLOCK)
+    start = x + BLOCK + i
+    p, q, end = start, out + i, n
+    if WHILE:
+        k = 0
+        while k < turns:
+            sk.store(q, sk.load(p, mask=i < end, other=-1), mask=i < BLOCK)
+            p, q, end = MOVE(p, start, k, n, step), q + BLOCK, end - 8
+            k += 1
+    else:
+        for k in range(turns):
+            sk.store(q, sk.load(p, mask=i < end, other=-1), mask=i < BLOCK)
+            p, q, end = MOVE(p, start, k, n, step), q + BLOCK, end - 8
+
+
+@each_place
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("is_while", [False, True])
+@pytest.mark.parametrize("n", [1024, 1022])
+def test_a_pointer_that_moves_round_a_loop_keeps_vectors_whole_only_where_each_turn_does(
+    place, name, is_while, n
+) -> None:
+    move, is_wide = MOVES[name]
+    arrays = [np.tile(X, 2), np.zeros(4 * EXTENT, np.float32), np.array([5], np.int32)]
+    _, wanted, _ = expected = [array.copy() for array in arrays]
+    run_in_python(strolling, (1,), *expected, n, 4, EXTENT, move, is_while)
+
+    _, found, _ = run(place, strolling[1], arrays, n, 4, EXTENT, move, is_while)
+
+    np.testing.assert_array_equal(found, wanted)
+    types = {
+        "x": sk.Tensor((None,), sk.float32),
+        "out": sk.Tensor((None,), sk.float32),
+        "n": sk.int32,
+        "turns": sk.int32,
+    }
+    kernel = strolling.specialize(BLOCK=EXTENT, MOVE=move, WHILE=is_while, step=sk.Tensor((None,), sk.int32), **types)
+    assert bool(re.search(r"= load .*count=4", str(force_entry(kernel, "quick").ir))) == is_wide
