@@ -83,6 +83,7 @@ _SECTIONS = {
                 "sort",
                 "argsort",
                 "topk",
+                "dot",
                 "gather",
                 "histogram",
                 "warp_reduce",
@@ -145,7 +146,7 @@ def _attribute_rows() -> Iterator[Row]:
     for kind, owner in (("number", Number), ("pointer", Address), ("array", Array)):
         for attribute in ATTRIBUTES[owner].values():
             yield f"`.{attribute.written}`", kind, attribute.doc
-    for written in ("dtype", "shape", "to(dtype)"):
+    for written in ("dtype", "shape", "ndim", "extent", "T", "trans(*order)", "reshape(*shape)", "to(dtype)"):
         yield f"`.{written}`", "tile", str(inspect.getdoc(getattr(sk.Tile, written.partition("(")[0])))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -485,6 +485,9 @@ def _ptr_to(site: Site, array: Array) -> BoundMethod:
     return BoundMethod(array, "ptr_to", lambda *index: element_pointer(site, array, index))
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
 class Attribute(NamedTuple):
     """An attribute of a stand-in: how it is written, how it is read, and what it is."""
 
@@ -523,6 +526,20 @@ _ARRAY = _table(
     Attribute("ptr_to(i, j, ...)", _ptr_to, "The pointer to one element of an array, by its index on each axis."),
 )
 ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
+
+
+def method_of_arrays(written: str, doc: str) -> Callable[[F], F]:
+    """Make a function of the library a method of arrays, which are its first argument."""
+
+    def register(function: F) -> F:
+        def read(site: Site, array: Array) -> BoundMethod:
+            return BoundMethod(array, name, lambda *args, **named: site.invoke(function, [array, *args], named))
+
+        (name,) = method = _table(Attribute(written, read, doc))
+        _ARRAY.update(method)
+        return function
+
+    return register
 
 
 def _size(site: Site, array: Array) -> Extent:

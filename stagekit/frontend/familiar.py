@@ -49,6 +49,7 @@ _ELSEWHERE = _by_name({
     "kernel": "`sk.jit`",
     "launch": "`kernel[grid, block](...)`",
     "take": "`sk.gather(tile, index)`",
+    "matmul": "`sk.dot(a, b)`",
     "bincount": "`sk.histogram(tile, bins)`",
     "associative_scan": "`sk.scan(tile, combine)`",
     "random uniform": "`sk.rand(seed, offset)`",
@@ -60,7 +61,6 @@ _ELSEWHERE = _by_name({
 
 # What other systems have and stagekit lacks, and what to do instead.
 _ABSENT = _by_name({
-    "dot matmul dot_scaled": "there is no product of tiles yet: examples/matmul_tiled.py multiplies matrices",
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
     "flip cat join split": "compute addresses, or use `sk.gather(tile, index)`",
     "broadcast_to broadcast": "tiles broadcast where they meet others: `x[:, None]` has shape (M, 1)",
@@ -116,7 +116,7 @@ _OF_TILES = _by_name({
     "min amin": "`sk.reduce_min(v)`",
     "any all argmax argmin cumsum cumprod sort argsort": "a function, as in `sk.any(v)` or `sk.argmax(v)`",
     "mean": "`sk.reduce_sum(v) / len(v)`",
-    "dot vdot inner": "`sk.reduce_sum(v * w)`",
+    "dot matmul": "`sk.dot(v, w)` of matrices, and `sk.reduce_sum(v * w)`",
     "size": "`v.extent`",
     "flatten ravel": "`v.reshape(-1)`",
     "transpose permute": "`v.trans(1, 0)`",

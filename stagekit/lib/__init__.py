@@ -4,7 +4,9 @@ The modules import only `stagekit`'s public names, and their functions are stage
 `@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`.
 """
 
+from stagekit.lib import parts as parts  # makes `A.tile` known
 from stagekit.lib.exchange import gather, histogram
+from stagekit.lib.products import dot
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import (
     argmax,
@@ -23,6 +25,6 @@ from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [
     "Tile", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "count_nonzero", "cumprod", "cumsum",
-    "full", "gather", "histogram", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
+    "dot", "full", "gather", "histogram", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
     "reduce_sum", "scan", "sort", "topk", "warp_reduce", "zeros",
 ]  # fmt: skip

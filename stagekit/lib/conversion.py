@@ -52,7 +52,9 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     found = registers_for(source, target)
     if found is not None:
         return [elements[register] for register in found]
-    scratch = Scratch(source, target, sk._dtype_of(elements[0]))
+    dtype = sk._dtype_of(elements[0])
+    gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
+    scratch = Scratch(source.shape, gap, dtype)
     scratch.store(elements, source)
     wait(source.threads)
     result = scratch.load(target)
@@ -62,7 +64,7 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
 
 def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
     """Return, in every thread, the element of a tile at an index, a number for each axis."""
-    scratch = Scratch(layout, layout, sk._dtype_of(elements[0]))
+    scratch = Scratch(layout.shape, 0, sk._dtype_of(elements[0]))
     scratch.store(elements, layout)
     wait(layout.threads)
     steps = [_MULTIPLY(i, stride) for i, stride in zip(index, strides_of(layout.shape, scratch.gap))]
@@ -72,12 +74,11 @@ def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
 
 
 class Scratch:
-    """A tile in shared memory, for two layouts. gap: elements between its rows."""
+    """A tile in shared memory. gap: elements between its rows."""
 
-    def __init__(self, source: Layout, target: Layout, dtype: Any) -> None:
-        is_reshaped = source.shape != target.shape
-        self.gap = 0 if is_reshaped else _best_gap(source, target, dtype.itemsize)
-        *others, last = source.shape
+    def __init__(self, shape: Shape, gap: int, dtype: Any) -> None:
+        *others, last = shape
+        self.gap = gap
         self.itemsize: int = dtype.itemsize
         self.array = sk.alloc_shared((math.prod(others) * (last + self.gap),), dtype, align=16)
 
@@ -141,12 +142,12 @@ def access_width(layout: Layout, gap: int, itemsize: int) -> int:
 
 
 @functools.cache
-def _best_gap(source: Layout, target: Layout, itemsize: int) -> int:
-    """Return the gap between rows for which both layouts access memory in the fewest steps."""
-    if len(source.shape) == 1:
+def best_gap(layouts: tuple[Layout, ...], itemsize: int, multiple: int = 1) -> int:
+    """Return the gap between rows, a multiple of a number, with which layouts of one shape access memory in the fewest steps."""
+    if len(layouts[0].shape) == 1:
         return 0
-    gaps = range(_MOST_PADDING // itemsize + 1)
-    return min(gaps, key=lambda gap: (steps(source, gap, itemsize) + steps(target, gap, itemsize), gap))
+    gaps = range(0, max(_MOST_PADDING // itemsize, multiple) + 1, multiple)
+    return min(gaps, key=lambda gap: (sum(steps(layout, gap, itemsize) for layout in layouts), gap))
 
 
 @functools.cache

@@ -183,6 +183,12 @@ class Layout:
         return replace(self, shape=shape, registers=moved(self.registers), lanes=moved(self.lanes))
 
 
+def layout_of(shape: Shape, threads: int, registers: Sequence[Digit], lanes: Sequence[Digit], width: int) -> Layout:
+    """Return the layout with these digits, of which those of one value say nothing."""
+    kept = [tuple([digit for digit in digits if digit.radix > 1]) for digits in (registers, lanes)]
+    return Layout(shape, threads, kept[0], kept[1], width)
+
+
 def both(one: Any, other: Any) -> Any:
     """Return whether both hold, of which True itself costs nothing."""
     if one is True or other is True:
@@ -234,17 +240,16 @@ def blocked(shape: Shape, threads: int, width: int = 1, fastest: int | None = No
     """
     axes = [*range(len(shape))][::-1]
     axes.sort(key=lambda axis: axis != fastest)  # else the last one comes first
-    registers = [Digit(width, axes[0], 1)] if width > 1 else []
+    registers = [Digit(width, axes[0], 1)]
     lanes, left = list[Digit](), threads
     for axis in axes:
         step = width if axis == axes[0] else 1
         wanted = -(-shape[axis] // step)
         radix = left if axis == axes[-1] else math.gcd(left, 1 << (wanted - 1).bit_length())
-        lanes += [Digit(radix, axis, step)] if radix > 1 else []
+        lanes.append(Digit(radix, axis, step))
+        registers.append(Digit(-(-wanted // radix), axis, step * radix))
         left //= radix
-        if wanted > radix:
-            registers.append(Digit(-(-wanted // radix), axis, step * radix))
-    return Layout(shape, threads, tuple(registers), tuple(lanes), width)
+    return layout_of(shape, threads, registers, lanes, width)
 
 
 def width_for(shape: Shape, threads: int, most: int, axis: int = -1) -> int:

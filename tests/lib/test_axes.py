@@ -219,6 +219,36 @@ def test_rows_of_a_matrix_are_normalised_together(place, rows, n, dtype) -> None
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=2e-6 if dtype == np.float32 else 4e-3, atol=1e-6)
 
 
+# -- parts of arrays ------------------------------------------------------------------------------------------------------------
+
+
+@sk.jit
+def copied_in_parts(x, out, M: sk.constexpr, N: sk.constexpr):
+    """Parts that begin before an array and end past it, of arrays with any strides; atomics, and masks besides."""
+    row, column = (sk.program_id(0) - 1) * M + 1, sk.program_id(1) * N - 2
+    v = sk.load(x.tile((row, column), (M, N)), other=7)
+    sk.store(out.T.tile((column, row), (N, M)), v.T, v.T < 8)
+    sk.atomic_add(out.tile((row, column), (M, N)), v, mask=(v > 5) & (sk.arange(0, N) < 3))
+    sk.store(x[0].tile(column, N), v[0, 0] * 0, mask=sk.arange(0, N) < 0)
+
+
+@each_place
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from([1, 4, 16, 33]), st.sampled_from([4, 8, 32]), st.integers(1, 40), st.integers(1, 70), st.booleans()
+)
+def test_parts_of_arrays_leave_out_what_is_not_there(place, M, N, m, n, is_turned) -> None:
+    x = np.random.default_rng(m).integers(0, 9, (n, m) if is_turned else (m, n)).astype(np.int32)
+    x = x.T if is_turned else x
+
+    _, out = run(
+        place, copied_in_parts, (-(-(m - 1) // M) + 1, -(-(n + 2) // N)), [x, np.zeros((m, n), np.int32)], M, N
+    )
+
+    is_added = (x > 5) & ((np.arange(n) + 2) % N < 3)
+    np.testing.assert_array_equal(out, np.where(x < 8, x, 0) + np.where(is_added, x, 0))
+
+
 # -- what does not fit ----------------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -242,6 +272,9 @@ REFUSED = {
     "axis": (lambda p, i, x: sk.reduce_sum(x, axis=2), "BAD_SHAPE", "here from -2 to 1"),
     "axis of a scan": (lambda p, i, x: sk.cumsum(x, axis=True), "BAD_SHAPE", "cumsum along axis True"),
     "two shapes": (lambda p, i, x: sk.reduce((x, i), after), "BAD_SHAPE", "reduce of tiles of shapes (4, 8) and (5,)"),
+    "part": (lambda p, i, x: sk.load(p.tile((0, 0), (4, 8))), "BAD_SHAPE", "of an array of 1 axes"),
+    "offset of a part": (lambda p, i, x: sk.load(p.tile(0.5, 4)), "BAD_INDEX", "must be an integer"),
+    "part as a number": (lambda p, i, x: sk.exp(p.tile(0, 4)), "STATIC_ASSERTION", "a part of an array is for memory"),
     "paths": (lambda p, i, x: (x if p[0] > 0 else x.T) + 1, "JOIN_MISMATCH", ""),
 }
 

@@ -69,7 +69,7 @@ REFUSED = {
     ".max": (lambda p, q, n, i, v: v.max(), "NO_ATTRIBUTE", "here it is `sk.reduce_max(v)`"),
     ".min": (lambda p, q, n, i, v: v.min(), "NO_ATTRIBUTE", "here it is `sk.reduce_min(v)`"),
     ".mean": (lambda p, q, n, i, v: v.mean(), "NO_ATTRIBUTE", "here it is `sk.reduce_sum(v) / len(v)`"),
-    ".dot": (lambda p, q, n, i, v: v.dot(v), "NO_ATTRIBUTE", "here it is `sk.reduce_sum(v * w)`"),
+    ".dot": (lambda p, q, n, i, v: v.dot(v), "NO_ATTRIBUTE", "here it is `sk.dot(v, w)` of matrices"),
     "np.mean": (lambda p, q, n, i, v: np.mean(v), "NOT_CALLABLE", "here it is `sk.reduce_sum(v) / len(v)`"),
     "round to digits": (lambda p, q, n, i, v: round(v, 1), "BAD_CALL", "takes no digits"),
     "reduction in a combiner": (

@@ -28,6 +28,7 @@ from stagekit.testing.oracle.values import (
     OracleTile,
     OracleValue,
     at_index,
+    binary,
     check_extents,
     dtype_of,
     elements_in,
@@ -245,6 +246,17 @@ class OracleArray:
             raise refused("=", f"elements of `{self.memory.name}` and {type(value).__name__}", hint)
         store(OraclePointer(self.memory, found), value)
 
+    def tile(self, offsets: Any, shape: Any) -> OraclePart:
+        """Return the part of so many elements from an index on, of which the array may lack some."""
+        starts, sizes = (tuple(each) if isinstance(each, tuple | list) else (each,) for each in (offsets, shape))
+        if not len(starts) == len(sizes) == self.ndim <= MAX_AXES:
+            raise PLACE.error(BadShape(f"a tile of shape {shape} of an array of {self.ndim} axes", ""))
+        index = np.indices(sizes) + np.reshape([_plain_index(each) for each in starts], (-1, *[1] * self.ndim))
+        inside = np.all([(i >= 0) & (i < n) for i, n in zip(index, self.places.shape)], axis=0)
+        places = np.zeros(sizes, np.int64)
+        places[inside] = self.places[tuple(index[:, inside])]
+        return OraclePart(OraclePointer(self.memory, places), OracleTile(inside, dtypes.bool_))
+
     def __add__(self, offset: Any) -> Any:
         return pointer_of(self) + offset
 
@@ -252,6 +264,24 @@ class OracleArray:
 
     def __sub__(self, other: Any) -> Any:
         return pointer_of(self) - other
+
+
+class OraclePart:
+    """What `A.tile` gives: pointers, and of which of them the array has an element."""
+
+    def __init__(self, pointers: OraclePointer, inside: OracleTile) -> None:
+        self.pointers, self.inside, self.dtype = pointers, inside, pointers.dtype
+
+    @property
+    def shape(self) -> Extents:
+        return self.inside.shape
+
+
+def _within(pointer: Any, mask: Any) -> tuple[OraclePointer, Any]:
+    """Return a pointer and a mask, also of a part of an array."""
+    if not isinstance(pointer, OraclePart):
+        return pointer_of(pointer), mask
+    return pointer.pointers, pointer.inside if mask is None else binary("&", pointer.inside, mask)
 
 
 def _plain_index(index: Any) -> Any:
@@ -295,7 +325,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None, order: Any = None, s
 
     Programs run one after another, so every access has the strongest order.
     """
-    at = pointer_of(pointer)
+    at, mask = _within(pointer, mask)
     places, is_on, extent = _lanes("load", at, mask, other)
     found = np.array(np.broadcast_to(elements_in(0 if other is None else other, at.dtype), places.shape))
     at.memory.enter("reads", places[is_on])
@@ -305,7 +335,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None, order: Any = None, s
 
 def store(pointer: Any, value: Any, mask: Any = None, order: Any = None, scope: Any = None) -> None:
     """Write a number or a tile, converted to the dtype of the elements, where `mask` is on."""
-    at = pointer_of(pointer)
+    at, mask = _within(pointer, mask)
     places, is_on, extent = _lanes("store", at, mask, value)
     if extent is not None and at.extents is None:
         raise refused("store", "a tile and one address", "add an arange to the pointer")
@@ -358,7 +388,7 @@ ATOMICS = frozenset({*_UPDATES, *_REPLACE})
 
 def atomic(spec: Intrinsic, pointer: Any, *values: Any, mask: Any = None) -> OracleValue:
     """Update an element, or one for each element of a tile; return the old values, 0 where `mask` is off."""
-    at = pointer_of(pointer)
+    at, mask = _within(pointer, mask)
     places, is_on, extent = _lanes(spec.name, at, mask, *values)
     places = places[is_on]
     given = [np.broadcast_to(elements_in(value, at.dtype), is_on.shape)[is_on] for value in values]

@@ -279,6 +279,19 @@ def _together(values: Sequence[OracleValue], around: tuple[int, ...], axis: int)
     return value_of(np.moveaxis(whole, -1, axis) if stacked.ndim > 1 else whole, values[0].dtype)
 
 
+def _dot(_: Any, a: Any, b: Any, acc: Any = None) -> OracleValue:
+    """The product of matrices: exact where that is possible, of floats within the error of sums in float64."""
+    left, right = _tile(a), _tile(b)
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0] or left.dtype is not right.dtype:
+        raise StagingError(BadShape(f"dot of tiles of shapes {left.shape} and {right.shape}", ""), UNKNOWN)
+    dtype = _sum_dtype(left.dtype)
+    working = dtypes.float64 if dtype.is_float else dtype
+    with np.errstate(all="ignore"):
+        found = left.elements_as(working) @ right.elements_as(working)
+        found = found if acc is None else found + _tile(acc).elements_as(working)
+    return value_of(found, working).to(dtype)
+
+
 TILES: dict[Any, Callable[..., Any]] = {
     sk.reduce: _of_axes(_reduce),
     sk.scan: _of_axes(_scan),
@@ -291,6 +304,7 @@ TILES: dict[Any, Callable[..., Any]] = {
     sk.argmin: _with_axis(_by_numpy(np.argmin, dtypes.int64)),
     sk.any: _with_axis(_by_numpy(np.any, dtypes.bool_)),
     sk.all: _with_axis(_by_numpy(np.all, dtypes.bool_)),
+    sk.dot: _dot,
     sk.sort: _sort,
     sk.argsort: _argsort,
     sk.topk: _topk,

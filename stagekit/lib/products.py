@@ -1,0 +1,129 @@
+"""Products of tiles: `acc = sk.dot(a, b, acc)`.
+
+Both operands go to shared memory, row by row of the common axis. Each thread holds a block of the result, some rows by some
+columns: of each row of an operand it reads what its block needs, in vectors, and adds products of all pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import stagekit as sk
+from stagekit.lib.axes import held
+from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
+from stagekit.lib.layout import WARP, Digit, Layout, layout_of
+from stagekit.lib.reductions import sum_dtype
+from stagekit.lib.tile import Tile, Traced, layout_for
+
+_ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
+
+_VECTOR_BYTES = 16  # of an access of shared memory
+
+
+@sk._kernel_only
+@sk._direct
+def dot(a: Tile, b: Tile, acc: Tile | None = None) -> Tile:
+    """Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).
+
+    Both have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, by fused
+    multiply-add in the order of K; integers below 64 bits in int32 or uint32, and wrap. `acc` has the dtype of the result.
+    """
+    dtype = _checked(a, b, acc)
+    (m, k), n = a.shape, b.shape[1]
+    memory = layout_for((m, n))
+    layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
+    total = (sk.zeros((m, n), dtype) if acc is None else acc).at(layout)
+    left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
+    wait(layout.threads)
+    parts = _Sums(total, left, right).after(k)
+    wait(layout.threads)  # in a loop, the next round writes to the same memory
+    return total.like(parts)
+
+
+def _checked(a: Any, b: Any, acc: Any) -> sk.DType:
+    """Return the dtype of a product. Refused: what is no tile, and shapes and dtypes that do not fit each other."""
+    given = [each for each in (a, b, acc) if each is not None]
+    if not all(isinstance(each, Tile) for each in given):
+        sk.static_assert(False, "dot takes two tiles, and a third one that the product is added to")
+    shapes = " and ".join(str(each.shape) for each in (a, b))
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        sk._refuse_shape(f"dot of tiles of shapes {shapes}", "give tiles of shapes (M, K) and (K, N)")
+    if a.dtype is not b.dtype or a.dtype is sk.bool_ or (a.dtype.is_float and a.dtype.bits < 16):
+        kinds = "float16, bfloat16, float32, float64 or an integer"
+        text = f"dot of {a.dtype.name} and {b.dtype.name}: both are of one dtype, {kinds}"
+        sk.static_assert(False, text)
+    dtype = sum_dtype(a.dtype)
+    if acc is not None and (acc.shape != (a.shape[0], b.shape[1]) or acc.dtype is not dtype):
+        text = f"dot of shapes {shapes} added to {acc.dtype.name} of shape {acc.shape}"
+        sk._refuse_shape(text, f"start with `sk.zeros({(a.shape[0], b.shape[1])}, sk.{dtype.name})`")
+    return dtype
+
+
+def of_product(shape: tuple[int, ...], threads: int, most: int) -> Layout:
+    """Return the layout in which each thread holds a block of a matrix, about as high as wide, whose rows are vectors.
+
+    most: elements of a vector; 1 where the lanes of a warp are one, which hold neighbours of a row then.
+    """
+    rows, columns = shape
+    height, width = (math.gcd(extent, most) for extent in shape)
+    ideal = WARP if most == 1 else 1 << max(round(math.log2(threads * columns / rows) / 2), 0)
+    most_threads = 1 << (-(-columns // width) - 1).bit_length()
+    across = math.gcd(threads, 1 << (min(ideal, most_threads).bit_length() - 1))
+    down = threads // across
+    registers = (
+        Digit(width, 1, 1), Digit(-(-columns // (across * width)), 1, across * width),
+        Digit(height, 0, 1), Digit(-(-rows // (down * height)), 0, down * height),
+    )  # fmt: skip
+    return layout_of(shape, threads, registers, (Digit(across, 1, width), Digit(down, 0, height)), width)
+
+
+class _Rows:
+    """An operand in shared memory: a row for each index of the common axis. axis: of the result, along which its columns are."""
+
+    def __init__(self, tile: Tile, layout: Layout, axis: int, dtype: sk.DType) -> None:
+        source = held(tile).to(dtype)
+        self.width = math.gcd(tile.shape[1], max(_VECTOR_BYTES // dtype.itemsize, 1)) if layout.width > 1 else 1
+        gap = best_gap((source.layout,), dtype.itemsize, self.width)
+        self.pitch = strides_of(tile.shape, gap)[0]
+        self.align = self.width * dtype.itemsize
+        scratch = Scratch(tile.shape, gap, dtype)
+        scratch.store(source.elements, source.layout)
+        first = layout.first([axis])[axis]
+        self.start = _ADD(scratch.array, first)
+        self.offsets = list(dict.fromkeys(offset[axis] for offset in layout.offsets))
+        self.masks = self._masks(first, layout, axis)
+
+    def _masks(self, first: Traced, layout: Layout, axis: int) -> list[Traced]:
+        """Return for each vector whether it exists; True itself where it does in every thread."""
+        last = sum((digit.radix - 1) * digit.stride for digit in layout.lanes if digit.axis == axis)
+        extent = layout.shape[axis]
+        return [True if o + last < extent else _LESS(_ADD(first, o), extent) for o in self.offsets[:: self.width]]
+
+    def row(self, number: int) -> list[Traced]:
+        """Return this thread's part of a row, as vectors."""
+        places = [_ADD(self.start, number * self.pitch + offset) for offset in self.offsets[:: self.width]]
+        masks = [None if mask is True else mask for mask in self.masks]
+        if self.width == 1:
+            return [sk.load(place, mask=mask) for place, mask in zip(places, masks)]
+        return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]
+
+
+class _Sums:
+    """The block of the result that a thread holds. It begins as `total`; `after` adds rows of the operands."""
+
+    def __init__(self, total: Tile, left: _Rows, right: _Rows) -> None:
+        self.left, self.right = left, right
+        self.parts = list(total.vectors_of(total)) if total.layout.width > 1 else total.elements
+        self.is_float = total.dtype.is_float
+
+    def after(self, rows: int) -> list[Traced]:
+        for number in range(rows):
+            column = [each for part in self.left.row(number) for each in sk._lanes(part)]
+            row = self.right.row(number)
+            pairs = [(x, y) for x in column for y in row]
+            self.parts = [self.added(x, y, sum_) for (x, y), sum_ in zip(pairs, self.parts, strict=True)]
+        return self.parts
+
+    def added(self, x: Traced, y: Traced, sum_: Traced) -> Traced:
+        return sk.fma(y, x, sum_) if self.is_float else _ADD(_MULTIPLY(y, x), sum_)
