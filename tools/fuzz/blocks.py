@@ -6,7 +6,8 @@
 Arrays have roles, so that most programs have a meaning: the elements of an "in" array are only read, an "own" array has a
 part for each program, a "total" is updated by one atomic, and of a "near" one, which is only written, the elements need not have
 the bits that they have in CPython. Which programs have no meaning is for the oracle to say. Most programs are short: one of a
-few statements takes a tenth of the time of a long one.
+few statements takes a tenth of the time of a long one. Each leaves out some forms of statements, for many of the others (Groce et
+al., Swarm Testing, ISSTA 2012).
 
 `FEATURES` are what a run may draw or leave out beside the rest.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tools.fuzz.blocks_case import Case, dtype_named_here, may_share
@@ -56,10 +57,11 @@ def draw(seed: int, features: frozenset[str]) -> Case:
 
 @dataclass
 class Drawing(Values):
-    """Draws the statements of one case. budget: how many more. walks: the tiles of pointers that move."""
+    """Draws the statements of one case. budget: how many more. walks: the tiles of pointers that move. forms: of statements."""
 
     budget: int = 0
     walks: int = 0
+    forms: list[_Form] = field(default_factory=list)
 
     def case(self, seed: int) -> Case:
         pick = self.random
@@ -75,6 +77,9 @@ class Drawing(Values):
             self.extents, grid, self.tiles, self.scalars, self.arrays, self.shared, self.views(), seed, [],
             **(self.placed() if "placement" in self.features else {}),
         )  # fmt: skip
+        self.lean()
+        of_features = [form for feature, forms in _OF_FEATURES.items() if feature in self.features for form in forms]
+        self.forms = [form for form in (*_PLAIN, *of_features) if self.chance(0.6)]
         self.budget = pick.choices(_SIZES, _SHARES)[0]
         return case.with_body([*self.starts(), *self.block(self.budget), *self.ends()])
 
@@ -181,9 +186,7 @@ class Drawing(Values):
         return made
 
     def statement(self) -> list[Tree]:
-        of_features = [form for feature, forms in _OF_FEATURES.items() if feature in self.features for form in forms]
-        forms = [*_PLAIN, *(_NESTED if self.loops < 2 else ()), *of_features]
-        found = self.random.choice(forms)(self)
+        found = self.random.choice([*self.forms, Drawing.let, *(_NESTED if self.loops < 2 else ())])(self)
         return found if found else [self.let_scalar()]
 
     def let(self) -> list[Tree]:

@@ -46,6 +46,7 @@ class Values:
 
     masks: of each mask that only narrows, its extent's number and which elements it never leaves. moving: of each tile of
     indices that moves, its extent's number. has_sizes: the kernel gets as arguments how many elements of each array it may use.
+    rearranging, reducing: shares of expressions that are functions of whole tiles. kinds: which of those, and how often.
     """
 
     random: random.Random
@@ -60,6 +61,9 @@ class Values:
     moving: list[int] = field(default_factory=list)
     programs: int = 1
     has_sizes: bool = False
+    rearranging: float = 0.15
+    reducing: float = 0.2
+    kinds: dict[str, int] = field(default_factory=lambda: dict(_REARRANGED))
     loops: int = 0
 
     def chance(self, share: float) -> bool:
@@ -67,6 +71,13 @@ class Values:
 
     def dtype(self) -> str:
         return self.random.choices(_DTYPES, _SHARES)[0]
+
+    def lean(self) -> None:
+        """Leave out some functions of whole tiles, and draw the others more or less often: faults want many of a kind."""
+        self.rearranging = self.random.choice((0.04, 0.04, 0.1, 0.3))
+        self.reducing = self.random.choice((0.1, 0.1, 0.2, 0.4))
+        kept = [kind for kind in _REARRANGED if self.chance(0.5)]
+        self.kinds = {kind: _REARRANGED[kind] for kind in kept} or self.kinds
 
     def extent(self) -> int:
         """Draw the number of an extent."""
@@ -175,7 +186,7 @@ class Values:
         found = self.untouched()
         if found is not None and self.chance(0.25):
             return self.load(x, *found), dtype_named_here(found[1][1])
-        if self.chance(0.15):
+        if self.chance(self.rearranging):
             return self.rearranged(x, self.tile(x, depth - 1))
         right = self.tile(x, depth - 1) if self.chance(0.7) else self.scalar(depth - 1)
         return self.combined(self.tile(x, depth - 1), right, lambda: self.comparison(self.tile(x, 1), self.tile(x, 0)))
@@ -202,10 +213,10 @@ class Values:
             leaves += [(["len", k], int64) for k in range(len(self.arrays)) if k not in self.pointers][:1]
             leaves += [(["cast", "int64", ["k", level]], int64) for level in range(self.loops)]
             return self.random.choice([leaves[0], *leaves])
-        if roll < 0.4:
+        if roll < 0.2 + self.reducing:
             return self.reduction()
         found = self.untouched()
-        if roll < 0.5 and found is not None:
+        if roll < 0.3 + self.reducing and found is not None:
             return self.element(*found), dtype_named_here(found[1][1])
         right = self.scalar(depth - 1) if self.chance(0.6) else self.literal()
         return self.combined(self.scalar(depth - 1), right, lambda: self.comparison(self.scalar(1), self.scalar(0)))
@@ -221,7 +232,7 @@ class Values:
     def rearranged(self, x: int, tile: Typed) -> Typed:
         """Draw what a function of whole tiles makes of one: each element depends on others. Sums are as in `reduction`."""
         value, dtype = tile
-        kind = self.random.choices(tuple(_REARRANGED), tuple(_REARRANGED.values()))[0]
+        kind = self.random.choices(tuple(self.kinds), tuple(self.kinds.values()))[0]
         is_flagged = self.chance(0.5)
         if kind == "cumsum":
             return ["cumsum", self.exact(tile, dtype.name) if dtype.is_float else value, is_flagged], wide(dtype)
