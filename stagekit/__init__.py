@@ -21,6 +21,7 @@ from stagekit.diagnostics import kernel_only as _kernel_only
 from stagekit.dtypes import ALL_DTYPES as _ALL_DTYPES
 from stagekit.dtypes import DType, bool_
 from stagekit.frontend.arrays import method_of_arrays as _method_of_arrays
+from stagekit.frontend.assembly import inline_asm
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads
@@ -31,7 +32,6 @@ from stagekit.frontend.language import (
     alloc_shared,
     device_entry,
     dynamic_shared,
-    inline_asm,
     load,
     speculate,
     static_assert,
@@ -41,23 +41,23 @@ from stagekit.frontend.language import (
     where,
     window,
 )
-from stagekit.frontend.language import block_threads as _block_threads
-from stagekit.frontend.language import choose as _choose
-from stagekit.frontend.language import combined as _combined
-from stagekit.frontend.language import dtype_of as _dtype_of
-from stagekit.frontend.language import in_vectors as _in_vectors
-from stagekit.frontend.language import is_for_cpu as _is_for_cpu
-from stagekit.frontend.language import is_multiple as _is_multiple
-from stagekit.frontend.language import lanes as _lanes
-from stagekit.frontend.language import linear as _linear
-from stagekit.frontend.language import load_vector as _load_vector
-from stagekit.frontend.language import refuse_index as _refuse_index
-from stagekit.frontend.language import refuse_shape as _refuse_shape
-from stagekit.frontend.language import store_vector as _store_vector
-from stagekit.frontend.language import takes_vectors as _takes_vectors
-from stagekit.frontend.language import vector_width as _vector_width
 from stagekit.frontend.language import view as _view
-from stagekit.frontend.language import whole_block as _whole_block
+from stagekit.frontend.library import block_threads as _block_threads
+from stagekit.frontend.library import choose as _choose
+from stagekit.frontend.library import combined as _combined
+from stagekit.frontend.library import dtype_of as _dtype_of
+from stagekit.frontend.library import in_vectors as _in_vectors
+from stagekit.frontend.library import is_for_cpu as _is_for_cpu
+from stagekit.frontend.library import is_multiple as _is_multiple
+from stagekit.frontend.library import lanes as _lanes
+from stagekit.frontend.library import linear as _linear
+from stagekit.frontend.library import load_vector as _load_vector
+from stagekit.frontend.library import refuse_index as _refuse_index
+from stagekit.frontend.library import refuse_shape as _refuse_shape
+from stagekit.frontend.library import store_vector as _store_vector
+from stagekit.frontend.library import takes_vectors as _takes_vectors
+from stagekit.frontend.library import vector_width as _vector_width
+from stagekit.frontend.library import whole_block as _whole_block
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all

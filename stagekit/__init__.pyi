@@ -4,6 +4,8 @@ from stagekit import cuda as cuda
 from stagekit.diagnostics import StagekitError as StagekitError
 from stagekit.diagnostics import kernel_only as _kernel_only
 from stagekit.frontend.arrays import method_of_arrays as _method_of_arrays
+def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
+    'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads
@@ -18,8 +20,6 @@ def device_entry(*, launch: Any) -> Any:
     'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
     'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.\n\nshape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch\nthat gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.'
-def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
-    'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
 def load(pointer: Any, mask: Any = ..., other: Any = ..., *, order: Any = ..., scope: Any = ...) -> Any:
     'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)\nor "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". Refused as BAD_OPERANDS: what is no\npointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.'
 def speculate(condition: Any, *, multiple_of: Any = ...) -> Any:
@@ -36,6 +36,8 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     '`if_true` where `condition` holds, else `if_false`, of numbers or tiles; both are evaluated. Dtypes meet as operands do.\n\nOutside kernels it computes too, of NumPy arrays element by element. Refused as BAD_OPERANDS: what are no numbers.'
 def window(array: Any, start: Any, shape: Any) -> Any:
     'The view of `shape` elements of an array from `start` on, along its first axes.\n\nstart: one index, or a tuple of them, known at run time or before. shape: ints known at compile time, as many. Unlike a slice\nit is not clamped: the elements must be there. The checking interpreter finds an access where they are not. Refused as\nBAD_CALL: what is no array, and more axes than it has.'
+def _view(number: Any, dtype: Any) -> Any:
+    'The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives.'
 def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
     'Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`\nor `device_entry` fixed the block, its number of threads is returned, whatever the length.'
 def _choose(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -62,11 +64,9 @@ def _refuse_shape(message: Any, hint: Any) -> Any:
     'Refuse, as BAD_SHAPE, shapes that an operation does not take.'
 def _store_vector(pointer: Any, value: Any, align: Any, mask: Any = ...) -> Any:
     'Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`.'
-from stagekit.frontend.language import takes_vectors as _takes_vectors
+from stagekit.frontend.library import takes_vectors as _takes_vectors
 def _vector_width() -> Any:
     "Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.\n\n1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours."
-def _view(number: Any, dtype: Any) -> Any:
-    'The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives.'
 def _whole_block(threads: Any, user: Any) -> Any:
     'Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them.'
 def cdiv(a: Any, b: Any) -> Any:

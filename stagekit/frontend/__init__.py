@@ -11,7 +11,8 @@ In the order in which a kernel passes through:
 | `statements` | lists of statements, early exits, `match`, the table of kinds; `assignments`, `loop_statements` |
 | `expressions` | the table of expressions: names, displays, comprehensions; `operators`, `conditions`, `iteration`, `texts` |
 | `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`), `familiar`, |
-| | `python_calls`, `direct`, `language`, `overloads`; `outside`, where there is no kernel |
+| | `python_calls`, `direct`, `overloads`; `outside`, where there is no kernel |
+| `language`, `assembly`, `library` | the functions of the language; those that only `lib/` calls |
 | `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
 | `effects`, `sequential` | what acts on memory; how threads act as one sequential program |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |

@@ -113,7 +113,7 @@ class _Operands:
             return self.array(value)
         describe = getattr(type(value), "__stagekit_elements__", None)
         if isinstance(describe, types.FunctionType):
-            return self.tile(*self.site_of_thread().invoke(describe, [value]))
+            return self.tile(*as_a_thread(self.site).invoke(describe, [value]))
         parts = parts_of(value)
         if parts is None or not depth or not (holds_run_time(value) or self.site.tracer.journal.is_born(value)):
             return lambda stopped: value
@@ -129,6 +129,3 @@ class _Operands:
     def tile(self, shape: tuple[int, ...], indices: Sequence[Any], elements: Sequence[Any]) -> Show:
         places, numbers = [self.number(i) for i in indices], [self.number(e) for e in elements]
         return lambda stopped: stopped.tile(shape, places, numbers)
-
-    def site_of_thread(self) -> Site:
-        return as_a_thread(self.site)

@@ -100,14 +100,9 @@ def _np_clip(site: Site, a: Any, a_min: Any = None, a_max: Any = None) -> Any:
 # -- operators as functions --------------------------------------------------------------------------------------------
 
 
-def _operator(symbol: str) -> Builtin:
-    """Return the meaning of `operator.add` or its like."""
-    return lambda site, a, b, /: binary(site, symbol, a, b)
-
-
-def _operator_in_place(symbol: str) -> Builtin:
-    """Return the meaning of `operator.iadd` or its like: the value that `a += b` would bind."""
-    return lambda site, a, b, /: in_place(site, symbol, a, b)
+def _operator(symbol: str, run: Callable[..., Any] = binary) -> Builtin:
+    """Return the meaning of `operator.add` or its like; by `in_place` that of `iadd`: the value that `a += b` would bind."""
+    return lambda site, a, b, /: run(site, symbol, a, b)
 
 
 def _sign(op: type[ast.unaryop]) -> Builtin:
@@ -193,7 +188,7 @@ ON_NUMBERS: dict[Any, Builtin] = {
     operator.is_not: _comparison(ast.IsNot),
     operator.contains: lambda site, a, b, /: contains(site, b, a),
     operator.concat: _operator("+"),
-    **{getattr(operator, f"i{each.method}"): _operator_in_place(symbol) for symbol, each in SYMBOLS.items()},
+    **{getattr(operator, f"i{each.method}"): _operator(symbol, in_place) for symbol, each in SYMBOLS.items()},
     operator.truth: lambda site, obj, /: truth(site, obj),
     np.where: _np_where,
     np.clip: _np_clip,

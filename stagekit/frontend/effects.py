@@ -24,7 +24,7 @@ def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Valu
     """Emit what acts, and return its results. pointers: the memory that it acts on, if it acts on memory alone."""
     tracer, builder = site.tracer, site.tracer.builder
     tracer.has_acted = True
-    if not tracer.is_block_level or site.frame.is_per_thread or (pointers and all(map(_is_local, pointers))):
+    if not tracer.is_block_level or site.frame.is_per_thread or (pointers and all(map(is_local, pointers))):
         return emit()
     builder.statement()
     with builder.block() as body:
@@ -51,7 +51,8 @@ def begin_statement(site: Site) -> None:
         site.tracer.builder.statement()
 
 
-def _is_local(pointer: Value) -> bool:
+def is_local(pointer: Value) -> bool:
+    """Return whether this points to memory of a thread alone."""
     return isinstance(pointer.type, Pointer) and pointer.type.space is Space.LOCAL
 
 

@@ -105,10 +105,6 @@ def trace_slice(frame: Frame, node: ast.Slice) -> Any:
 # -- displays ----------------------------------------------------------------------------------------------------------
 
 
-def trace_set(frame: Frame, node: ast.Set) -> Any:
-    return frame.tracer.journal.born(set_of(Site(frame, node), elements(frame, node.elts)))
-
-
 def trace_dict(frame: Frame, node: ast.Dict) -> Any:
     items: dict[Any, Any] = {}
     for key_node, value in zip(node.keys, node.values):
@@ -223,7 +219,7 @@ EVALUATORS.update(
         ast.Name: trace_name,
         ast.Tuple: lambda frame, node: tuple(elements(frame, node.elts)),
         ast.List: lambda frame, node: frame.tracer.journal.born(elements(frame, node.elts)),
-        ast.Set: trace_set,
+        ast.Set: lambda frame, node: frame.tracer.journal.born(set_of(Site(frame, node), elements(frame, node.elts))),
         ast.Dict: trace_dict,
         ast.BinOp: trace_binary,
         ast.UnaryOp: trace_unary,

@@ -37,7 +37,8 @@ from stagekit.frontend.errors import (
     UnsupportedSyntax,
 )
 from stagekit.frontend.facts import Argument
-from stagekit.frontend.language import StagedLaunch, launched_threads, wrong_block
+from stagekit.frontend.language import StagedLaunch
+from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg

@@ -1,4 +1,5 @@
-"""The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs.
+"""The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs. Those
+that only the library calls are in `library.py`.
 
 Called outside a kernel they raise an error, but for the few that `outside` lists.
 """
@@ -6,46 +7,38 @@ Called outside a kernel they raise an error, but for the few that `outside` list
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 import inspect
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import DIVISION, Loc, called, counted, hide_frames, shown
+from stagekit.diagnostics import DIVISION, called, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, conditions, effects, ordered
+from stagekit.frontend import arrays, effects, ordered
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
-    BadBlockSize,
     BadCall,
-    BadIndex,
     BadOperands,
-    BadShape,
     EntryMisplaced,
     NotOfArguments,
     SharedMemoryExceeded,
-    StagingError,
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
-from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, own_type
+from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.overloads import chosen
 from stagekit.frontend.source import name_given_to
-from stagekit.frontend.tracer import WholeBlock
-from stagekit.frontend.values import Address, Array, Closure, Extent, Number, StaticRange, holds_run_time
+from stagekit.frontend.values import Address, Array, Extent, Number, StaticRange, holds_run_time
 from stagekit.frozen import frozen
-from stagekit.ir import Block, Effect, Intrinsic, Space, Type, Value, Vector, has_effect, walk
-from stagekit.ir.types import Scalar
-from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_THREADS
+from stagekit.ir import Effect, Space, Value, Vector, has_effect
+from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES
 
 
 class Staged:
@@ -135,11 +128,11 @@ def load(site: Site, pointer: Any, mask: Any = None, other: Any = None, *, order
     pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
     if order is None and scope is None:
-        return _load(site, pointer, mask, other, functools.partial(effects.load, site))
-    return _load(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
+        return load_as(site, pointer, mask, other, functools.partial(effects.load, site))
+    return load_as(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
 
 
-def _load(
+def load_as(
     site: Site, pointer: Any, mask: Any, other: Any, emit: Callable[..., Value], count: int | None = None
 ) -> Number:
     """Return what `emit` makes of the pointer, the mask, and the number or vector of `count` for where the mask is off."""
@@ -177,12 +170,12 @@ def store(site: Site, pointer: Any, value: Any, mask: Any = None, *, order: Any 
     Refused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
     if order is None and scope is None:
-        _store(site, pointer, value, mask, functools.partial(effects.store, site))
+        store_as(site, pointer, value, mask, functools.partial(effects.store, site))
     else:
-        _store(site, pointer, value, mask, functools.partial(ordered.store, site, order, scope))
+        store_as(site, pointer, value, mask, functools.partial(ordered.store, site, order, scope))
 
 
-def _store(site: Site, pointer: Any, value: Any, mask: Any, emit: Callable[..., None]) -> None:
+def store_as(site: Site, pointer: Any, value: Any, mask: Any, emit: Callable[..., None]) -> None:
     address = _pointer(site, "store", pointer)
     if not is_numeric(value):
         raise site.error(BadOperands("store", describe(value), "a number is needed"))
@@ -233,68 +226,6 @@ def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], 
 ELEMENTWISE = (round, int, float)
 """Python's functions that, applied to a tile, apply to each element."""
 
-# -- vectors, for the library ------------------------------------------------------------------------------------------------
-
-
-@staged
-def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
-    """Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.
-
-    Where they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.
-    """
-    if len(values) == len(widths):
-        if not all(map(is_numeric, values)):
-            return [value for value, width in zip(values, widths) for _ in range(width)]
-        return [_splat(site, value, width) for value, width in zip(values, widths)]
-    if not all(_is_typed(value) and default_dtype(value) is default_dtype(values[0]) for value in values):
-        return list(values)
-    rest = iter(values)
-    return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
-
-
-def _is_typed(value: Any) -> bool:
-    return isinstance(value, Number | np.generic) and is_numeric(value)
-
-
-def _splat(site: Site, number: Any, width: int) -> Any:
-    """Return a vector with `number` in each of `width` lanes; a vector stays as it is."""
-    if width == 1 or isinstance(own_type(number), Vector):
-        return number
-    scalar = site.tracer.arithmetic.number(number)
-    return Number(site.tracer.builder.splat(scalar.value, width), scalar.is_weak, (scalar,) * width)
-
-
-def _pack(site: Site, numbers: list[Any]) -> Any:
-    if len(numbers) == 1:
-        return numbers[0]
-    scalars = tuple([site.tracer.arithmetic.number(each) for each in numbers])
-    return Number(site.tracer.builder.pack([each.value for each in scalars]), lanes=scalars)
-
-
-@staged
-def lanes(site: Site, number: Any) -> list[Any]:
-    """Return the lanes of a vector; for any other value, the value itself."""
-    if not isinstance(number, Number) or not isinstance(number.value.type, Vector):
-        return [number]
-    extract, count = site.tracer.builder.extract, number.value.type.count
-    return list(number.lanes or [Number(extract(number.value, lane), number.is_weak) for lane in range(count)])
-
-
-@staged
-def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = None, other: Any = None) -> Any:
-    """The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.
-
-    align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.
-    """
-    emit = functools.partial(effects.load, site, count=count, align=align)
-    return _load(site, pointer, mask, other, emit, count)
-
-
-@staged
-def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
-    """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
-    _store(site, pointer, value, mask, functools.partial(effects.store, site, align=align))
-
 
 @staged
 def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
@@ -315,7 +246,7 @@ def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
         if divisor < 1 or not (is_integer or isinstance(condition, Address | Array)):
             hint = "give an integer, a pointer or an array, and a positive int"
             raise site.error(BadCall(f"`speculate` of {describe(condition)}, multiple_of={divisor}", hint))
-        return _is_multiple(site, condition, divisor, refuse)
+        return ask_multiple(site, condition, divisor, refuse)
     if not is_numeric(condition) or default_dtype(condition) is not dtypes.bool_:
         hint = "give a condition such as `n % 8 == 0`, or `x, multiple_of=16`"
         raise site.error(BadCall(f"`speculate` of {describe(condition)}", hint))
@@ -334,18 +265,7 @@ def _words_of_argument(site: Site) -> str:
     return f"`{ast.unparse(node.args[0])}`" if isinstance(node, ast.Call) and node.args else "a condition"
 
 
-@staged
-def is_multiple(site: Site, value: Any, divisor: int) -> bool:
-    """Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.
-
-    True where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other
-    code runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would
-    have to be one less than a multiple, which is rare.
-    """
-    return _is_multiple(site, value, divisor, lambda why: None, may_be_off=False)
-
-
-def _is_multiple(
+def ask_multiple(
     site: Site, value: Any, divisor: int, refuse: Callable[[str], None], *, may_be_off: bool = True
 ) -> bool:
     """Do that. refuse: called with words that say why, where it would be no function of the arguments."""
@@ -360,49 +280,6 @@ def _is_multiple(
     except Unanswerable as error:
         refuse(error.why)
         return False
-
-
-def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
-    """Return whether `function`, an argument of a `direct` one, does to each lane of a vector what it does to a number.
-
-    No function does so beside a pointer, and none that is a user's: it may branch.
-    """
-    if any(isinstance(each, Address | Array) for each in args):
-        return False
-    function = getattr(function, "__wrapped__", function)
-    if isinstance(function, Intrinsic | Staged):
-        return function.is_elementwise
-    return isinstance(function, DType) or any(function is each for each in ELEMENTWISE)
-
-
-@staged
-def dtype_of(site: Site, value: Any) -> Any:
-    """Return the dtype of a number, a vector or a pointer, also where CPython runs: there NumPy's numbers have one of NumPy's."""
-    return default_dtype(value) if is_numeric(value) else value.dtype
-
-
-@staged
-def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
-    """Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs."""
-    return conditions.choose(site.tracer, conditions.truth(site, condition), then, otherwise, site.loc)
-
-
-@staged
-def combined(site: Site, user: str, combine: Any, *values: Any) -> Any:
-    """Return what the combiner of the function `user` makes of values, each thread by itself."""
-    ops = site.tracer.builder.current.ops
-    count = len(ops)
-    found = combine(*values)
-    for op in walk(Block((), tuple(ops[count:]))):
-        if Effect.COLLECTIVE in op.effects:
-            raise StagingError(BadCall(f"the combiner of `{user}` needs other threads", _COMBINER_HINT), op.loc)
-    return found
-
-
-_COMBINER_HINT = (
-    "threads call a combiner as often as the tile's placement asks, some not at all: reduce or wait before, and use the "
-    "result in it"
-)
 
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
@@ -590,190 +467,3 @@ def device_entry(site: Site, *, launch: Any) -> None:
     if problem:
         raise site.error(EntryMisplaced(problem))
     tracer.launch = (launch, site.loc)
-
-
-@staged
-def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
-    """Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).
-
-    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`
-    or `device_entry` fixed the block, its number of threads is returned, whatever the length.
-    """
-    if isinstance(length, Number):
-        raise site.needs_static(what, length, "use a constexpr")
-    if isinstance(length, np.integer) and is_numeric(length):
-        length = int(length)
-    if not isinstance(length, int) or isinstance(length, bool):
-        why = f"it is a {type(length).__name__}, not an int"
-        raise site.error(BadBlockSize(what, shown(length), why, _TILE_LENGTH))
-    length = int.__index__(length)  # an object of a user's class counts by its value alone
-    if length < 1:
-        raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
-    tracer = site.tracer
-    tracer.uses["tile"] = "block"
-    tracer.become_block_level()
-    known = tracer.assumed.block_threads
-    if tracer.launch is not None:
-        needed = launched_threads(tracer.launch[0], site.loc)
-    elif tracer.options.threads is not None and known is not None:  # both are what the option says
-        needed = known
-    else:
-        needed = max(threads_for(length), known or 0)
-    if needed != known:
-        tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
-    return needed
-
-
-@staged
-def refuse_shape(site: Site, message: str, hint: str) -> None:
-    """Refuse, as BAD_SHAPE, shapes that an operation does not take."""
-    raise site.error(BadShape(message, hint))
-
-
-@staged
-def refuse_index(site: Site, message: str, hint: str) -> None:
-    """Refuse, as BAD_INDEX, what is no index of a tile."""
-    raise site.error(BadIndex(message, hint))
-
-
-@staged
-def is_for_cpu(site: Site) -> bool:
-    """Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets."""
-    site.tracer.is_placed = True
-    return site.tracer.target == "cpu"
-
-
-@staged
-def vector_width(site: Site) -> int:
-    """Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.
-
-    1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours.
-    """
-    tracer = site.tracer
-    tracer.is_placed = True
-    if tracer.target == "cpu" or not tracer.is_quick:
-        return 1
-    return min(16 // min((size for size in tracer.item_sizes if size > 1), default=1), 8)
-
-
-@staged
-def linear(site: Site, value: Any) -> tuple[Any, bool] | None:
-    """Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain."""
-    if isinstance(value, Address | Array):
-        return value, True
-    if not is_numeric(value) or isinstance(own_type(value), Vector):
-        return None
-    dtype = default_dtype(value)
-    if not dtype.is_integer or dtype is dtypes.uint64 or not (isinstance(value, Number) or dtypes.int64.holds(value)):
-        return None
-    tracer = site.tracer
-    return (
-        Number(tracer.arithmetic.to_value(value, dtypes.int64)) if isinstance(value, Number) else np.int64(value)
-    ), False
-
-
-_TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
-
-
-def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
-    """Return how many threads the block has that `device_entry` gave to a block-level kernel."""
-    threads, *others = launch.block
-    is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
-    if not is_usable or others != [1, 1]:
-        shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
-        why = f"a block-level kernel needs a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
-        hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
-        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), loc)
-    return int(threads)
-
-
-@staged
-def whole_block(site: Site, threads: int, user: str) -> None:
-    """Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them."""
-    known = site.tracer.whole_block
-    if known is not None and known.threads != threads:
-        raise site.error(wrong_block(WholeBlock(threads, user, site.loc), known.threads))
-    site.tracer.whole_block = WholeBlock(threads, user, site.loc)
-
-
-def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
-    return BadCall(
-        f"`{wanted.user}` over {wanted.threads} threads, in a block of {threads}",
-        f"every thread of the block takes part: call it with {threads}",
-    )
-
-
-# -- escape hatch ---------------------------------------------------------------------------------------------------------
-
-
-@staged
-def inline_asm(
-    site: Site, text: str, constraints: str, args: Any = (), dtype: Any = None, *, pure: bool = False, host: Any = None
-) -> Any:
-    """PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.
-
-    args: numbers and pointers, each in the register that its constraint names. dtype: the result's dtype, a tuple of them for
-    several results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and
-    results, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do
-    not fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.
-    """
-    builder = site.tracer.builder
-    for name, given_text in (("text", text), ("constraints", constraints)):
-        if not isinstance(given_text, str):
-            raise site.error(BadCall(f"`{name}` is {describe(given_text)}", "give a string"))
-    text, constraints = map(str.__str__, (text, constraints))  # an object of a user's class counts by its text alone
-    values = [_asm_operand(site, a) for a in args]
-    many = isinstance(dtype, tuple | list)
-    wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
-    for each in wanted:
-        if not isinstance(each, DType):
-            raise site.error(BadCall(f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them"))
-    _check_constraints(site, constraints, len(wanted), len(values))
-    results: list[Type] = [Scalar(d) for d in wanted]
-    body = None
-    if host is not None and site.tracer.target == "cuda":
-        site.tracer.lacks_hosts = True  # the function is traced later, but what it could read is noted now
-        given_now = host.function if isinstance(host, Closure) else host
-        site.tracer.captures.note_given(given_now, site.tracer.journal.is_born)
-    elif host is not None:
-        params = [Value(v.type, f"a{i}") for i, v in enumerate(values)]
-        with builder.block(params) as block:
-            given = [Address(p) if not isinstance(p.type, Scalar) else Number(p) for p in params]
-            answer = _host_answer(effects.as_a_thread(site), host, given, wanted)
-            builder.yield_(*(site.tracer.arithmetic.to_value(a, d) for a, d in zip(answer, wanted, strict=True)))
-        body = block.done()
-
-    def emit() -> Sequence[Value]:
-        return builder.asm(text, constraints, values, results, has_side_effects=not pure, host=body)
-
-    made = tuple(map(Number, emit() if pure else effects.act(site, emit)))
-    if many:
-        return made
-    return made[0] if made else None
-
-
-def _asm_operand(site: Site, value: Any) -> Value:
-    if isinstance(value, Address | Array):
-        return arrays.base_of(site, value).value
-    if not is_numeric(value):
-        raise site.error(BadCall(f"an operand of inline_asm is {describe(value)}", "numbers and pointers only"))
-    if is_literal(value) and isinstance(value, float):
-        return site.tracer.arithmetic.to_value(value, dtypes.float32)
-    return site.tracer.arithmetic.number(value).value
-
-
-def _check_constraints(site: Site, constraints: str, results: int, operands: int) -> None:
-    parts = [c.strip() for c in constraints.split(",") if c.strip() and not c.strip().startswith("~")]
-    outputs = sum(c.startswith("=") for c in parts)
-    if outputs != results or len(parts) - outputs != operands:
-        message = f"constraints {constraints!r} name {counted(outputs, 'result')} and {counted(len(parts) - outputs, 'operand')}"
-        raise site.error(BadCall(message, f"the call has {results} results and {operands} operands"))
-
-
-def _host_answer(site: Site, host: Any, given: list[Any], wanted: tuple[DType, ...]) -> tuple[Any, ...]:
-    answer = site.invoke(host, given)
-    answers = tuple(answer) if isinstance(answer, tuple | list) else () if answer is None else (answer,)
-    if len(answers) != len(wanted) or not all(is_numeric(a) for a in answers):
-        message = f"`host` gives {counted(len(answers), 'result')}, declared: {len(wanted)}"
-        raise site.error(BadCall(message, "return one number per dtype"))
-    return answers

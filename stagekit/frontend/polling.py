@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from stagekit.ir import Block, Effect, Op, Pointer, Space, Value, flow, ops, walk
+from stagekit.frontend.effects import is_local
+from stagekit.ir import Block, Effect, Op, Value, flow, ops, walk
 
 _READS = frozenset({Effect.READ, Effect.VARYING})
 
@@ -33,7 +34,7 @@ def _polls(loop: ops.While) -> bool:
     for param, value in following.items():
         if param in asked and value is not param and param in flow.upstream([value], feeds):
             return False  # a variable that is computed from itself
-    return any(isinstance(op, ops.Load) and op.result in asked and _is_shared(op.pointer) for op in inside)
+    return any(isinstance(op, ops.Load) and op.result in asked and not is_local(op.pointer) for op in inside)
 
 
 def _feeds(inside: Iterable[Op], edges: Iterable[flow.Edge]) -> Mapping[Value, list[Value]]:
@@ -46,7 +47,3 @@ def _feeds(inside: Iterable[Op], edges: Iterable[flow.Edge]) -> Mapping[Value, l
         for result in op.results:
             found.setdefault(result, []).extend(operands)
     return found
-
-
-def _is_shared(pointer: Value) -> bool:
-    return isinstance(pointer.type, Pointer) and pointer.type.space is not Space.LOCAL

@@ -1,0 +1,252 @@
+"""What only the library calls: vectors of a thread, questions about arguments, and the block whose threads tiles share.
+
+`stagekit/__init__.py` gives these functions names that begin with an underscore.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagekit import dtypes
+from stagekit.diagnostics import Loc, shown
+from stagekit.dtypes import DType
+from stagekit.frontend import conditions, effects
+from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
+from stagekit.frontend.evaluation import Site
+from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
+from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, own_type
+from stagekit.frontend.tracer import WholeBlock
+from stagekit.frontend.values import Address, Array, Number
+from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
+from stagekit.limits import MAX_THREADS
+
+
+@staged
+def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
+    """Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.
+
+    Where they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.
+    """
+    if len(values) == len(widths):
+        if not all(map(is_numeric, values)):
+            return [value for value, width in zip(values, widths) for _ in range(width)]
+        return [_splat(site, value, width) for value, width in zip(values, widths)]
+    if not all(_is_typed(value) and default_dtype(value) is default_dtype(values[0]) for value in values):
+        return list(values)
+    rest = iter(values)
+    return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
+
+
+def _is_typed(value: Any) -> bool:
+    return isinstance(value, Number | np.generic) and is_numeric(value)
+
+
+def _splat(site: Site, number: Any, width: int) -> Any:
+    """Return a vector with `number` in each of `width` lanes; a vector stays as it is."""
+    if width == 1 or isinstance(own_type(number), Vector):
+        return number
+    scalar = site.tracer.arithmetic.number(number)
+    return Number(site.tracer.builder.splat(scalar.value, width), scalar.is_weak, (scalar,) * width)
+
+
+def _pack(site: Site, numbers: list[Any]) -> Any:
+    if len(numbers) == 1:
+        return numbers[0]
+    scalars = tuple([site.tracer.arithmetic.number(each) for each in numbers])
+    return Number(site.tracer.builder.pack([each.value for each in scalars]), lanes=scalars)
+
+
+@staged
+def lanes(site: Site, number: Any) -> list[Any]:
+    """Return the lanes of a vector; for any other value, the value itself."""
+    if not isinstance(number, Number) or not isinstance(number.value.type, Vector):
+        return [number]
+    extract, count = site.tracer.builder.extract, number.value.type.count
+    return list(number.lanes or [Number(extract(number.value, lane), number.is_weak) for lane in range(count)])
+
+
+@staged
+def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = None, other: Any = None) -> Any:
+    """The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.
+
+    align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.
+    """
+    emit = functools.partial(effects.load, site, count=count, align=align)
+    return load_as(site, pointer, mask, other, emit, count)
+
+
+@staged
+def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
+    """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
+    store_as(site, pointer, value, mask, functools.partial(effects.store, site, align=align))
+
+
+@staged
+def is_multiple(site: Site, value: Any, divisor: int) -> bool:
+    """Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.
+
+    True where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other
+    code runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would
+    have to be one less than a multiple, which is rare.
+    """
+    return ask_multiple(site, value, divisor, lambda why: None, may_be_off=False)
+
+
+def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
+    """Return whether `function`, an argument of a `direct` one, does to each lane of a vector what it does to a number.
+
+    No function does so beside a pointer, and none that is a user's: it may branch.
+    """
+    if any(isinstance(each, Address | Array) for each in args):
+        return False
+    function = getattr(function, "__wrapped__", function)
+    if isinstance(function, Intrinsic | Staged):
+        return function.is_elementwise
+    return isinstance(function, DType) or any(function is each for each in ELEMENTWISE)
+
+
+@staged
+def dtype_of(site: Site, value: Any) -> Any:
+    """Return the dtype of a number, a vector or a pointer, also where CPython runs: there NumPy's numbers have one of NumPy's."""
+    return default_dtype(value) if is_numeric(value) else value.dtype
+
+
+@staged
+def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
+    """Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs."""
+    return conditions.choose(site.tracer, conditions.truth(site, condition), then, otherwise, site.loc)
+
+
+@staged
+def combined(site: Site, user: str, combine: Any, *values: Any) -> Any:
+    """Return what the combiner of the function `user` makes of values, each thread by itself."""
+    ops = site.tracer.builder.current.ops
+    count = len(ops)
+    found = combine(*values)
+    for op in walk(Block((), tuple(ops[count:]))):
+        if Effect.COLLECTIVE in op.effects:
+            raise StagingError(BadCall(f"the combiner of `{user}` needs other threads", _COMBINER_HINT), op.loc)
+    return found
+
+
+_COMBINER_HINT = (
+    "threads call a combiner as often as the tile's placement asks, some not at all: reduce or wait before, and use the "
+    "result in it"
+)
+
+
+@staged
+def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
+    """Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).
+
+    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`
+    or `device_entry` fixed the block, its number of threads is returned, whatever the length.
+    """
+    if isinstance(length, Number):
+        raise site.needs_static(what, length, "use a constexpr")
+    if isinstance(length, np.integer) and is_numeric(length):
+        length = int(length)
+    if not isinstance(length, int) or isinstance(length, bool):
+        why = f"it is a {type(length).__name__}, not an int"
+        raise site.error(BadBlockSize(what, shown(length), why, _TILE_LENGTH))
+    length = int.__index__(length)  # an object of a user's class counts by its value alone
+    if length < 1:
+        raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
+    tracer = site.tracer
+    tracer.uses["tile"] = "block"
+    tracer.become_block_level()
+    known = tracer.assumed.block_threads
+    if tracer.launch is not None:
+        needed = launched_threads(tracer.launch[0], site.loc)
+    elif tracer.options.threads is not None and known is not None:  # both are what the option says
+        needed = known
+    else:
+        needed = max(threads_for(length), known or 0)
+    if needed != known:
+        tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
+    return needed
+
+
+@staged
+def refuse_shape(site: Site, message: str, hint: str) -> None:
+    """Refuse, as BAD_SHAPE, shapes that an operation does not take."""
+    raise site.error(BadShape(message, hint))
+
+
+@staged
+def refuse_index(site: Site, message: str, hint: str) -> None:
+    """Refuse, as BAD_INDEX, what is no index of a tile."""
+    raise site.error(BadIndex(message, hint))
+
+
+@staged
+def is_for_cpu(site: Site) -> bool:
+    """Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets."""
+    site.tracer.is_placed = True
+    return site.tracer.target == "cpu"
+
+
+@staged
+def vector_width(site: Site) -> int:
+    """Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.
+
+    1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours.
+    """
+    tracer = site.tracer
+    tracer.is_placed = True
+    if tracer.target == "cpu" or not tracer.is_quick:
+        return 1
+    return min(16 // min((size for size in tracer.item_sizes if size > 1), default=1), 8)
+
+
+@staged
+def linear(site: Site, value: Any) -> tuple[Any, bool] | None:
+    """Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain."""
+    if isinstance(value, Address | Array):
+        return value, True
+    if not is_numeric(value) or isinstance(own_type(value), Vector):
+        return None
+    dtype = default_dtype(value)
+    if not dtype.is_integer or dtype is dtypes.uint64 or not (isinstance(value, Number) or dtypes.int64.holds(value)):
+        return None
+    tracer = site.tracer
+    return (
+        Number(tracer.arithmetic.to_value(value, dtypes.int64)) if isinstance(value, Number) else np.int64(value)
+    ), False
+
+
+_TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
+
+
+@staged
+def whole_block(site: Site, threads: int, user: str) -> None:
+    """Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them."""
+    known = site.tracer.whole_block
+    if known is not None and known.threads != threads:
+        raise site.error(wrong_block(WholeBlock(threads, user, site.loc), known.threads))
+    site.tracer.whole_block = WholeBlock(threads, user, site.loc)
+
+
+def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
+    """Return how many threads the block has that `device_entry` gave to a block-level kernel."""
+    threads, *others = launch.block
+    is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
+    if not is_usable or others != [1, 1]:
+        shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
+        why = f"a block-level kernel needs a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
+        hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
+        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), loc)
+    return int(threads)
+
+
+def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
+    return BadCall(
+        f"`{wanted.user}` over {wanted.threads} threads, in a block of {threads}",
+        f"every thread of the block takes part: call it with {threads}",
+    )
